@@ -29,7 +29,7 @@ pub struct ComparedRuns<'a> {
 /// # Errors
 /// No run is found, or the runs cannot be compared.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
-    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Refuse), Maps::new());
+    let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
     for run in select_build(runs(job)?, job.program)? {
         let name = run.file.display().to_string();
         let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;

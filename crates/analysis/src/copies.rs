@@ -202,7 +202,7 @@ impl Costs {
 fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
-    measured.whole.as_ref().map_or(bound, |whole| bound.beside(hits::of_copy(procedures, whole).of(measure), copies))
+    measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
 /// Lower bound for copies that count edges: each counter that one program needs is in exactly one copy.

@@ -2,15 +2,15 @@
 //!
 //! `log2` scales its argument into [1, 2) and obtains one bit per squaring, in fixed-point arithmetic that rounds the lower bound down and
 //! the upper bound up (Knuth, TAOCP 1, section 1.2.2, exercises 25 ff.). `exp2` multiplies the iterated square roots of 2 that belong to
-//! the set bits of its argument, rounded in the same way. Both carry [`GUARD`] extra bits; at the first bit on which the bounds disagree,
-//! `log2` stops and returns a wider interval.
+//! the set bits of its argument, rounded in the same way. Both compute [`GUARD_BITS`] extra bits. At the first bit on which the bounds
+//! disagree, `log2` stops and returns a wider interval.
 
 use num_bigint::{BigInt, BigUint};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Extra bits carried beyond the requested precision.
-const GUARD: u32 = 32;
+/// Number of bits that are computed in addition to the requested precision.
+const GUARD_BITS: u32 = 32;
 
 /// An interval with rational ends that contains a real number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +22,17 @@ pub struct Enclosure {
 }
 
 impl Enclosure {
-    /// The interval that contains only this number.
+    /// Returns the interval that contains only this number.
     pub fn exact(value: BigRational) -> Enclosure {
         Enclosure { low: value.clone(), high: value }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub fn plus(&self, other: &Enclosure) -> Enclosure {
         Enclosure { low: &self.low + &other.low, high: &self.high + &other.high }
     }
 
-    /// The product with a non-negative factor.
+    /// Returns the product with a non-negative factor.
     pub fn times(&self, factor: &BigRational) -> Enclosure {
         Enclosure { low: &self.low * factor, high: &self.high * factor }
     }
@@ -58,14 +58,14 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
         whole -= 1;
     }
     let mantissa = scaled(whole);
-    let places = bits + GUARD;
+    let places = bits + GUARD_BITS;
     let unit = BigInt::one() << places;
     let scaled = mantissa * BigRational::from_integer(unit.clone());
     let (mut low, mut high) = (scaled.floor().to_integer(), scaled.ceil().to_integer());
     let two: BigInt = &unit << 1;
     let mut digits = BigInt::zero();
     let mut known = 0;
-    // Squaring doubles the logarithm, so its next bit tells whether the square is at least 2.
+    // Squaring doubles the logarithm, so its next bit is 1 if the square is at least 2.
     while known < bits && (low != unit || high != unit) {
         (low, high) = ((&low * &low) >> places, ((&high * &high) >> places) + 1);
         if low >= two {
@@ -81,7 +81,7 @@ pub fn log2(value: &BigRational, bits: u32) -> Enclosure {
     let last = BigRational::from_integer(BigInt::one() << known);
     let fraction = BigRational::from_integer(digits) / &last;
     let begin = BigRational::from_integer(whole.into()) + fraction;
-    // What remains is the logarithm of a number in [1, 2], divided by 2^known. It is 0 if that number is exactly 1.
+    // The rest is the logarithm of a number in [1, 2], divided by 2^known. It is 0 if that number is exactly 1.
     let exact = low == unit && high == unit;
     let high = if exact { begin.clone() } else { &begin + last.recip() };
     Enclosure { low: begin, high }
@@ -93,12 +93,12 @@ pub fn exp2(exponent: &Enclosure, bits: u32) -> Enclosure {
     Enclosure { low: power(&exponent.low, bits, false), high: power(&exponent.high, bits, true) }
 }
 
-/// 2^exponent, rounded up or down, for a non-negative exponent with at most `bits` fractional bits.
+/// Returns 2^exponent, rounded up or down, for a non-negative exponent with at most `bits` fractional bits.
 fn power(exponent: &BigRational, bits: u32, up: bool) -> BigRational {
     debug_assert!(!exponent.is_negative());
     let whole = exponent.floor();
     let mut fraction = (exponent - &whole) * BigRational::from_integer(BigInt::one() << bits);
-    let places = bits + GUARD;
+    let places = bits + GUARD_BITS;
     let unit = BigUint::one() << places;
     let mut product = unit.clone();
     let mut root = &unit << 1;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_undo_logarithms() {
+    fn power_of_a_logarithm_is_the_number() {
         for (a, b) in [(3, 1), (6, 1), (7, 2), (1_000_003, 7), (8, 1)] {
             let value = ratio(a, b);
             let back = exp2(&log2(&value, 60), 60);

@@ -1,10 +1,11 @@
 //! Path numberings as arithmetic coding (Vaswani's thesis, chapter 4): finite-context models of paths (section 4.1), `computeBLModel`
 //! (figure 4.1), `pathEncoder` (figure 4.3), the model of a preferential numbering (section 4.2.1), and gamma (section 4.3).
 //!
-//! A model divides [0, 1) among the edges that can be taken in each context; a context is a node, or a prefix of interesting paths.
-//! Probabilities are exact rationals; entropies are enclosed by rationals ([`enclosure`]). Unlike `pathEncoder`, which rounds the interval
-//! at each edge and so can give two paths the same number, the encoder keeps it exact: N is large enough for every path's interval to have
-//! at least length 1, and a path's number is the least integer in its interval. Every number is therefore uniquely decodable.
+//! A *context* is a node, or a prefix of interesting paths. In each context, a model divides [0, 1) among the edges that can follow.
+//! Probabilities are exact rationals, and entropies are enclosed by rationals ([`enclosure`]). Unlike `pathEncoder`, which rounds the
+//! interval at each edge and so can give two paths the same number, the encoder computes it exactly. N is large enough for every path's
+//! interval to have at least length 1, and a path's number is the least integer in its interval. Every number is therefore uniquely
+//! decodable.
 #![forbid(unsafe_code)]
 
 mod enclosure;
@@ -23,18 +24,18 @@ pub type Rational = BigRational;
 /// The half-open part of [0, 1) that an edge has in a context: its start and its end.
 pub type CodingRange = (Rational, Rational);
 
-/// A context of a model, with the edges that can be taken in it.
+/// A context of a model, with the edges that can follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The node at which the choice is made.
+    /// The node whose out-edges the context has.
     pub node: u32,
-    /// A path to the node. In a preferential model it identifies the context; in other models it is an arbitrary one.
+    /// A path to the node. In a preferential model it identifies the context; in other models, it is an arbitrary path.
     pub prefix: Vec<DagEdgeId>,
-    /// The edges that can be taken, each with its range.
+    /// The edges that can follow, each with its range.
     pub choices: Vec<(DagEdgeId, CodingRange)>,
 }
 
-/// Why a model could not be built.
+/// The reason why a model could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodingError {
     /// The weights of all edges out of this node are zero.
@@ -49,18 +50,18 @@ pub enum CodingError {
 }
 
 impl CodingError {
-    /// The message of [`CodingError::NoWeight`], for callers that have a name for the node.
+    /// Returns the message of [`CodingError::NoWeight`], for callers that have a name for the node.
     pub fn no_weight(node: &dyn std::fmt::Display) -> String {
-        format!("the weights of all edges out of node {node} are zero: give at least one of them a positive weight, or omit the weights")
+        format!("the weights of all edges out of node {node} are zero. Give at least one of them a positive weight, or omit the weights")
     }
 
-    /// The message of [`CodingError::Overlap`], for callers that have a name for the node.
+    /// Returns the message of [`CodingError::Overlap`], for callers that have a name for the node.
     pub fn overlap(node: &dyn std::fmt::Display) -> String {
-        format!("the path numbers after two edges out of node {node} overlap, so no model fits these values: use the values of ppp")
+        format!("the path numbers after two edges out of node {node} overlap, so there is no model for these values. Use the values of ppp")
     }
 }
 
-/// One step of the encoder: how an edge narrows the interval of numbers.
+/// One step of the encoder: the interval of numbers after an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodingStep {
     /// The edge.
@@ -71,7 +72,7 @@ pub struct CodingStep {
     pub interval: CodingRange,
 }
 
-/// The range of an edge in a context, and the context that the edge leads to.
+/// The range of an edge in a context, and the context to which the edge leads.
 #[derive(Clone, Debug)]
 struct Choice {
     range: CodingRange,
@@ -81,18 +82,18 @@ struct Choice {
 /// A finite context model of the paths through a DAG.
 #[derive(Clone, Debug)]
 pub struct CodingModel {
-    /// Contexts in topological order; paths start in the first.
+    /// Contexts in topological order. Paths start in the first.
     contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
-    /// The node that each context belongs to.
+    /// The node of each context.
     nodes: Vec<u32>,
-    /// For each context, how many numbers of its interval belong to no edge.
+    /// For each context, the number of numbers in its interval that belong to no edge.
     holes: Vec<BigInt>,
     /// N: the size of the interval with which the encoder starts.
     size: BigInt,
 }
 
 impl CodingModel {
-    /// The model of Ball-Larus numbering (`computeBLModel`): the probability of an edge is its share of the paths from its source.
+    /// Returns the model of Ball-Larus numbering (`computeBLModel`): the probability of an edge is its share of the paths from its source.
     pub fn ball_larus(dag: &Dag) -> CodingModel {
         let mut paths = vec![BigInt::zero(); dag.node_count()];
         paths[dag.exit().index()] = BigInt::one();
@@ -104,8 +105,8 @@ impl CodingModel {
         CodingModel::from_nodes(dag, size, share)
     }
 
-    /// The model of measured edge weights, indexed by edge: the probability of an edge is its share of the weights out of its source.
-    /// Paths over an edge of weight zero have probability 0 and no number.
+    /// Returns the model of measured edge weights, indexed by edge: the probability of an edge is its share of the weights out of its
+    /// source. Paths over an edge of weight zero have probability 0 and no number.
     ///
     /// # Errors
     /// [`CodingError::NoWeight`] if all edges out of a node have weight zero.
@@ -123,9 +124,9 @@ impl CodingModel {
         Ok(model)
     }
 
-    /// The finite-context model of order k of executed paths and their execution counts. The context of an edge is its source and the
-    /// `order` edges before it; its probability is its share of the executions in that context. With order 0 the context is the node
-    /// alone. A path that takes an edge never executed in its context has probability 0 and no number, so if `order` is at least the
+    /// Returns the finite-context model of order k of executed paths and their execution counts. The context of an edge is its source and
+    /// the `order` edges before it; its probability is its share of the executions in that context. With order 0, the context is only the
+    /// node. A path with an edge that was never executed in its context has probability 0 and no number, so if `order` is at least the
     /// length of the longest path, only executed paths have numbers.
     ///
     /// # Errors
@@ -169,12 +170,12 @@ impl CodingModel {
         Ok(model)
     }
 
-    /// The model of a preferential numbering, given its edge values and the interesting paths.
+    /// Returns the model of a preferential numbering, given its edge values and the interesting paths.
     ///
-    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. Each edge
-    /// gets the part spanned by the paths through it; the ranges of a context do not overlap, and numbers between them are holes. Every
+    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. The range
+    /// of each edge is the span of the paths through it. The ranges of a context do not overlap, and numbers between them are holes. Every
     /// interesting path then encodes to its number and has probability 1/N, where N is the span of all numbers. (With the probabilities
-    /// printed in table 4.3, `sact` would get the number of `sacdt`.) The entropy counts every number in a hole as a symbol of its own, so
+    /// printed in table 4.3, `sact` would get the number of `sacdt`.) The entropy counts every number in a hole as a separate symbol, so
     /// 2^H = N, and gamma equals delta.
     ///
     /// # Errors
@@ -218,7 +219,7 @@ impl CodingModel {
             self.holes[at] = &size - parts.iter().map(|(a, b, _)| b - a).sum::<BigInt>();
             for (from, to, edge) in parts {
                 let part = |end: BigInt| BigRational::new(end - &low, size.clone());
-                self.contexts[at].get_mut(&edge).expect("it came from there").range = (part(from), part(to));
+                self.contexts[at].get_mut(&edge).expect("the context has the edge").range = (part(from), part(to));
             }
             intervals[at] = (low, high);
         }
@@ -226,7 +227,7 @@ impl CodingModel {
         if self.contexts[0].is_empty() { Err(CodingError::NoPaths) } else { Ok(()) }
     }
 
-    /// A model whose contexts are the nodes; `share` gives the probability of each edge.
+    /// Returns a model whose contexts are the nodes. `share` returns the probability of each edge.
     fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
         let place = dag.positions();
         let context = |node: &trodden_flow::graph::Node| {
@@ -243,12 +244,12 @@ impl CodingModel {
         CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
 
-    /// N: all numbers are below it.
+    /// Returns N, which is greater than all numbers.
     pub fn size(&self) -> &BigInt {
         &self.size
     }
 
-    /// The smallest non-zero probability of a path.
+    /// Returns the smallest non-zero probability of a path.
     fn least_probability(&self) -> BigRational {
         let mut least = vec![BigRational::one(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {
@@ -259,13 +260,13 @@ impl CodingModel {
         least.swap_remove(0)
     }
 
-    /// The unique number of a path, below [`CodingModel::size`], or `None` if the probability of the path is 0.
+    /// Returns the unique number of a path, below [`CodingModel::size`], or `None` if the probability of the path is 0.
     pub fn encode(&self, path: &[DagEdgeId]) -> Option<BigInt> {
         let last = self.steps(path)?.pop();
         Some(last.map_or_else(BigInt::zero, |step| step.interval.0.ceil().to_integer()))
     }
 
-    /// The steps of encoding a path; its number is the least integer in the last interval. `None` if the path has no number.
+    /// Returns the steps of encoding a path. Its number is the least integer in the last interval. `None` if the path has no number.
     pub fn steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
         let mut from = BigRational::zero();
         let mut width = BigRational::from_integer(self.size.clone());
@@ -280,7 +281,7 @@ impl CodingModel {
         Some(steps)
     }
 
-    /// The path with this number, or `None` if no path has it.
+    /// Returns the path with this number, or `None` if no path has it.
     pub fn decode(&self, number: &BigInt) -> Option<Vec<DagEdgeId>> {
         if number.is_negative() || *number >= self.size {
             return None;
@@ -298,7 +299,7 @@ impl CodingModel {
         (self.encode(&path).as_ref() == Some(number)).then_some(path)
     }
 
-    /// The probability of a path: the product of its edges'.
+    /// Returns the probability of a path: the product of the probabilities of its edges.
     pub fn probability(&self, path: &[DagEdgeId]) -> BigRational {
         let mut product = BigRational::one();
         let mut at = 0;
@@ -310,8 +311,8 @@ impl CodingModel {
         product
     }
 
-    /// Entropy in bits, by the chain rule: the sum over all contexts of the probability of reaching the context times the entropy of its
-    /// edges. Each term is computed to about `bits` fractional bits.
+    /// Computes the entropy in bits, by the chain rule: the sum over all contexts of the probability of reaching the context times the
+    /// entropy of its edges. Each term is computed to about `bits` fractional bits.
     pub fn entropy(&self, bits: u32) -> Enclosure {
         let mut reached = vec![BigRational::zero(); self.contexts.len()];
         reached[0] = BigRational::one();
@@ -335,13 +336,13 @@ impl CodingModel {
         sum
     }
 
-    /// Gamma (section 4.3): 2^H divided by the number of interesting paths.
+    /// Computes gamma (section 4.3): 2^H divided by the number of interesting paths.
     pub fn gamma(&self, interesting: u128, bits: u32) -> Enclosure {
         let power = exp2(&self.entropy(bits), bits);
         power.times(&BigRational::new(BigInt::one(), BigInt::from(interesting)))
     }
 
-    /// The contexts that have outgoing edges, in topological order.
+    /// Returns the contexts that have outgoing edges, in topological order.
     pub fn contexts(&self) -> impl Iterator<Item = Context> + '_ {
         let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
         prefixes[0] = Some(Vec::new());
@@ -356,12 +357,12 @@ impl CodingModel {
     }
 }
 
-/// The nearest floating-point number, or NaN if there is none.
+/// Returns the nearest floating-point number, or NaN if there is none.
 pub fn approximate(value: &Rational) -> f64 {
     value.to_f64().unwrap_or(f64::NAN)
 }
 
-/// The term p log2(1/p) of an entropy.
+/// Returns the term p log2(1/p) of an entropy.
 fn surprise(probability: &BigRational, bits: u32) -> Enclosure {
     if probability.is_zero() {
         return Enclosure::exact(BigRational::zero());

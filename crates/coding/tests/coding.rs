@@ -100,7 +100,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
             let place = BigRational::from_integer(number.clone()) / &size;
             assert!(*low <= place && place < low + width, "seed {seed}: outside of its interval");
             assert_eq!(model.decode(&number).as_ref(), Some(path), "seed {seed}");
-            assert!(numbers.insert(number), "seed {seed}: two paths have one number");
+            assert!(numbers.insert(number), "seed {seed}: two paths have the same number");
         }
         for number in (0..200).map(BigInt::from).filter(|n| !numbers.contains(n)) {
             assert_eq!(model.decode(&number), None, "seed {seed}: {number} belongs to no path");
@@ -109,7 +109,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     assert!(seen > 500 && unnumbered > 500, "{seen} models, {unnumbered} paths without a number");
 }
 
-/// All paths of a graph, if it has between 2 and 60.
+/// Returns all paths of a graph, if it has between 2 and 60.
 fn paths_of_small_graph(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
     (2..=60).contains(&all.paths()).then(|| (0..all.paths()).map(|id| all.path(dag, id).unwrap()).collect())
 }
@@ -163,7 +163,7 @@ fn models_of_every_order_are_uniquely_decodable() {
                 sum += probability;
                 let Some(number) = number else { continue };
                 assert_eq!(model.decode(&number).as_ref(), Some(path), "seed {seed}, order {order}");
-                assert!(numbers.insert(number), "seed {seed}, order {order}: two paths have one number");
+                assert!(numbers.insert(number), "seed {seed}, order {order}: two paths have the same number");
             }
             assert_eq!(sum, ratio(1, 1), "seed {seed}, order {order}");
             let free = (0..200).map(BigInt::from).filter(|n| !numbers.contains(n));
@@ -209,7 +209,7 @@ fn overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool
     a.low <= b.high && b.low <= a.high
 }
 
-/// The graph of figure 4.2, with its edges in an order that gives the published numbers.
+/// Returns the graph of figure 4.2, with its edges in an order that gives the published numbers.
 fn example() -> Dag {
     let [s, t, a, b, c, d] = [0, 1, 2, 3, 4, 5].map(Node);
     let edges = vec![(s, a), (s, b), (a, c), (a, b), (b, c), (c, d), (c, t), (d, t)];

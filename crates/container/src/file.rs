@@ -8,21 +8,21 @@ use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES, HeadError};
 /// Compression level of such files.
 const LEVEL: i32 = 3;
 
-/// Why a file's content is not as expected. Messages complete "FILE: ".
+/// The reason why a file's content is not as expected. Messages are preceded by "FILE: ".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It has no head of this version.
+    /// It does not start with a valid head.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// It is another kind of file.
+    /// It is a file of a different kind.
     #[error("it is {}, not {}", found.description(), expected.description())]
     Kind {
-        /// The kind found.
+        /// The actual kind.
         found: FileKind,
         /// The expected kind.
         expected: FileKind,
     },
-    /// Another version of trodden wrote it.
+    /// A different version of trodden wrote it.
     #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.description())]
     Version {
         /// The kind of file.
@@ -32,9 +32,9 @@ pub enum FileError {
         /// The version that can be read.
         known: u32,
     },
-    /// It is damaged.
-    #[error("it is damaged: {0}")]
-    Damaged(#[from] SectionError),
+    /// It is corrupt.
+    #[error("it is corrupt: {0}")]
+    Corrupt(#[from] SectionError),
     /// Its content is inconsistent.
     #[error("its content is inconsistent")]
     Inconsistent,
@@ -43,7 +43,7 @@ pub enum FileError {
 /// Reads and checks the head at the start of `bytes`.
 ///
 /// # Errors
-/// The head is damaged, or of another kind or version.
+/// The head is corrupt, or of a different kind or version.
 pub fn expect_head(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHead, FileError> {
     let head = FileHead::read(bytes)?;
     if head.kind != kind {
@@ -66,7 +66,7 @@ pub struct FileFormat {
     pub remedy: &'static str,
 }
 
-/// Why a file's content is not as expected. Messages complete "FILE: " and end with the remedy.
+/// The reason why a file's content is not as expected. Messages are preceded by "FILE: " and end with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {remedy}")]
 pub struct ContentError {
@@ -86,7 +86,7 @@ impl FileFormat {
     /// Reads the value in a file.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file is of a different kind or version, or corrupt.
     pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ContentError> {
         self.read_checked(bytes, |_| true)
     }
@@ -100,7 +100,8 @@ impl FileFormat {
         value.map_err(|error| ContentError { error, remedy: self.remedy })
     }
 
-    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind, whatever the version, damaged or not.
+    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version may be any, and the rest of the file may be
+    /// corrupt.
     pub fn matches_kind(&self, bytes: &[u8]) -> bool {
         FileKind::of(bytes) == Some(self.kind)
     }
@@ -124,7 +125,7 @@ mod tests {
     const SEGMENTS: FileFormat = FileFormat { kind: FileKind::SEGMENTS, ..WEIGHTS };
 
     #[test]
-    fn damaged_file_gives_no_value() {
+    fn corrupt_file_gives_no_value() {
         let whole = WEIGHTS.to_bytes(&vec![1u64, 2, 3]);
         assert_eq!(WEIGHTS.read::<Vec<u64>>(&whole).unwrap(), [1, 2, 3]);
         for at in 0..whole.len() {
@@ -137,13 +138,13 @@ mod tests {
 
     #[test]
     fn other_kinds_and_versions_are_rejected() {
-        let refused = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
-        assert_eq!(refused(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
+        let read_error = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
+        assert_eq!(read_error(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
         let older = FileFormat { version: 1, ..SEGMENTS }.to_bytes(&1u64);
-        assert_eq!(refused(&older), "it has format 1, but this version of trodden reads format 2 of a set of segments: make one");
-        assert_eq!(refused(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
-        assert_eq!(refused(b"\x7fELF"), "it is not a file of trodden: make one");
-        assert_eq!(refused(b""), "it ends within its head: make one");
+        assert_eq!(read_error(&older), "it has format 1, but this version of trodden reads format 2 of a set of segments: make one");
+        assert_eq!(read_error(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
+        assert_eq!(read_error(b"\x7fELF"), "it is not a file of trodden: make one");
+        assert_eq!(read_error(b""), "it ends within its header: make one");
         assert_eq!(SEGMENTS.read_checked(&SEGMENTS.to_bytes(&1u64), |one: &u64| *one > 1).unwrap_err().error, FileError::Inconsistent);
     }
 }

@@ -4,9 +4,9 @@
 // Layout of a section:
 //
 // 0   marker    8   [`MARKER`]
-// 8   tag       4   what the section is, by kind of file
+// 8   tag       4   meaning of the section, by kind of file
 // 12  layout    4   version of the tag's layout
-// 16  subject   16  identity of what the section is about, by tag
+// 16  subject   16  identity of the section's subject, by tag
 // 32  count     4   meaning by tag
 // 36  index     4   size of the index
 // 40  packed    8   size of the compressed content
@@ -25,30 +25,30 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const MARKER: [u8; 8] = *b"\x93SECTION";
 /// Size of a section's head in bytes.
 pub const SECTION_HEAD: usize = 80;
-/// Number of bytes of the head that its own checksum covers.
-const CHECKED: usize = SECTION_HEAD - 8;
+/// Number of bytes of the head that its checksum covers.
+const CHECKED_BYTES: usize = SECTION_HEAD - 8;
 /// Maximum size of an index.
 const MAX_INDEX: u32 = 1 << 28;
-/// Maximum size of content. A larger claim means damage.
+/// Maximum size of content. If a head has a larger size, it is corrupt.
 const MAX_UNPACKED: u64 = 4 << 30;
 /// Maximum ratio of content to compressed content, so that a small file cannot exhaust memory.
 const MAX_RATIO: u64 = 1024;
 /// Size of content below which [`MAX_RATIO`] does not apply.
-const FREE_SIZE: u64 = 16 << 20;
+const MIN_SIZE_FOR_RATIO: u64 = 16 << 20;
 
-/// Returns the maximum size that a head may claim for content of this compressed size. A larger claim means damage.
+/// Returns the maximum size of content with this compressed size. If a head has a larger size, it is corrupt.
 pub fn max_unpacked(packed: u64) -> u64 {
-    packed.saturating_mul(MAX_RATIO).clamp(FREE_SIZE, MAX_UNPACKED)
+    packed.saturating_mul(MAX_RATIO).clamp(MIN_SIZE_FOR_RATIO, MAX_UNPACKED)
 }
 
 /// A section to be written, without its content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
-    /// What the section is, by kind of file.
+    /// The meaning of the section, by kind of file.
     pub tag: u32,
     /// Version of the tag's layout.
     pub layout: u32,
-    /// Identity of what the section is about; zeros if there is none.
+    /// Identity of the section's subject. Zeros if there is none.
     pub subject: [u8; 16],
     /// Meaning by tag.
     pub count: u32,
@@ -59,11 +59,11 @@ pub struct Section<'a> {
 /// The head of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionHead {
-    /// What the section is, by kind of file.
+    /// The meaning of the section, by kind of file.
     pub tag: u32,
     /// Version of the tag's layout.
     pub layout: u32,
-    /// Identity of what the section is about.
+    /// Identity of the section's subject.
     pub subject: [u8; 16],
     /// Meaning by tag.
     pub count: u32,
@@ -74,7 +74,7 @@ pub struct SectionHead {
     checksum: u64,
 }
 
-/// What is wrong with a section.
+/// A fault of a section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
     /// No section begins here.
@@ -83,17 +83,17 @@ pub enum SectionError {
     /// The file ends within the section.
     #[error("the file ends within it")]
     Truncated,
-    /// The head is damaged.
+    /// The head is corrupt.
     #[error("the checksum of its head does not match")]
     Head,
-    /// The index is damaged.
+    /// The index is corrupt.
     #[error("the checksum of its index does not match")]
     Index,
-    /// The content is damaged.
+    /// The content is corrupt.
     #[error("its checksum does not match")]
     Content,
-    /// The head claims a size that no writer produces.
-    #[error("it claims {claimed} bytes of content in {packed} compressed bytes")]
+    /// The head has a size that no writer produces.
+    #[error("its content of {packed} compressed bytes cannot have {claimed} bytes, which its head claims")]
     Size {
         /// The claimed size.
         claimed: u64,
@@ -109,7 +109,7 @@ pub enum SectionError {
 }
 
 impl Section<'_> {
-    /// Returns the section's bytes. A higher compression level is smaller and slower.
+    /// Returns the section's bytes. A higher compression level makes it smaller and takes longer.
     ///
     /// # Panics
     /// Panics if the index has 4 GiB or more, which no writer produces.
@@ -118,7 +118,7 @@ impl Section<'_> {
         self.to_bytes_of_packed(&packed, content.len() as u64)
     }
 
-    /// Returns the section's bytes for content that is already compressed; `unpacked` is its original size.
+    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size.
     ///
     /// # Panics
     /// As for [`Section::to_bytes`].
@@ -150,7 +150,7 @@ impl SectionHead {
     /// Reads the head at the start of `bytes`.
     ///
     /// # Errors
-    /// `bytes` do not start with a head, it is damaged, or it claims sizes that no section has.
+    /// `bytes` do not start with a head, the head is corrupt, or it has sizes that no section can have.
     pub fn read(bytes: &[u8]) -> Result<SectionHead, SectionError> {
         if !bytes.starts_with(&MARKER) {
             return Err(SectionError::Marker);
@@ -158,7 +158,7 @@ impl SectionHead {
         let bytes = bytes.first_chunk::<SECTION_HEAD>().ok_or(SectionError::Truncated)?;
         let half = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
-        if xxh3_64(&bytes[..CHECKED]) != word(CHECKED) {
+        if xxh3_64(&bytes[..CHECKED_BYTES]) != word(CHECKED_BYTES) {
             return Err(SectionError::Head);
         }
         let head = SectionHead {
@@ -176,7 +176,7 @@ impl SectionHead {
         is_sound.then_some(head).ok_or(SectionError::Size { claimed: head.unpacked.max(head.index.into()), packed: head.packed })
     }
 
-    /// Returns the size of the whole section in bytes.
+    /// Returns the size of the complete section in bytes.
     pub fn length(&self) -> u64 {
         SECTION_HEAD as u64 + self.index_length() + self.packed
     }
@@ -215,7 +215,7 @@ impl SectionHead {
     /// Verifies and decompresses content. Memory is allocated for the actual content, not for the claimed size.
     ///
     /// # Errors
-    /// The checksum does not match, or the content is not what the head claims.
+    /// The checksum does not match, or the content does not have the size in the head.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
         let cannot = |e: std::io::Error| SectionError::Decompression(e.to_string());
@@ -239,7 +239,7 @@ impl SectionHead {
 
 /// Encodes a value as content.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("what is stored is plain data")
+    postcard::to_allocvec(value).expect("stored values can be encoded")
 }
 
 /// Decodes content that is a value.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn section_is_read_back() {
+    fn written_section_is_read_unchanged() {
         let (head, value) = read(&section()).unwrap();
         assert_eq!((head.tag, head.layout, head.subject, head.count), (3, 2, [7; 16], 9));
         assert_eq!(value, ("content".repeat(9), 5));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn small_section_cannot_exhaust_memory() {
+    fn small_section_with_large_claimed_size_is_rejected() {
         let bytes = Section::default().to_bytes(&vec![0; 64 << 20], 19);
         assert!(bytes.len() < 16 << 10);
         assert!(matches!(SectionHead::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
@@ -310,8 +310,12 @@ mod tests {
     fn memory_is_allocated_for_actual_content_only() {
         // The head of a frame that claims 4 GB, with nothing after it.
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
-        let head =
-            SectionHead { packed: claim.len() as u64, unpacked: FREE_SIZE, checksum: xxh3_64(&claim), ..read(&section()).unwrap().0 };
+        let head = SectionHead {
+            packed: claim.len() as u64,
+            unpacked: MIN_SIZE_FOR_RATIO,
+            checksum: xxh3_64(&claim),
+            ..read(&section()).unwrap().0
+        };
         assert!(matches!(head.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Decompression(_))));
     }
 
@@ -324,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn the_next_section_is_found_by_its_marker() {
-        let bytes = [&b"damage"[..], &section()].concat();
+    fn next_section_is_found_by_its_marker() {
+        let bytes = [&b"before"[..], &section()].concat();
         assert_eq!(find_marker(&bytes), Some(6));
         assert_eq!(find_marker(&bytes[..12]), None);
     }

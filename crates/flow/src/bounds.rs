@@ -1,10 +1,10 @@
-//! Bounds on the execution counts of nodes, derived from the known counts of some of them.
+//! Bounds on the execution counts of all nodes, derived from the known counts of some nodes.
 //!
-//! Control that enters a node leaves it, unless the execution may end there: the counts of a node's in-edges sum to its own count, and
-//! those of its out-edges to at most that. Intervals for nodes and edges are narrowed by these equations until nothing changes.
+//! The counts of a node's in-edges sum to the node's count. The counts of its out-edges sum to the same count, or to less if the execution
+//! may end in the node. Intervals for nodes and edges are narrowed by these equations until they no longer change.
 //!
-//! If the known counts are right, each interval contains the true count after every pass, so the limit on passes costs precision only.
-//! Contradictory counts narrow nothing further. Time: O(passes * edges).
+//! If the known counts are correct, each interval contains the true count after every pass, so the limit on passes only costs precision.
+//! Intervals that would become empty, because counts contradict each other, are not narrowed. Time: O(passes * edges).
 
 use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
@@ -12,30 +12,30 @@ use crate::{Edge, Graph, Node};
 /// Maximum number of passes over all edges.
 const MAX_PASSES: usize = 64;
 
-/// An interval of counts, both ends included.
+/// A closed interval of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least count.
+    /// The minimum count.
     pub low: u64,
-    /// The greatest count; `u64::MAX` if there is no upper bound.
+    /// The maximum count; `u64::MAX` if there is no upper bound.
     pub high: u64,
 }
 
 impl Bounds {
-    /// Any count: nothing is known.
+    /// The interval of an unknown count.
     pub const ANY: Bounds = Bounds { low: 0, high: u64::MAX };
 
-    /// The interval of a known count.
+    /// Returns the interval of a known count.
     pub fn exactly(count: u64) -> Bounds {
         Bounds { low: count, high: count }
     }
 
-    /// The interval of a count with a lower bound only.
+    /// Returns the interval of a count with a lower bound only.
     pub fn at_least(count: u64) -> Bounds {
         Bounds { low: count, high: u64::MAX }
     }
 
-    /// Intersects with other bounds, unless they contradict these. Returns true if this changed something.
+    /// Intersects with another interval, unless the intersection is empty. Returns whether the interval changed.
     fn narrow(&mut self, low: u64, high: u64) -> bool {
         let new = Bounds { low: self.low.max(low), high: self.high.min(high) };
         let changes = new.low <= new.high && new != *self;
@@ -54,8 +54,8 @@ pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<B
     bounds(graph, nodes, may_end).0
 }
 
-/// Returns the nodes that are given as never executed although the counts of their neighbours require executions there. If several such
-/// nodes could account for the missing executions, all of them are returned.
+/// Returns the nodes whose given count is 0 although their neighbours' counts require executions. If any of several nodes could account for
+/// the missing executions, all of them are returned.
 pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
     let (nodes, edges) = bounds(graph, nodes, may_end);
     let max_executions =
@@ -72,7 +72,7 @@ pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
 }
 
-/// For each node, whether it may have been executed: whether a path of nodes and edges that may have been executed leads to it.
+/// Returns, for each node, whether it may have been executed: whether it is reachable over nodes and edges that may have been executed.
 pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
     let (nodes, edges) = bounds(graph, nodes, may_end);
     let mut found = vec![false; graph.node_count()];
@@ -85,8 +85,8 @@ pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<boo
     found
 }
 
-/// Nodes that must have been executed because others were: the dominators and postdominators of executed nodes, on paths of nodes that
-/// may have been executed.
+/// Returns, for each node, whether it must have been executed because it dominates or postdominates an executed node. Nodes that cannot
+/// have been executed are ignored.
 pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
     let end = graph.node_count();
     let (mut next, mut before) = (vec![Vec::new(); end + 1], vec![Vec::new(); end + 1]);
@@ -121,7 +121,7 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
             if node != graph.entry() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
-            // A node without successors ends the execution, too.
+            // The execution also ends in nodes without successors.
             if node != graph.exit() && !graph.out(node).is_empty() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }
@@ -133,8 +133,8 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
     (nodes, edges)
 }
 
-/// Narrows a node and the edges on one side of it, whose sum is the node's count, or at most that if `at_most`. Returns true if something
-/// changed.
+/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to at most that if `at_most`. Returns
+/// whether an interval changed.
 fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = Sums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
@@ -153,11 +153,11 @@ fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool
     changed
 }
 
-/// Sums of bounds of edges.
+/// Sums of edges' bounds.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     low: u128,
-    /// Sum of the upper bounds, of the edges that have one.
+    /// Sum of the upper bounds that exist.
     high: u128,
     /// Number of edges without an upper bound.
     unbounded: usize,

@@ -1,18 +1,19 @@
-//! How often each function of a program is called, given how often one call of a function executes each of its call sites.
+//! Computes how often each function of a program is called, from the executions of each call site per call of its function.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). Calls are the solution of x = r + Mx,
-//! solved group by group of mutually recursive functions, callers first. Estimates need not make a recursion end, so a group's equations
-//! may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 - 1/[`MAX_DEPTH`], all calls of the group are
-//! scaled down to that radius. A group that is never called from outside is called once, by its first function.
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The numbers of calls x are the solution of x
+//! = r + Mx, where r are the calls from outside. The equations are solved separately for each group of mutually recursive functions,
+//! callers first. Estimated recursions may be infinite, so a group's equations may have no solution or a negative one: if the spectral
+//! radius of its matrix exceeds 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called
+//! from outside is entered once, through its first function.
 
-/// Maximum number of calls of a self-recursive function for each call from outside.
+/// Maximum number of calls of a self-recursive function per call from outside.
 pub const MAX_DEPTH: f64 = 64.0;
-/// Maximum number of rounds of an iterative solution. At the greatest radius, the error falls by a factor of e in 64 rounds.
+/// Maximum number of iterations of a solver. At the maximum radius, the error decreases by a factor of e in 64 iterations.
 const MAX_ROUNDS: usize = 4096;
-/// Relative change below which a solution is final.
+/// Relative change below which an iterative solution has converged.
 const TOLERANCE: f64 = 1e-12;
 
-/// A call site, with its number of executions in one call of the caller.
+/// A call site and its executions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WeightedCall {
     /// The calling function.
@@ -23,15 +24,15 @@ pub struct WeightedCall {
     pub executions: f64,
 }
 
-/// The number of calls of each function, given how often each is called from outside.
+/// Returns the number of calls of each function. `roots` holds the number of calls of each function from outside.
 pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     let mut out: Vec<Vec<WeightedCall>> = vec![Vec::new(); roots.len()];
     calls.iter().for_each(|call| out[call.caller].push(*call));
     let mut called = roots.to_vec();
-    let group_of = groups(&out);
+    let group_of = recursion_groups(&out);
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     (0..roots.len()).for_each(|function| members[group_of[function]].push(function));
-    // Groups are numbered callees first.
+    // Callees have lower group numbers than their callers.
     for group in members.iter().rev().filter(|group| !group.is_empty()) {
         let is_inner = |call: &WeightedCall| group_of[call.callee] == group_of[group[0]];
         let inner: Vec<WeightedCall> = group.iter().flat_map(|f| &out[*f]).filter(|call| is_inner(call)).copied().collect();
@@ -39,7 +40,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
             if group.iter().all(|function| called[*function] == 0.0) {
                 called[group[0]] = 1.0;
             }
-            settle(group, &damped(group, &inner), &mut called);
+            solve_group(group, &damp_recursion(group, &inner), &mut called);
         }
         for call in group.iter().flat_map(|f| &out[*f]).filter(|call| !is_inner(call)) {
             called[call.callee] += called[call.caller] * call.executions;
@@ -49,10 +50,10 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
 }
 
 /// Solves the equations of one group. `called` holds the calls from outside the group, and receives the solution.
-fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
+fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
     for _ in 0..MAX_ROUNDS {
-        let next = applied(group, inner, called, &outside);
+        let next = iterate(group, inner, called, &outside);
         let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= TOLERANCE * next[*f]);
         called.copy_from_slice(&next);
         if is_settled {
@@ -61,29 +62,29 @@ fn settle(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     }
 }
 
-/// One step of the solution: the calls from outside plus those from within the group.
-fn applied(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
+/// Computes one iteration of the solution: the calls from outside plus those from within the group.
+fn iterate(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
     let mut next = called.to_vec();
     group.iter().for_each(|function| next[*function] = outside[*function]);
     inner.iter().for_each(|call| next[call.callee] += called[call.caller] * call.executions);
     next
 }
 
-/// The calls of a group, scaled down if their recursion would not end.
-fn damped(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
-    let (max_radius, radius) = (1.0 - 1.0 / MAX_DEPTH, radius(group, inner));
+/// Returns a group's calls, scaled down if their recursion would be infinite or too deep.
+fn damp_recursion(group: &[usize], inner: &[WeightedCall]) -> Vec<WeightedCall> {
+    let (max_radius, radius) = (1.0 - 1.0 / MAX_DEPTH, spectral_radius(group, inner));
     let factor = if radius > max_radius { max_radius / radius } else { 1.0 };
     inner.iter().map(|call| WeightedCall { executions: call.executions * factor, ..*call }).collect()
 }
 
-/// The spectral radius of a group's matrix M, by power iteration on I + M, whose dominant eigenvalue is unique even if that of M is not.
-fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
+/// Computes the spectral radius of a group's matrix M, by power iteration on I + M, whose dominant eigenvalue is unique even if M's is not.
+fn spectral_radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     let size = group.iter().max().map_or(0, |f| f + 1);
     let mut vector = vec![0.0; size];
     group.iter().for_each(|function| vector[*function] = 1.0 / group.len() as f64);
     let mut radius = 0.0;
     for _ in 0..MAX_ROUNDS {
-        let next = applied(group, inner, &vector, &vector);
+        let next = iterate(group, inner, &vector, &vector);
         let sum: f64 = group.iter().map(|f| next[*f]).sum();
         let is_settled = (sum - 1.0 - radius).abs() <= TOLERANCE * sum;
         radius = sum - 1.0;
@@ -95,9 +96,9 @@ fn radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     radius
 }
 
-/// For each function, the number of its group of mutually recursive functions. No group calls one with a greater number (Tarjan).
-fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
-    let mut search = CallFrequencySearch {
+/// Returns, for each function, the number of its group of mutually recursive functions. Groups only call groups with lower numbers.
+fn recursion_groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
+    let mut search = ComponentSearch {
         out,
         order: vec![None; out.len()],
         low: vec![0; out.len()],
@@ -114,18 +115,18 @@ fn groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
 }
 
 /// Tarjan's search for strongly connected components.
-struct CallFrequencySearch<'a> {
+struct ComponentSearch<'a> {
     out: &'a [Vec<WeightedCall>],
     order: Vec<Option<usize>>,
     low: Vec<usize>,
     stack: Vec<usize>,
     group: Vec<Option<usize>>,
-    /// The next position in the order, and the next group.
+    /// The next position in the order, and the next group number.
     next: (usize, usize),
 }
 
-impl CallFrequencySearch<'_> {
-    /// Visits what is reachable from a function. Uses no recursion, because call chains may be deeper than the stack.
+impl ComponentSearch<'_> {
+    /// Visits all functions that are reachable from `root`. Does not use recursion, because call chains may be deeper than the stack.
     fn visit(&mut self, root: usize) {
         let mut work = vec![(root, 0)];
         while let Some((function, at)) = work.pop() {
@@ -172,8 +173,8 @@ mod tests {
         WeightedCall { caller, callee, executions }
     }
 
-    /// The solution of x = r + Mx by Gaussian elimination; `None` if there is none.
-    fn eliminated(roots: &[f64], calls: &[WeightedCall]) -> Option<Vec<f64>> {
+    /// Solves x = r + Mx by Gaussian elimination; `None` if there is no solution.
+    fn solve_by_elimination(roots: &[f64], calls: &[WeightedCall]) -> Option<Vec<f64>> {
         let size = roots.len();
         let mut rows: Vec<Vec<f64>> =
             (0..size).map(|row| (0..=size).map(|c| if c == size { roots[row] } else { f64::from(u8::from(c == row)) }).collect()).collect();
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_those_of_the_linear_equations() {
+    fn frequencies_solve_the_linear_equations() {
         let mut state = 7u64;
         let mut draw = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -203,7 +204,7 @@ mod tests {
         let mut recursive = 0;
         for _ in 0..400 {
             let size = 2 + draw(7) as usize;
-            // The weights into and out of a function stay small enough that every recursion ends.
+            // The weights are so small that every recursion ends.
             let mut calls: Vec<WeightedCall> = Vec::new();
             for caller in 0..size {
                 (0..1 + draw(3)).for_each(|_| calls.push(call(caller, draw(size as u64) as usize, draw(30) as f64 / 100.0)));
@@ -211,9 +212,9 @@ mod tests {
             let mut roots = vec![0.0; size];
             roots[0] = 1.0;
             (1..size).for_each(|f| roots[f] = if calls.iter().any(|c| c.callee == f && c.caller < f) { 0.0 } else { 1.0 });
-            let (expected, found) = (eliminated(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
+            let (expected, found) = (solve_by_elimination(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
             for (function, (e, f)) in expected.iter().zip(&found).enumerate() {
-                // A group that is not called at all is called once by convention.
+                // By convention, a group that is never called is entered once.
                 let is_rootless = *e == 0.0;
                 assert!(is_rootless || (e - f).abs() <= 1e-6 * e.max(1.0), "{function}: {found:?}, not {expected:?} ({roots:?} {calls:?})");
             }
@@ -229,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_recursion_that_would_not_end_is_damped() {
-        // Each call leads to two more: 64 calls in all for one from outside, and about half of them for each of a pair.
+    fn infinite_recursion_is_damped() {
+        // Each call leads to two more calls. Damped, there are 64 calls per call from outside, and in a pair about half of them each.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
         assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_never_called_from_outside_is_called_once() {
+    fn group_that_is_never_called_from_outside_is_entered_once() {
         let called = call_frequencies(&[1.0, 0.0, 0.0], &[call(1, 2, 1.0), call(2, 1, 0.5)]);
         assert_eq!(called[0], 1.0);
         assert!((called[1] - 2.0).abs() < 1e-6 && (called[2] - 2.0).abs() < 1e-6, "{called:?}");

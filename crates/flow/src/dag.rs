@@ -1,8 +1,8 @@
-//! From a graph with loops to the acyclic graph whose paths are numbered.
+//! Converts a graph with loops to the acyclic graph whose paths are numbered.
 //!
 //! Source: Ball and Larus, "Efficient path profiling" (1996), section 3.5; Vaswani's thesis, section 3.2.2 (which prints the two dummy
-//! edges in the wrong direction). A cut edge `v -> h` is replaced by `v -> exit` ([`Origin::Leave`]), which ends the path that took it,
-//! and by `entry -> h` ([`Origin::Enter`]), which begins the next. [`CutReason`] lists why edges are cut; back edges are the usual case.
+//! edges in the wrong direction). A cut edge `v -> h` is replaced by two dummy edges: `v -> exit` ([`Origin::Leave`]), which ends a path,
+//! and `entry -> h` ([`Origin::Enter`]), which begins the next one. Most cut edges are back edges; [`CutReason`] lists the other reasons.
 //!
 //! [`Dag`] states the invariants.
 
@@ -17,46 +17,46 @@ pub struct DagEdgeId(pub u32);
 
 indices!(DagEdgeId);
 
-/// What an edge of the DAG stands for in the graph.
+/// The part of the graph to which an edge of the DAG corresponds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// The edge itself.
+    /// An edge that is not cut.
     Real(Edge),
-    /// A path begins at the head of this cut edge. With [`Entries::Shared`], this is the first cut edge with that head.
+    /// A dummy edge for paths that begin at the head of this cut edge. With [`Entries::Shared`], this is the first cut edge with this head.
     Enter(Edge),
-    /// A path ends by taking this cut edge.
+    /// A dummy edge for paths that end by taking this cut edge.
     Leave(Edge),
-    /// A path ends in a node without out-edges.
+    /// A dummy edge for paths that end in this node, which has no out-edges.
     Stop(Node),
 }
 
-/// Why an edge was cut.
+/// Reason for cutting an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CutReason {
-    /// It closes a cycle: a retreating edge of the depth-first search (in a reducible graph, a back edge).
+    /// The edge closes a cycle: it is a retreating edge of the depth-first search (in a reducible graph, a back edge).
     Back,
-    /// It leaves the exit of the graph.
+    /// The edge leaves the exit of the graph.
     FromExit,
-    /// Control arrives here a second time without having left (`setjmp`, `vfork`).
+    /// Control may take the edge a second time without entering its tail again (`setjmp`, `vfork`).
     ReturnsTwice,
-    /// The edge cannot carry code of its own (an indirect jump among several to one target).
+    /// No code can be inserted on the edge (one of several indirect jumps to the same target).
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,
-    /// Edges are counted, so each is a path of its own.
+    /// Edges are counted instead of paths, so each path is a single edge.
     EachEdge,
 }
 
-/// A cut edge and the dummy edges in its place.
+/// A cut edge and the dummy edges that replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// The edge that was cut.
     pub edge: Edge,
     /// The reason.
     pub reason: CutReason,
-    /// The dummy edge that begins a path at its head; `None` if the head is the entry, where a path begins anyway.
+    /// The dummy edge that begins a path at the head; `None` if the head is the entry, where paths begin without one.
     pub enter: Option<DagEdgeId>,
-    /// The dummy edge that ends a path at its tail; `None` if the tail is the exit, where a path ends anyway.
+    /// The dummy edge that ends a path at the tail; `None` if the tail is the exit, where paths end without one.
     pub leave: Option<DagEdgeId>,
 }
 
@@ -67,23 +67,23 @@ pub struct DagEdge {
     pub from: Node,
     /// The head.
     pub to: Node,
-    /// What it stands for.
+    /// The corresponding part of the graph.
     pub origin: Origin,
 }
 
 /// Whether cut edges with the same head share the dummy edge from the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Each cut edge has its own, as published. Paths are then distinguished by the edge that led to their beginning.
+    /// Each cut edge has a dummy edge of its own, as published. Paths are then also distinguished by the cut edge before their first block.
     PerEdge,
-    /// One for each head: fewer paths, with the same block sequences.
+    /// All cut edges with the same head share one, so there are fewer paths, with the same block sequences.
     Shared,
 }
 
 /// An acyclic graph made from a [`Graph`].
 ///
 /// Invariants:
-/// - It is acyclic. Every node in it is reachable from the entry and reaches the exit; unreachable nodes of the graph are not in it.
+/// - There is no cycle. All nodes with edges are reachable from the entry, and the exit is reachable from them.
 /// - No edge enters the entry, and none leaves the exit.
 /// - A reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]).
 /// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::in_order`] reordered them.
@@ -100,7 +100,7 @@ pub struct Dag {
 }
 
 impl Dag {
-    /// Cuts the `forced` edges and every edge that still closes a cycle.
+    /// Cuts the `forced` edges, and all edges that still close a cycle.
     pub fn new(graph: &Graph, forced: &[(Edge, CutReason)], entries: Entries) -> Dag {
         let mut cut = vec![None; graph.edge_count()];
         for &(edge, reason) in forced {
@@ -146,71 +146,71 @@ impl Dag {
         Ok(dag)
     }
 
-    /// The same graph with its edges, and so the out-edges of each node, reordered. `order` names each edge once.
+    /// Returns the same graph with reordered edges, and thus reordered out-edges of each node. `order` must contain each edge once.
     pub fn in_order(&self, order: &[DagEdgeId]) -> Dag {
-        let mut place = vec![DagEdgeId(0); self.edges.len()];
+        let mut new_ids = vec![DagEdgeId(0); self.edges.len()];
         for (i, id) in order.iter().enumerate() {
-            place[id.index()] = DagEdgeId(i as u32);
+            new_ids[id.index()] = DagEdgeId(i as u32);
         }
-        let moved = |id: Option<DagEdgeId>| id.map(|id| place[id.index()]);
+        let moved = |id: Option<DagEdgeId>| id.map(|id| new_ids[id.index()]);
         let cuts = self.cuts.iter().map(|c| Cut { enter: moved(c.enter), leave: moved(c.leave), ..*c }).collect();
         let edges = order.iter().map(|id| self.edge(*id)).collect();
         Dag::assemble(self.out.len(), self.entry, self.exit, edges, cuts, self.real.len())
     }
 
-    /// The node where paths begin.
+    /// Returns the node where paths begin.
     pub fn entry(&self) -> Node {
         self.entry
     }
 
-    /// The node where paths end.
+    /// Returns the node where paths end.
     pub fn exit(&self) -> Node {
         self.exit
     }
 
-    /// Number of nodes of the underlying graph, reachable or not.
+    /// Returns the number of nodes of the underlying graph, reachable or not.
     pub fn node_count(&self) -> usize {
         self.out.len()
     }
 
-    /// All edges.
+    /// Returns all edges.
     pub fn edges(&self) -> &[DagEdge] {
         &self.edges
     }
 
-    /// The numbers of all edges.
+    /// Returns the IDs of all edges.
     pub fn edge_ids(&self) -> impl Iterator<Item = DagEdgeId> + use<> {
         (0..self.edges.len() as u32).map(DagEdgeId)
     }
 
-    /// The edge with this number.
+    /// Returns the edge with an ID.
     pub fn edge(&self, id: DagEdgeId) -> DagEdge {
         self.edges[id.index()]
     }
 
-    /// The edges that leave a node, in the order in which numberings visit them.
+    /// Returns the edges that leave a node, in the order in which numberings visit them.
     pub fn out(&self, node: Node) -> &[DagEdgeId] {
         &self.out[node.index()]
     }
 
-    /// The edges that enter a node.
+    /// Returns the edges that enter a node.
     pub fn incoming(&self, node: Node) -> &[DagEdgeId] {
         &self.into[node.index()]
     }
 
-    /// The reachable nodes in topological order, the entry first.
+    /// Returns the reachable nodes in topological order, the entry first.
     pub fn order(&self) -> &[Node] {
         &self.order
     }
 
-    /// The position of each node in the topological order; 0 for unreachable nodes.
+    /// Returns the position of each node in the topological order; 0 for unreachable nodes.
     pub fn positions(&self) -> Vec<usize> {
         let mut positions = vec![0; self.node_count()];
         self.order.iter().enumerate().for_each(|(at, node)| positions[node.index()] = at);
         positions
     }
 
-    /// The nodes that marked edges lead to from `node`, including `node` itself.
+    /// Returns, for each node, whether it is reachable from `node` over marked edges. `node` itself is.
     pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let mut reached = vec![false; self.node_count()];
         reached[node.index()] = true;
@@ -221,7 +221,7 @@ impl Dag {
         reached
     }
 
-    /// The nodes from which marked edges lead to `node`, including `node` itself.
+    /// Returns, for each node, whether `node` is reachable from it over marked edges. `node` itself is.
     pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let mut leads = vec![false; self.node_count()];
         leads[node.index()] = true;
@@ -232,15 +232,15 @@ impl Dag {
         leads
     }
 
-    /// For each edge, whether it lies on a path from entry to exit that consists of marked edges only.
-    pub fn on_whole_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
+    /// Returns, for each edge, whether it is on a path from entry to exit that consists of marked edges.
+    pub fn on_marked_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
         let (reached, leads) = (self.reached_from(self.entry, &marked), self.leading_to(self.exit, &marked));
-        let lies = |id: DagEdgeId| marked(id) && reached[self.edge(id).from.index()] && leads[self.edge(id).to.index()];
-        self.edge_ids().map(lies).collect()
+        let is_on_path = |id: DagEdgeId| marked(id) && reached[self.edge(id).from.index()] && leads[self.edge(id).to.index()];
+        self.edge_ids().map(is_on_path).collect()
     }
 
-    /// For each node, the least and the greatest sum of values on a path to the exit that takes only edges with a value; `None` if there
-    /// is no such path.
+    /// Returns, for each node, the minimum and maximum sum of values on paths to the exit over edges for which `value` is not `None`;
+    /// `None` if there is no such path.
     pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
         let mut sums: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
         sums[self.exit.index()] = Some((0, 0));
@@ -254,22 +254,22 @@ impl Dag {
         sums
     }
 
-    /// The cut edges, ordered by number.
+    /// Returns the cut edges, ordered by number.
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts
     }
 
-    /// The cut of an edge; `None` if it was not cut.
+    /// Returns the cut of an edge. `None` if it was not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.cuts.binary_search_by_key(&edge, |c| c.edge).ok().map(|at| &self.cuts[at])
     }
 
-    /// The DAG's edge for an edge of the graph; `None` if that was cut or is unreachable.
+    /// Returns the DAG's edge for an edge of the graph. `None` if the edge was cut or is unreachable.
     pub fn real(&self, edge: Edge) -> Option<DagEdgeId> {
         self.real.get(edge.index()).copied().flatten()
     }
 
-    /// The edge of the graph that a DAG's edge stands for; `None` for [`Origin::Stop`].
+    /// Returns the edge of the graph to which a DAG's edge corresponds. `None` for [`Origin::Stop`].
     pub fn underlying(&self, id: DagEdgeId) -> Option<Edge> {
         match self.edge(id).origin {
             Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
@@ -297,7 +297,7 @@ impl Dag {
     }
 
     /// Recovers the cuts from the origins of the dummy edges. Reasons are not stored with edges, so each cut becomes a
-    /// [`CutReason::Back`]. Of the cuts that share an entry, only the one that the entry names gets it.
+    /// [`CutReason::Back`]. If several cuts share an [`Origin::Enter`] edge, only the one that it names gets it.
     fn recover_cuts(&mut self) {
         let mut cuts = BTreeMap::<Edge, Cut>::new();
         for id in self.edge_ids() {
@@ -314,8 +314,8 @@ impl Dag {
     }
 }
 
-/// Cuts every retreating edge of a depth-first search over the edges that are not cut yet. Returns which nodes are reached from the
-/// entry, be it through cut edges.
+/// Cuts all retreating edges of a depth-first search over the edges that are not cut yet. Returns, for each node, whether it is reachable
+/// from the entry, possibly over cut edges.
 fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> Vec<bool> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_back_edge_becomes_entry_to_head_and_tail_to_exit() {
+    fn back_edge_is_replaced_by_entry_to_head_and_tail_to_exit() {
         // 0 -> 1 -> 2 -> 1, 2 -> 3
         let dag = Dag::new(&graph(4, &[(0, 1), (1, 2), (2, 1), (2, 3)]), &[], Entries::PerEdge);
         let cut = dag.cuts()[0];
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn back_edges_to_the_entry_and_edges_from_the_exit_need_one_dummy_edge_only() {
+    fn back_edges_to_the_entry_and_edges_from_the_exit_need_only_one_dummy_edge() {
         let dag = Dag::new(&graph(3, &[(0, 1), (1, 0), (1, 2), (2, 1)]), &[], Entries::PerEdge);
         assert_eq!(dag.cuts()[0].enter, None);
         assert_eq!(dag.cuts()[1].reason, CutReason::FromExit);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_edges_make_the_same_dag_again() {
+    fn dag_is_rebuilt_from_its_edges() {
         let dag = Dag::new(&graph(5, &[(0, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 4)]), &[], Entries::Shared);
         let again = Dag::from_edges(5, Node(0), Node(4), dag.edges().to_vec()).unwrap();
         assert_eq!(again.edges(), dag.edges());
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_edges_that_close_a_cycle_are_refused() {
+    fn edges_that_close_a_cycle_or_do_not_reach_the_exit_are_rejected() {
         let e = |a, b| DagEdge { from: Node(a), to: Node(b), origin: Origin::Real(Edge(0)) };
         assert!(Dag::from_edges(4, Node(0), Node(3), vec![e(0, 1), e(1, 2), e(2, 1), e(2, 3)]).is_err());
         assert!(Dag::from_edges(4, Node(0), Node(3), vec![e(0, 1)]).is_err());

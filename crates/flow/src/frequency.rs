@@ -1,32 +1,32 @@
-//! How often each edge is executed per call of its function: measured, or estimated from branch probabilities.
+//! Execution frequencies of edges per call of the function, measured or estimated from branch probabilities.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along the edges, and a
-//! loop multiplies what enters its head by 1 / (1 - probability of another iteration). Heads are treated innermost first, each within the
-//! nodes of its loop. Retreating edges of irreducible regions count as back edges. O(blocks * loop depth).
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). Frequencies are propagated along the edges,
+//! and the frequency that enters a loop's head is multiplied by 1 / (1 - probability of another iteration). Innermost loops are processed
+//! first, each within its own nodes. Retreating edges of irreducible regions count as back edges. O(blocks * loop depth).
 
 use crate::graph::{Edge, Graph, Node, postorder};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of iterations that a loop is assumed to make per entry, however likely its back edges are. With 64, three programs
-/// execute 0 to 0.1 % more instructions (docs/benchmarks/constants.md).
+/// Maximum estimated number of a loop's iterations per entry. With 64, three programs execute 0 to 0.1% more instructions
+/// (docs/benchmarks/constants.md).
 const MAX_ITERATIONS: f64 = 4096.0;
 
-/// What is known about an edge before anything is measured.
+/// Static information about how often an edge is taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hint {
-    /// Nothing.
+    /// No information.
     None,
     /// The compiler's weight, relative to the other out-edges of its tail.
     Weight(f64),
     /// Rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
     Cold,
-    /// Never taken as an edge.
+    /// Never taken, because the edge only represents an event in its tail.
     Never,
 }
 
-/// Weights for [`Frequencies::estimate`], from hints and from the loop structure. Staying in a loop is 31 times as likely as leaving it
-/// (as LLVM assumes); a cold edge is taken once in 2^20 times. With 7 instead of 31, three programs execute -0.3 to +0.8 % more
-/// instructions, with 127 0 to 0.8 % more; 2^10 instead of 2^20 changes nothing (docs/benchmarks/constants.md).
+/// Computes weights for [`Frequencies::estimate`] from hints and loops. An edge that stays in its loop is 31 times as likely as one that
+/// leaves it (as LLVM assumes), and a cold edge is taken once in 2^20 times. With 7 instead of 31, three programs execute 0.3% fewer to
+/// 0.8% more instructions; with 127, 0 to 0.8% more. 2^10 instead of 2^20 makes no difference (docs/benchmarks/constants.md).
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
@@ -50,14 +50,16 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     weights
 }
 
-/// For each node, the head of the innermost loop around it.
+/// Returns the head of the innermost loop around each node; `None` for nodes outside loops.
 pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
     Loops::new(graph, &ReversePostorder::from_graph(graph)).innermost
 }
 
-/// The loops of a graph: for each head its nodes, and for each node the head of the innermost loop around it.
+/// The loops of a graph.
 struct Loops {
+    /// The nodes of each loop, by its head.
     bodies: HashMap<Node, HashSet<Node>>,
+    /// The head of the innermost loop around each node.
     innermost: Vec<Option<Node>>,
 }
 
@@ -74,7 +76,7 @@ impl Loops {
         loops
     }
 
-    /// Whether an edge leaves the innermost loop around its tail.
+    /// Returns whether an edge leaves the innermost loop around its tail.
     fn leaves(&self, from: Node, to: Node) -> bool {
         self.innermost[from.index()].is_some_and(|head| !self.bodies[&head].contains(&to))
     }
@@ -96,8 +98,8 @@ impl Frequencies {
         Frequencies { nodes, edges }
     }
 
-    /// Estimates frequencies from `weights`, one for each edge: control at a node takes an out-edge with the probability of the edge's
-    /// weight over the sum of the node's weights. If all weights of a node are zero, its out-edges are equally likely.
+    /// Estimates frequencies from `weights`, one for each edge. The probability of an out-edge is its weight divided by the sum of the
+    /// node's weights. If all weights of a node are zero, its out-edges are equally likely.
     pub fn estimate(graph: &Graph, weights: &[f64]) -> Frequencies {
         let order = ReversePostorder::from_graph(graph);
         let probability = probabilities(graph, weights);
@@ -172,7 +174,7 @@ fn probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
     probability
 }
 
-/// The nodes of the loop with this head, in reverse postorder; `None` if it is not a loop head.
+/// Returns the nodes of the loop with the given head, in reverse postorder; `None` if the node is not a loop head.
 fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
     let mut stack: Vec<Node> = order.back_edges(graph, head).map(|e| graph.from(e)).collect();
     if stack.is_empty() {
@@ -181,7 +183,7 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     let mut region = HashSet::from([head]);
     let mut body = vec![head];
     while let Some(node) = stack.pop() {
-        // In an irreducible region, this walk could leave the loop through a second entry: keep to nodes after the head.
+        // In an irreducible region, the search could leave the loop through a second entry, so it is restricted to nodes after the head.
         if order.position[node.index()] > order.position[head.index()] && region.insert(node) {
             body.push(node);
             stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)).filter(|n| order.is_reached(*n)));
@@ -191,8 +193,8 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     Some(body)
 }
 
-/// Propagates one unit of frequency from `start` along the forward edges, within the nodes `within` if given. Loop heads other than
-/// `start` multiply it.
+/// Propagates a frequency of 1 from `start` along the forward edges; if `within` is given, only within its nodes. At loop heads, the
+/// frequency is multiplied, except at `start` if that is the head of the loop `within`.
 fn propagate(
     graph: &Graph,
     order: &ReversePostorder,
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_multiplies_and_nested_loops_multiply_twice() {
+    fn nested_loops_multiply_frequencies() {
         // 0 -> 1 -> 2 -> 2 (9 of 10), 2 -> 1 (3 of 4 of the rest), 2 -> 3
         let g = graph(4, &[(0, 1), (1, 2), (2, 2), (2, 1), (2, 3)]);
         let f = Frequencies::estimate(&g, &[1.0, 1.0, 0.9, 0.075, 0.025]);

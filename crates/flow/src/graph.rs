@@ -1,7 +1,7 @@
-//! Directed multigraphs with one entry and one exit: the control-flow graph of a function, or a graph that a user supplies.
+//! Directed multigraphs with one entry and one exit, such as a function's control-flow graph.
 //!
 //! Invariants: both ends of every edge exist; an edge's number is its position in the edge list; a node's out-edges are in the order of
-//! their numbers. Parallel edges are distinct; self-loops are allowed.
+//! their numbers. Parallel edges are distinct, and self-loops are allowed.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Edge(pub u32);
 macro_rules! indices {
     ($($number:ident),*) => {
         $(impl $number {
-            /// The number as an index into a table with one entry per node or edge.
+            /// Returns the number as an index into a vector with an element for each node or edge.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -27,7 +27,7 @@ macro_rules! indices {
 }
 indices!(Node, Edge);
 
-/// Why nodes and edges do not form a [`Graph`].
+/// Reason why nodes and edges do not form a [`Graph`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     /// An edge, the entry or the exit names a node that does not exist.
@@ -41,7 +41,7 @@ pub enum GraphError {
         nodes: u32,
     },
     /// Entry and exit are the same node.
-    #[error("node {0} is both entry and exit: give the graph an exit of its own")]
+    #[error("node {0} is both entry and exit. Add a separate exit node to the graph")]
     EntryIsExit(u32),
 }
 
@@ -81,58 +81,59 @@ impl Graph {
         Ok(Graph { entry, exit, edges, out, into })
     }
 
-    /// The node where paths begin.
+    /// Returns the node where paths begin.
     pub fn entry(&self) -> Node {
         self.entry
     }
 
-    /// The node where paths end.
+    /// Returns the node where paths end.
     pub fn exit(&self) -> Node {
         self.exit
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.out.len()
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges.len()
     }
 
-    /// All nodes in the order of their numbers.
+    /// Returns all nodes in the order of their numbers.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + use<> {
         (0..self.out.len() as u32).map(Node)
     }
 
-    /// All edges in the order of their numbers.
+    /// Returns all edges in the order of their numbers.
     pub fn edges(&self) -> impl Iterator<Item = Edge> + use<> {
         (0..self.edges.len() as u32).map(Edge)
     }
 
-    /// The tail of an edge.
+    /// Returns the tail of an edge.
     pub fn from(&self, edge: Edge) -> Node {
         self.edges[edge.index()].0
     }
 
-    /// The head of an edge.
+    /// Returns the head of an edge.
     pub fn to(&self, edge: Edge) -> Node {
         self.edges[edge.index()].1
     }
 
-    /// The edges that leave a node, in order.
+    /// Returns the edges that leave a node, in order.
     pub fn out(&self, node: Node) -> &[Edge] {
         &self.out[node.index()]
     }
 
-    /// The edges that enter a node, in order.
+    /// Returns the edges that enter a node, in order.
     pub fn incoming(&self, node: Node) -> &[Edge] {
         &self.into[node.index()]
     }
 }
 
-/// The nodes reachable from `from` that were not yet `seen`, in depth-first postorder. Uses no recursion, because graphs may be deep.
+/// Returns the nodes that are reachable from `from` and not `seen` yet, in depth-first postorder, and marks them as seen. Does not use
+/// recursion, because graphs may be deep.
 pub fn postorder<I: Iterator<Item = usize>>(from: usize, seen: &mut [bool], next: impl Fn(usize) -> I) -> Vec<usize> {
     let (mut order, mut walk) = (Vec::new(), Vec::new());
     if !std::mem::replace(&mut seen[from], true) {
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_parallel_edges_apart_and_in_order() {
+    fn parallel_edges_are_distinct_and_in_order() {
         let g = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1)), (Node(0), Node(1))]).unwrap();
         assert_eq!(g.out(Node(0)), [Edge(0), Edge(1)]);
         assert_eq!(g.incoming(Node(1)), [Edge(0), Edge(1)]);

@@ -1,4 +1,4 @@
-//! Plans that count each interesting path in a counter of its own, and all others in one. The crate `selective` makes them.
+//! Plans that count each interesting path in its own counter, and all other paths in one. The crate `selective` creates these plans.
 
 use crate::dag::Dag;
 use crate::numbering::Numbering;
@@ -15,48 +15,48 @@ pub struct InterestingPlan {
     pub plan: Plan,
     /// Maps the register at the end of a path to a counter.
     pub ending: PathEnding,
-    /// Counters with the numbers of their paths, ascending. Counters that are not listed count other paths.
+    /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that are counted by a listed counter, too.
+    /// Number of uninteresting paths that an interesting path's counter counts as well.
     pub aliases: NumberAliases,
-    /// Whether the numbering was proven correct, and not only tested on some paths.
+    /// Whether the numbering was verified for all paths. Otherwise it was only tested on some paths.
     pub proven: bool,
 }
 
-/// Maps the register at the end of a path to a counter. Counters are numbered from 0; the last counts all other paths.
+/// Maps the register at the end of a path to a counter. Counters are numbered from 0. The last one counts all uninteresting paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEnding {
     /// The counter is `register + bias`, if that is in range.
     Direct {
-        /// The negated least number.
+        /// The negated minimum number.
         bias: i64,
-        /// Number of counters, without the last.
+        /// Number of counters, not including the last one.
         width: u64,
         /// Whether sums may be out of range.
         checked: bool,
     },
-    /// The counter is in the upper bits of `register + bias`, if the whole equals the expected value for that counter.
+    /// The counter is in the upper bits of `register + bias`, if this sum equals the expected value for the counter.
     Checked {
-        /// The negated least number, shifted to the upper bits.
+        /// The negated minimum number, shifted to the upper bits.
         bias: i64,
         /// Number of lower bits.
         shift: u32,
-        /// For each counter, the expected `register + bias`; for counters without a path, a value that cannot occur there.
+        /// The expected `register + bias` for each counter; for counters without a path, a value that cannot occur there.
         expected: Vec<u64>,
     },
-    /// The counter is `(register * multiplier) >> shift`, if the register is the key of that counter.
+    /// The counter is `(register * multiplier) >> shift`, if the register equals the counter's key.
     Hashed {
         /// The multiplier of the hash.
         multiplier: u64,
-        /// Number of bits that are dropped.
+        /// Number of bits by which the product is shifted.
         shift: u32,
-        /// For each counter its path's register; for counters without a path, a value that no register has.
+        /// The register of each counter's path; for counters without a path, a value that the register never has.
         keys: Vec<u64>,
     },
 }
 
 impl PathEnding {
-    /// Number of counters.
+    /// Returns the number of counters.
     pub fn counter_count(&self) -> u64 {
         1 + match self {
             PathEnding::Direct { width, .. } => *width,
@@ -65,7 +65,7 @@ impl PathEnding {
         }
     }
 
-    /// The mask of the register's bits that hold the path's Ball-Larus number; `None` if the register holds nothing else.
+    /// Returns the mask of the register's bits that contain the path's Ball-Larus number. `None` if all bits do.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
             PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
@@ -73,7 +73,7 @@ impl PathEnding {
         }
     }
 
-    /// The counter of a path with this register.
+    /// Returns the counter of a path with the given register.
     pub fn counter_of(&self, register: i64) -> u64 {
         let other = self.counter_count() - 1;
         match self {
@@ -91,16 +91,16 @@ impl PathEnding {
     }
 }
 
-/// How many uninteresting paths are counted as interesting ones.
+/// Number of uninteresting paths that are counted as interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAliases {
-    /// The exact number.
+    /// Number among all uninteresting paths.
     Exact(u128),
-    /// A sample: the number among randomly drawn uninteresting paths.
+    /// Number among random uninteresting paths.
     Sampled {
-        /// Aliases among them.
+        /// Number of random paths that are counted as interesting ones.
         aliases: u64,
-        /// Number of uninteresting paths drawn.
+        /// Number of random paths.
         of: u64,
     },
 }

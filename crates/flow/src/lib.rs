@@ -1,8 +1,8 @@
 //! Control-flow graphs, numberings of their paths, and the placement of probes that count them. Pure: no files, clock or randomness.
 //!
-//! A function becomes a [`Graph`], then a [`Dag`] (back edges, and whatever else has to be cut, become dummy edges; [`limit`] cuts
-//! further until the paths fit a limit). A [`Numbering`] gives each path a number, [`Probes`] moves the increments to rarely executed
-//! edges, a [`Plan`] holds both, and a [`ProbeProgram`] says what a backend does on which edge.
+//! A function's [`Graph`] is converted to a [`Dag`], in which dummy edges replace back edges and other edges that must be cut; [`limit`]
+//! cuts further edges until the number of paths is within a limit. A [`Numbering`] gives each path a number, [`Probes`] moves the
+//! increments to rarely executed edges, a [`Plan`] contains both, and a [`ProbeProgram`] lists the operations on each edge for a backend.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 //!

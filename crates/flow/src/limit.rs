@@ -1,10 +1,10 @@
-//! Cuts a graph until its number of paths fits a limit.
+//! Cuts a graph until its number of paths is within a limit.
 //!
-//! Edges are cut as back edges are: the path that takes one ends there and another begins, which costs one more count per execution. They
-//! are chosen greedily by how many bits of the number of paths a cut removes per expected execution; whole joins (all edges into a node)
-//! compete with single edges. Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. After
-//! [`SINGLE_CUT_ROUNDS`] rounds, a round makes several cuts, in as many pieces of the graph, which keeps the whole at O(edges * log
-//! edges). With one cut per round, a state machine of 2,000 states with 20 jumps each took a minute.
+//! Edges are cut like back edges: the path that takes a cut edge ends there and a new one begins, which costs an additional count per
+//! execution. Cuts are chosen greedily by the reduction of the logarithm of the number of paths per expected execution. A cut is a single
+//! edge or all edges into a node. Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. After
+//! [`SINGLE_CUT_ROUNDS`] rounds, each round makes several cuts in different pieces of the graph, so that all rounds together take O(edges *
+//! log edges). With one cut per round, a state machine of 2,000 states with 20 jumps each took a minute.
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -12,21 +12,22 @@ use crate::graph::{Edge, Graph};
 use crate::numbering::{NumberedPaths, Numbering};
 use std::collections::HashSet;
 
-/// Number of rounds that make one cut each. With 4, three programs cut to 64 paths per function execute -0.8 to +0.9 % more instructions;
-/// with 1,024, as many (docs/benchmarks/constants.md).
+/// Number of rounds that make one cut each. With 4, three programs that were cut to 64 paths per function execute 0.8% fewer to 0.9% more
+/// instructions; with 1,024, the same number (docs/benchmarks/constants.md).
 const SINGLE_CUT_ROUNDS: u32 = 64;
-/// Number of further rounds after which a round makes twice as many cuts; it bounds the build time. With 2, one of the three programs
-/// executes 2.8 % fewer instructions; with 128, the difference is within 0.1 %.
+/// Number of further rounds after which the number of cuts per round doubles, to bound the build time. With 2, one of the three programs
+/// executes 2.8% fewer instructions; with 128, the difference is within 0.1%.
 const ROUNDS_PER_DOUBLING: u32 = 16;
 
-/// Cuts `graph` until it has at most `limit` paths (`limit` is at most 2^63 - 1), or until no cut reduces their number any more.
+/// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. A limit above 2^63 - 1 is lowered to
+/// that.
 ///
-/// With every edge cut, a function has about as many paths as edges. A lower limit cannot be met, and the result exceeds it.
+/// If all edges are cut, a function has about as many paths as edges. A lower limit cannot be reached; the result then exceeds the limit.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_to_limit_avoiding_edges(graph, forced, frequencies, limit, entries, &[])
 }
 
-/// Like [`cut_to_limit`], but cuts the edges in `spared` only if cutting all others does not suffice.
+/// Like [`cut_to_limit`], but cuts an edge in `spared` only if cutting all other edges is not sufficient.
 pub fn cut_to_limit_avoiding_edges(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -64,16 +65,16 @@ struct Candidate {
     spared: bool,
 }
 
-/// The head of the edges to cut together, and the position of the one to cut; `None` for all of them.
-type Head = (usize, Option<usize>);
+/// A cut: the head of the edges, and the index of the edge to cut among the edges into this head; `None` to cut all of them.
+type CutChoice = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. Cuts never invalidate the topological order, because new
-/// edges start at the entry or end at the exit; so the order of the first graph is used throughout.
+/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because the dummy edges of
+/// a cut start at the entry or end at the exit.
 struct Cutter {
     entries: Entries,
     /// Nodes in topological order, from the entry to the exit.
     order: Vec<usize>,
-    /// Real edges into each node that are not cut yet.
+    /// Real edges into each node that have not been cut yet.
     real: Vec<Vec<Candidate>>,
     /// Number of dummy edges from the entry to each node.
     entering: Vec<f64>,
@@ -101,7 +102,7 @@ impl Cutter {
         };
         for edge in dag.edges() {
             match edge.origin {
-                // Cutting an edge that is never taken still costs a little: code for the count, and a less readable profile.
+                // Cutting an edge that is never taken has a small price as well: code for the count, and a less readable profile.
                 Origin::Real(e) => {
                     let price = 1e-6 + frequencies.edge(e);
                     let candidate = Candidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
@@ -118,8 +119,8 @@ impl Cutter {
     fn choose(mut self, limit: f64) -> Vec<Edge> {
         let mut chosen = Vec::new();
         for round in 0.. {
-            self.count();
-            if self.all() <= limit && !chosen.is_empty() {
+            self.count_paths();
+            if self.total_paths() <= limit && !chosen.is_empty() {
                 break;
             }
             let mut best = self.best_of_each(pieces(round), false);
@@ -134,11 +135,11 @@ impl Cutter {
         chosen
     }
 
-    fn all(&self) -> f64 {
+    fn total_paths(&self) -> f64 {
         self.from[self.order[0]]
     }
 
-    fn count(&mut self) {
+    fn count_paths(&mut self) {
         let (entry, exit) = (self.order[0], self.order[self.order.len() - 1]);
         for &node in &self.order {
             let mut sum = if node == entry { 0.0 } else { self.entering[node].log2() };
@@ -165,15 +166,14 @@ impl Cutter {
         }
     }
 
-    /// The best cut in each of `pieces` pieces of the graph, where there is one.
-    fn best_of_each(&self, pieces: usize, any: bool) -> Vec<Head> {
+    /// Returns the best cut in each of `pieces` pieces of the graph, if there is one. If `any`, includes spared edges.
+    fn best_of_each(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
         let heads = &self.order[1..self.order.len() - 1];
         heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best(piece, any)).collect()
     }
 
-    /// The head whose in-edges (all, or one of them) save most bits per expected execution if they are cut. Spared edges are considered
-    /// only if `any` is true.
-    fn best(&self, heads: &[usize], any: bool) -> Option<Head> {
+    /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any`.
+    fn best(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
         let mut best = (0.0, None);
         for &head in heads {
             let real = &self.real[head];
@@ -196,6 +196,7 @@ impl Cutter {
         best.1
     }
 
+    /// Reduction of the logarithm of the number of paths by cutting edges, divided by their price.
     fn score(&self, head: usize, edges: &[Candidate]) -> f64 {
         let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| add_bits(sum, self.to[e.from]));
         let entrances = match self.entries {
@@ -208,8 +209,8 @@ impl Cutter {
         if gone <= new {
             return 0.0;
         }
-        let left = add_bits(subtract_bits(self.all(), gone), new);
-        (self.all() - left) / edges.iter().map(|e| e.price).sum::<f64>()
+        let left = add_bits(subtract_bits(self.total_paths(), gone), new);
+        (self.total_paths() - left) / edges.iter().map(|e| e.price).sum::<f64>()
     }
 
     fn cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
@@ -228,19 +229,19 @@ impl Cutter {
     }
 }
 
-/// Number of pieces of the graph in each of which this round makes a cut.
+/// Returns the number of pieces of the graph in a round. One edge of each piece is cut.
 fn pieces(round: u32) -> usize {
     if round < SINGLE_CUT_ROUNDS { 1 } else { 2 << ((round - SINGLE_CUT_ROUNDS) / ROUNDS_PER_DOUBLING).min(30) }
 }
 
-/// log2(2^a + 2^b)
+/// Returns log2(2^a + 2^b).
 fn add_bits(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     // The smaller term is lost in the precision of a float. This also covers zero paths.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 
-/// log2(2^a - 2^b), for a >= b.
+/// Returns log2(2^a - 2^b), for a >= b.
 fn subtract_bits(a: f64, b: f64) -> f64 {
     if b < a - 60.0 { a } else { a + (-(b - a).exp2().min(1.0)).ln_1p() * std::f64::consts::LOG2_E }
 }
@@ -271,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn astronomical_numbers_of_paths_are_cut_near_the_middle() {
+    fn graphs_with_very_many_paths_are_cut_near_the_middle() {
         let all = limited(&diamonds(400), 4096);
         assert!(all.numbering.paths() <= 4096);
-        // 2^400 paths in pieces of at most 2^12 need at least 33 cuts of two edges; twice that would be waste.
+        // 2^400 paths in pieces of at most 2^12 need at least 33 cuts of two edges each.
         let cuts = all.dag.cuts().len();
         assert!((2 * 33..=2 * 100).contains(&cuts), "{cuts}");
     }
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn spared_edges_are_cut_only_where_no_others_are_left() {
+    fn spared_edges_are_cut_only_if_cutting_others_is_not_sufficient() {
         let cut = |graph: &Graph, limit: u64, spared: &[Edge]| -> Vec<Edge> {
             let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
             let limited = cut_to_limit_avoiding_edges(graph, &[], &frequencies, limit, Entries::Shared, spared);
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_cannot_be_met_cut_what_reduces_the_paths() {
+    fn unreachable_limit_minimises_the_number_of_paths() {
         let edges = (1..=50).flat_map(|n| [(Node(0), Node(n)), (Node(n), Node(51))]).collect();
         let all = limited(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
         assert_eq!(all.numbering.paths(), 50);

@@ -1,58 +1,59 @@
-//! Event counting: the same path sums with increments on the chords of a spanning tree only.
+//! Event counting: moves increments to the chords of a spanning tree without changing the sums of paths.
 //!
-//! Source: Ball, "Efficiently counting program events with support for on-line queries" (TOPLAS 1994); Ball and Larus (1996), section
-//! 3.3. The spanning tree is one of the DAG plus an edge exit -> entry, which is always in the tree. Nodes get potentials such that every
-//! tree edge's value is the difference of its ends' potentials; a chord's increment is its value minus that difference. Along a path the
-//! potentials cancel, since entry and exit have the same. A maximum spanning tree leaves the rarely executed edges as chords. O(E log E).
+//! Source: Ball, "Efficiently counting program events with support for on-line queries" (TOPLAS 1994); Ball and Larus (1996), section 3.3.
+//! The spanning tree is one of the DAG plus an edge exit -> entry, which is always in the tree. Nodes get potentials such that the value of
+//! each tree edge is the difference of its ends' potentials; a chord's increment is its value minus that difference. Along a path the
+//! potentials cancel, since entry and exit have the same potential. Rarely executed edges are the chords of a maximum spanning tree. O(E
+//! log E).
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// An increment for each edge of a DAG; zero where no probe is needed.
+/// An increment for each edge of a DAG; zero if the edge does not need a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     increments: Vec<i64>,
 }
 
 impl Probes {
-    /// Increments equal to the values: a probe wherever the value is not zero.
+    /// Places a probe with the edge's value on each edge with a nonzero value.
     pub fn direct(values: &[i64]) -> Probes {
         Probes { increments: values.to_vec() }
     }
 
-    /// The given increments, by edge.
+    /// Returns the given increments, by edge.
     pub fn from_increments(increments: Vec<i64>) -> Probes {
         Probes { increments }
     }
 
-    /// Increments on the chords of a maximum spanning tree. `weights` has an entry for each edge of the DAG; frequent edges weigh more.
+    /// Places probes on the chords of a maximum spanning tree. `weights` has an element for each edge of the DAG, its frequency or cost.
     pub fn on_chords(dag: &Dag, values: &[i64], weights: &[f64]) -> Probes {
-        // Ties go to the lower edge number.
+        // Of edges with equal weight, the one with the lower number is used.
         let mut heaviest_first: Vec<DagEdgeId> = dag.edge_ids().collect();
         heaviest_first.sort_by(|a, b| weights[b.index()].total_cmp(&weights[a.index()]).then(a.cmp(b)));
         let (increments, _) = on_chords(dag, &heaviest_first, values, |id| dag.edge(id).to, true);
         Probes { increments }
     }
 
-    /// The increment of an edge.
+    /// Returns the increment of an edge.
     pub fn increment(&self, edge: DagEdgeId) -> i64 {
         self.increments[edge.index()]
     }
 
-    /// All increments, by edge.
+    /// Returns all increments, by edge.
     pub fn increments(&self) -> &[i64] {
         &self.increments
     }
 
-    /// Number of edges with an increment other than zero.
+    /// Returns the number of edges with a nonzero increment.
     pub fn count(&self) -> usize {
         self.increments.iter().filter(|i| **i != 0).count()
     }
 }
 
-/// Moves values to the chords of the spanning tree that Kruskal's algorithm makes of `edges`, in this order; `head` gives the node that
-/// an edge leads to. Returns the increments, and the constant that is missing from all their sums. Edges that are not in `edges` keep
-/// their values. If `closed`, the edge exit -> entry is in the tree from the start, and the constant is 0.
+/// Moves values to the chords of the spanning tree that Kruskal's algorithm builds from `edges`, in this order. `head` returns an edge's
+/// head. Returns the increments, and the difference between a path's values and its increments, which is the same for all paths. Edges that
+/// are not in `edges` keep their values. If `closed`, the edge exit -> entry is in the tree from the start, and the difference is 0.
 pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: impl Fn(DagEdgeId) -> Node, closed: bool) -> (Vec<i64>, i64) {
     let (mut sets, mut stack) = (DisjointSets::new(dag.node_count()), vec![dag.entry()]);
     if closed {
@@ -67,25 +68,25 @@ pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: im
             tree[to.index()].push((from, value.wrapping_neg()));
         }
     }
-    // The value of each tree edge is the difference of the potentials of its ends.
+    // The value of each tree edge is the difference of its ends' potentials.
     let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
     stack.iter().for_each(|n| potential[n.index()] = Some(0));
     while let Some(node) = stack.pop() {
-        let here = potential[node.index()].unwrap_or(0);
+        let own = potential[node.index()].unwrap_or(0);
         for &(other, step) in &tree[node.index()] {
             if potential[other.index()].is_none() {
-                potential[other.index()] = Some(here.wrapping_add(step));
+                potential[other.index()] = Some(own.wrapping_add(step));
                 stack.push(other);
             }
         }
     }
     let mut increments = values.to_vec();
-    let height = |n: Node| potential[n.index()].unwrap_or(0);
+    let potential = |n: Node| potential[n.index()].unwrap_or(0);
     for &edge in edges {
-        let drop = height(head(edge)).wrapping_sub(height(dag.edge(edge).from));
-        increments[edge.index()] = values[edge.index()].wrapping_sub(drop);
+        let difference = potential(head(edge)).wrapping_sub(potential(dag.edge(edge).from));
+        increments[edge.index()] = values[edge.index()].wrapping_sub(difference);
     }
-    (increments, height(dag.exit()))
+    (increments, potential(dag.exit()))
 }
 
 /// Disjoint sets of nodes (union-find with path halving).
@@ -99,7 +100,7 @@ impl DisjointSets {
         DisjointSets { parent: (0..nodes as u32).collect() }
     }
 
-    /// The representative of a node's set.
+    /// Returns the representative of a node's set.
     pub fn root(&mut self, mut node: u32) -> u32 {
         while self.parent[node as usize] != node {
             let up = self.parent[self.parent[node as usize] as usize];
@@ -109,12 +110,12 @@ impl DisjointSets {
         node
     }
 
-    /// Puts each node into a set of its own again.
+    /// Makes each node a set of its own again.
     pub fn clear(&mut self) {
         self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
     }
 
-    /// Merges the sets of two nodes. Returns false if they were the same set already.
+    /// Merges the sets of two nodes. Returns false if the nodes were in the same set.
     pub fn join(&mut self, a: Node, b: Node) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         self.parent[a as usize] = b;

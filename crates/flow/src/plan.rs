@@ -1,7 +1,7 @@
-//! A plan: the numbering of a function's paths, and where the path register changes so that all of them are counted.
+//! Plans: the numbering of a function's paths, and the changes of the path register by which the paths are counted.
 //!
-//! Plans are data. A backend (LLVM, an interpreter in tests, breakpoints) keeps a path register `r` and does on each edge what
-//! [`Plan::action`] says. Every scheme is expressed in these few actions, so a new scheme needs no backend work.
+//! Plans are data. A backend (LLVM, an interpreter in tests, breakpoints) maintains a path register `r` and performs [`Plan::action`] on
+//! each edge. All schemes are expressed in the same few actions, so a new scheme does not require changes to backends.
 
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use crate::frequency::Frequencies;
@@ -11,40 +11,40 @@ use crate::numbering::{Numbering, TooManyPaths};
 use crate::part::Part;
 use crate::placement::Probes;
 
-/// How a function's paths are to be numbered and counted.
+/// Options for numbering and counting a function's paths.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Maximum number of paths of a function; above it, the function is cut ([`crate::limit`]).
+    /// Maximum number of paths. If the function has more, its paths are cut ([`crate::limit`]).
     pub max_paths: u64,
-    /// Whether cut edges with the same head share an entry.
+    /// Whether cut edges with the same head share a dummy edge.
     pub entries: Entries,
-    /// Whether to number frequent paths first, so that their counters lie side by side.
+    /// Whether to number frequent paths first, so that their counters are adjacent.
     pub hot_first: bool,
-    /// Whether to put increments on the chords of a spanning tree, and not wherever a value is not zero.
+    /// Whether to place increments on the chords of a spanning tree, instead of on all edges with a nonzero value.
     pub chords: bool,
 }
 
-/// What happens to the path register when control takes an edge.
+/// Action on the path register `r` when control takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterAction {
-    /// `r += increment`; nothing if that is zero.
+    /// `r += increment`, or no action if the increment is zero.
     Add {
-        /// What to add.
+        /// The increment of `r`.
         increment: i64,
     },
-    /// `count[r + increment] += 1`: the path ends here.
+    /// `count[r + increment] += 1`: the path ends.
     Count {
-        /// What to add to `r` for the index.
+        /// The difference between the counter's index and `r`.
         increment: i64,
     },
-    /// `count[r + increment] += 1; r = start`: a path ends and another begins.
+    /// `count[r + increment] += 1; r = start`: the path ends and a new one begins.
     CountAndRestart {
-        /// What to add to `r` for the index.
+        /// The difference between the counter's index and `r`.
         increment: i64,
-        /// The register's value for the next path.
+        /// The register's value for the new path.
         start: i64,
     },
-    /// Control never takes this edge from the entry, so nothing happens.
+    /// No action, because control cannot reach the edge.
     Dead,
 }
 
@@ -57,19 +57,19 @@ pub struct Plan {
     pub numbering: Numbering,
     /// The increments of the path register.
     pub probes: Probes,
-    /// What the plan leaves out, if anything; then the numbering is that of the remaining paths.
+    /// The paths that the plan omits, if any. The numbering is then that of the remaining paths.
     pub partial: Option<Partial>,
-    /// The part of the paths that is counted, if this is the plan of one of several copies of a program. Then the numbering is that of
-    /// this part, and [`crate::program`] counts at ends.
+    /// The part of the paths that is counted, if this is the plan of one of several copies of a program. The numbering is then that of
+    /// this part, and [`crate::program`] counts paths at their ends.
     pub part: Option<PartPlan>,
 }
 
-/// What one of several copies of a program counts; see [`crate::part`].
+/// The part of the paths that one of several copies of a program counts ([`crate::part`]).
 #[derive(Clone, Debug)]
 pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// For each of its edges the label; a path's counter is the sum of the labels along it.
+    /// The label of each edge of `dag`. A path's counter is the sum of its labels.
     pub labels: Vec<i64>,
     /// Number of counters.
     pub words: u64,
@@ -77,27 +77,27 @@ pub struct PartPlan {
     pub part: Part,
 }
 
-/// What a plan leaves out: paths that end on edges which are not part of the function's flow.
+/// A plan without the paths that end on edges that are not part of the function's flow.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// For each edge of the function's graph, whether it is treated as never taken.
+    /// Whether each edge of the function's graph is treated as never taken.
     pub never_taken: Vec<bool>,
 }
 
 impl Plan {
-    /// Plans Ball-Larus path profiling of every path of the graph, with the `forced` edges cut.
+    /// Creates a plan that counts all paths of a graph, in which the `forced` edges are cut.
     pub fn ball_larus(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let limited = cut_to_limit(graph, forced, frequencies, options.max_paths, options.entries);
         let (dag, numbering) = match options.hot_first {
             false => (limited.dag, limited.numbering),
-            true => hottest_first(&limited.dag, graph, frequencies),
+            true => number_hottest_first(&limited.dag, graph, frequencies),
         };
         Plan::from_numbering(dag, numbering, graph, frequencies, options)
     }
 
-    /// Plans path profiling of an acyclic graph that is already numbered.
+    /// Creates a plan that counts the paths of an acyclic graph with the given numbering.
     pub fn from_numbering(dag: Dag, numbering: Numbering, graph: &Graph, frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let probes = match options.chords {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// Plans one copy's part of the paths of a graph; `None` if the part does not belong to this graph.
+    /// Creates a plan for a copy's part of the paths; `None` if the part does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.has_edges(dag.edges().len()) {
             return None;
@@ -122,7 +122,7 @@ impl Plan {
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
 
-    /// The acyclic graph whose paths are numbered, without what is left out.
+    /// Returns the acyclic graph of the paths that are numbered.
     pub fn numbered(&self) -> &Dag {
         match (&self.partial, &self.part) {
             (Some(partial), _) => &partial.dag,
@@ -131,22 +131,22 @@ impl Plan {
         }
     }
 
-    /// Numbers the paths of a graph that is cut at exactly these edges, as an earlier plan cut it.
+    /// Cuts a graph at the same edges as an earlier plan, and numbers its paths.
     ///
     /// # Errors
-    /// There are more paths than can be numbered.
+    /// There are too many paths to number them.
     pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;
         Ok((dag, numbering))
     }
 
-    /// Like [`Plan::cut_at`]; `None` if the number of paths is not `paths`.
+    /// Like [`Plan::cut_at`], but returns `None` if the number of paths is not `paths`.
     pub fn cut_at_if_same_count(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
-    /// What happens when control takes an edge of the plan's graph. For plans with a [`PartPlan`], [`crate::program`] decides that.
+    /// Returns the action for an edge of the plan's graph. Not valid for plans with a [`PartPlan`], which [`crate::program`] handles.
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.never_taken[edge.index()]) {
             return RegisterAction::Dead;
@@ -167,9 +167,9 @@ impl Plan {
     }
 }
 
-/// Visits the out-edges of each node by decreasing frequency, so that the values along the hottest edges are 0 and paths with a cold edge
-/// have high numbers.
-fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
+/// Numbers paths with each node's out-edges in the order of decreasing frequency, so that the values of the hottest edges are 0 and paths
+/// with cold edges have high numbers.
+fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
     order.sort_by(|a, b| costs[b.index()].total_cmp(&costs[a.index()]));
@@ -178,7 +178,7 @@ fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, N
     (dag, numbering)
 }
 
-/// How often each edge of the DAG is executed. The frequency of an entry edge is that of all cut edges into its head.
+/// Returns the executions of each edge of the DAG. Those of an [`Origin::Enter`] edge are the sum over all cut edges into its head.
 pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -191,20 +191,20 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// The cost of an increment on each edge of the DAG: its executions times the work of one.
+/// Returns the cost of an increment on each edge of the DAG: its executions times the cost of one execution.
 ///
-/// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant that the register is set to,
+/// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant to which the register is set,
 /// or into the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // A fraction of the cost elsewhere. With 1, three programs execute 0.3 to 7.3 % more instructions; with a thousandth of it, as many
+    // Relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same number
     // (docs/benchmarks/constants.md).
-    const FREE: f64 = 1e-3;
+    const FOLDED_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {
-            Origin::Real(e) if graph.to(e) == dag.exit() || graph.from(e) == dag.entry() => frequencies.edge(e) * FREE,
+            Origin::Real(e) if graph.to(e) == dag.exit() || graph.from(e) == dag.entry() => frequencies.edge(e) * FOLDED_COST,
             Origin::Real(e) => frequencies.edge(e),
-            Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e) * FREE,
-            Origin::Stop(n) => frequencies.node(n) * FREE,
+            Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e) * FOLDED_COST,
+            Origin::Stop(n) => frequencies.node(n) * FOLDED_COST,
         })
         .collect()
 }

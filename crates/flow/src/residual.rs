@@ -1,11 +1,11 @@
-//! Residual path profiling: a program that spends almost nothing on a set of known paths, and counts every other path exactly.
+//! Residual path profiling: known paths have almost no overhead, and all other paths are counted exactly.
 //!
-//! Source of the idea: Vaswani's thesis, chapter 3; Pavlopoulou and Young, "Residual test coverage monitoring" (ICSE 1999). Published
-//! builds recognise known paths where they end. Here the function's original code becomes the *known-path region*, an automaton of known
-//! paths ([`Automaton`]) without checks. A path that leaves it by an edge without a transition goes on in the *instrumented code* until
-//! it ends, and is looked up there. A region has each node once ([`region`]), or copies of nodes by context ([`contexts`]): whichever
-//! costs less. Numbers are those of the full profile, and increments are the same in all versions, so the register keeps its meaning when
-//! they change.
+//! Source of the idea: Vaswani's thesis, chapter 3; Pavlopoulou and Young, "Residual test coverage monitoring" (ICSE 1999). The published
+//! method recognises known paths at their end. Here the function's original code becomes the *known-path region*, an automaton of known
+//! paths ([`Automaton`]) without checks. A path that leaves the region, over an edge without a transition, continues in the *instrumented
+//! code* and is looked up at its end. The region contains each node once ([`region`]), or copies of nodes by context ([`contexts`]),
+//! whichever costs less. Paths have the same numbers as in a full profile, and increments are the same in all versions of the code, so the
+//! register remains valid when control changes the version.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::frequency::Frequencies;
@@ -26,7 +26,7 @@ mod contexts;
 mod prices;
 mod region;
 
-/// The known-path region of a function, which has the known paths.
+/// The known-path region of a function, and the known paths.
 ///
 /// ```text
 ///   region:   a ---> b ---> d ---> e --(back edge)--> a        instrumented:      d" ---> e" --> unknown? count --(back edge)--> a
@@ -44,15 +44,15 @@ pub struct ResidualPlan {
     ids: Vec<u64>,
 }
 
-/// What is known, as input of a [`ResidualPlan`].
+/// Input of a [`ResidualPlan`].
 #[derive(Clone, Copy, Debug)]
 pub struct ResidualInput<'a> {
-    /// The numbers of the known paths with their executions. Numbers that no path has are ignored.
+    /// The numbers of the known paths with their executions. Numbers that do not denote a path are ignored.
     pub paths: &'a [(u64, u64)],
-    /// Nodes that must exist once; all edges into them are cut.
+    /// Nodes that must not be copied. All edges into them are cut.
     pub uncopied: &'a [Node],
-    /// For each edge of the graph, whether it marks that a call was reached. The paths that end with it are executed in addition to those
-    /// that go on.
+    /// Whether each edge of the graph only marks that a call was reached. Executions of a path that ends with such an edge are also part of
+    /// the paths that continue after the call.
     pub marks_call: &'a [bool],
 }
 
@@ -66,7 +66,7 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// How often the path's edges, except the last, are executed for this path alone.
+    /// Executions of the path's edges, except the last one, that belong to no other path.
     fn own_executions(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }
@@ -84,64 +84,66 @@ impl ResidualPlan {
         };
         let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
         let prices = Prices::new(paths.iter().map(KnownPath::own_executions).fold(0, u64::saturating_add));
-        let mut choice = KnownPathRegion::all(dag, paths, prices);
+        let mut choice = KnownPathRegion::from_all_paths(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
         let (edges, paths) = choice.into_parts();
-        // Interpreters with indirect branches are short of registers, and copies of nodes take some: one interpreter executed 9 % more
-        // instructions than the plain build with copies, and 5 % without.
-        let contexts = if uncopied.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
+        // Interpreters with indirect branches have high register pressure, which copies of nodes increase: one interpreter executed 9% more
+        // instructions than an uninstrumented build with copies, and 5% more without.
+        let contexts = if uncopied.is_empty() { contexts::find_cheapest(dag, &paths, prices, cost, nodes) } else { None };
         let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
         let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
         ResidualPlan { known, region, single, paths, ids }
     }
 
-    /// Whether a known path takes this edge.
+    /// Returns whether a known path takes this edge.
     pub fn is_known(&self, edge: DagEdgeId) -> bool {
         self.known[edge.index()]
     }
 
-    /// The known-path region.
+    /// Returns the known-path region.
     pub fn region(&self) -> &Automaton {
         &self.region
     }
 
-    /// The program of a function that stays in one version: paths are looked up where they end, unless their last edge tells that they
-    /// are unknown.
-    pub fn with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+    /// Creates the program of a function with a single version of the code. Paths are looked up at their end, unless their last edge shows
+    /// that they are unknown.
+    pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, Location::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
-    /// Increments that known paths meet as rarely as possible.
+    /// Places increments such that known paths execute as few of them as possible.
     pub fn probes(&self, dag: &Dag, numbering: &Numbering, graph: &Graph, frequencies: &Frequencies) -> Probes {
-        // Cost of an increment that no known path meets, relative to others. With a thousand times as much or as little, three programs'
-        // instructions change by at most 0.1 % (docs/benchmarks/constants.md).
-        const NEVER_MET: f64 = 1e-6;
-        let needed = self.region.needed(dag);
+        // Relative cost of an increment that no known path executes. With a factor of 1,000 more or less, three programs' instruction
+        // counts change by at most 0.1% (docs/benchmarks/constants.md).
+        const UNEXECUTED_COST: f64 = 1e-6;
+        let needed = self.region.needs_register(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
         let mut is_met = vec![false; costs.len()];
         for transition in self.region.states.iter().flat_map(|s| &s.transitions) {
             is_met[transition.edge.index()] |= transition.to.is_none_or(|to| needed[to]);
         }
-        costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= NEVER_MET);
+        costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= UNEXECUTED_COST);
         Probes::on_chords(dag, numbering.values(), &costs)
     }
 }
 
-/// Where control is: in a state of the region, or in the instrumented code.
+/// The version of the code in which control is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Location {
+    /// This state of the region.
     Known(usize),
+    /// The instrumented code.
     Instrumented,
 }
 
 impl ResidualPlan {
-    /// All versions of a function as one graph, with the operations on its edges. It contains reachable nodes only; its first node is the
-    /// entry and its last one the exit. The function's exit must be its last node.
+    /// Creates the program of a graph that contains all versions of the function's code. The graph contains only reachable nodes; its first
+    /// node is the entry and its last one the exit. The exit of `graph` must be its last node.
     pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let needed = self.region.needed(&plan.dag);
+        let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };
         let mut found: Vec<(Node, Location)> = vec![(graph.entry(), Location::Known(0))];
         let mut number = HashMap::from([(found[0], 0)]);
@@ -166,24 +168,24 @@ impl ResidualPlan {
         }
         let exit = Node(found.len() as u32);
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
-        let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("versions of a graph are one");
+        let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("the edges connect nodes of the graph");
         let executions = successors.executions(&number, &versions, &origins);
-        let places = places(&found, &versions, &executions);
-        let order = order(&plan.dag, &found);
+        let places = number_versions(&found, &versions, &executions);
+        let order = topological_order(&plan.dag, &found);
         ProbeProgram::from_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
     }
 }
 
-/// The nodes in topological order of the paths, the region first: paths leave it and do not come back.
-fn order(dag: &Dag, found: &[(Node, Location)]) -> Vec<Node> {
+/// Returns the nodes in topological order of the paths. The region comes first, since paths leave it and do not return.
+fn topological_order(dag: &Dag, found: &[(Node, Location)]) -> Vec<Node> {
     let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by_key(|at| (found[*at].1 == Location::Instrumented, position[found[*at].0.index()]));
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
-/// The version of each node. Of the states of a node, the one that is executed most becomes the original.
-fn places(found: &[(Node, Location)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
+/// Returns the version of each node. The state of a node with the most executions becomes the original.
+fn number_versions(found: &[(Node, Location)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
     ranked.sort_by_key(|at| (Reverse(executed(*at)), *at));
@@ -204,7 +206,7 @@ fn places(found: &[(Node, Location)], versions: &Graph, executions: &[u64]) -> V
     places.into_iter().flatten().collect()
 }
 
-/// Finds the location that an edge leads to.
+/// Finds the location after an edge.
 struct Successors<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
@@ -221,7 +223,7 @@ impl Successors<'_> {
         }
     }
 
-    /// The location after an edge of the path graph that stands for `edge` of the function.
+    /// Returns the location after an edge of the path graph that corresponds to `edge` of the function.
     fn after(&self, id: DagEdgeId, edge: Edge, from: Location) -> Location {
         let transition = match from {
             Location::Known(state) => self.residual.region.transition(state, id),
@@ -231,7 +233,7 @@ impl Successors<'_> {
         single.or(transition.and_then(|transition| transition.to)).map_or(Location::Instrumented, Location::Known)
     }
 
-    /// How often the known paths take each edge of all versions.
+    /// Executions of each edge of all versions by known paths.
     fn executions(&self, number: &HashMap<(Node, Location), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
@@ -240,7 +242,11 @@ impl Successors<'_> {
                 let origin = self.plan.dag.edge(id).origin;
                 if let Origin::Real(e) | Origin::Leave(e) = origin {
                     let at = Node(number[&(self.graph.from(e), version)] as u32);
-                    let taken = versions.out(at).iter().find(|t| origins[t.index()] == e).expect("all edges of a node are there");
+                    let taken = versions
+                        .out(at)
+                        .iter()
+                        .find(|t| origins[t.index()] == e)
+                        .expect("each version of a node has all edges of the node");
                     executions[taken.index()] = executions[taken.index()].saturating_add(path.own_executions());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
@@ -252,7 +258,7 @@ impl Successors<'_> {
     }
 }
 
-/// The operations on an edge of the function in a version.
+/// Returns the operations on an edge of the function in a version of the code.
 fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: Location) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
@@ -261,20 +267,20 @@ fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[boo
     };
     let real = plan.dag.real(edge);
     match action {
-        RegisterAction::Count { increment } => match end(residual, real, transition(real)) {
-            End::Unknown => operations_of_action(action),
-            End::Unclear => vec![Operation::Check { increment }],
-            End::Known => vec![Operation::Discard],
+        RegisterAction::Count { increment } => match classify_end(residual, real, transition(real)) {
+            EndKind::Unknown => operations_of_action(action),
+            EndKind::Unclear => vec![Operation::Check { increment }],
+            EndKind::Known => vec![Operation::Discard],
         },
         RegisterAction::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
-            match end(residual, leave, transition(leave)) {
-                End::Unknown => operations_of_action(action),
-                End::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
-                End::Known => vec![Operation::Set(start)],
+            match classify_end(residual, leave, transition(leave)) {
+                EndKind::Unknown => operations_of_action(action),
+                EndKind::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
+                EndKind::Known => vec![Operation::Set(start)],
             }
         }
-        // No unknown path can follow.
+        // No unknown path can follow, so the register is not needed.
         RegisterAction::Add { .. } if transition(real).is_some_and(|transition| transition.to.is_none_or(|to| !needed[to])) => {
             vec![Operation::Discard]
         }
@@ -282,19 +288,19 @@ fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[boo
     }
 }
 
-/// What is known about the paths that end with an edge.
-enum End {
+/// Whether the paths that end with an edge are known.
+enum EndKind {
     Known,
     Unclear,
     Unknown,
 }
 
-fn end(residual: &ResidualPlan, edge: Option<DagEdgeId>, transition: Option<RegionTransition>) -> End {
+fn classify_end(residual: &ResidualPlan, edge: Option<DagEdgeId>, transition: Option<RegionTransition>) -> EndKind {
     match (edge, transition) {
         // The path ends at the exit of the graph.
-        (None, _) => End::Known,
-        (Some(_), Some(transition)) if !transition.unclear => End::Known,
-        (Some(e), _) if !residual.is_known(e) => End::Unknown,
-        _ => End::Unclear,
+        (None, _) => EndKind::Known,
+        (Some(_), Some(transition)) if !transition.unclear => EndKind::Known,
+        (Some(e), _) if !residual.is_known(e) => EndKind::Unknown,
+        _ => EndKind::Unclear,
     }
 }

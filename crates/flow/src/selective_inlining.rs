@@ -1,15 +1,16 @@
-//! Chooses which calls on segments are inlined, and which functions get a copy that takes its context as an argument.
+//! Chooses which calls on segments are inlined, and which functions get a copy with the context as an additional argument.
 //!
-//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies where inlining would add
-//! too much code). The thesis leaves the choice open. Here it is greedy: of all steps, the one that saves most executed instructions for
-//! each instruction of code is taken next, while the code budget lasts. A copy saves the callee's load of the context variable; inlining
-//! saves the call as well. Inlining nests at most as deep as segments do, so recursion ends. O(steps * calls).
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies if inlining would add too
+//! much code). The thesis does not say how to choose. Here the choice is greedy: the next step is the one that saves most executed
+//! instructions per instruction of added code, while the code budget lasts. A copy saves the callee's load of the context variable;
+//! inlining also saves the call. The nesting of inlined calls is limited by the depth of segments, which also bounds recursion. O(steps *
+//! calls).
 
-/// Maximum number of steps of a unit; each adds a version of a function.
+/// Maximum number of steps for a unit. Each step adds a version of a function.
 const MAX_STEPS: usize = 1 << 12;
-/// Instructions saved per execution of an inlined call, roughly. Other values: docs/benchmarks/constants.md.
+/// Approximate number of instructions saved per execution of an inlined call (docs/benchmarks/constants.md compares other values).
 const SAVED_BY_INLINING: f64 = 2.0;
-/// Instructions saved per execution of a call of a copy, roughly.
+/// Approximate number of instructions saved per execution of a call of a copy.
 const SAVED_BY_COPYING: f64 = 1.0;
 
 /// A function that may be inlined or copied.
@@ -19,20 +20,20 @@ pub struct InliningCandidate {
     pub size: u64,
     /// Number of calls of the function.
     pub entries: f64,
-    /// Its calls on segments, to functions that may be copied.
+    /// Its calls on segments to functions that may be copied.
     pub calls: Vec<CandidateCall>,
 }
 
 /// A call site.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateCall {
-    /// The function that it calls, or may call.
+    /// The function that is called, or may be called.
     pub callee: usize,
     /// Number of executions.
     pub executions: f64,
 }
 
-/// What a version of a function's code is for.
+/// Kind of a version of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
     /// The function itself.
@@ -51,11 +52,11 @@ pub enum VersionKind {
 pub struct FunctionVersion {
     /// The function.
     pub function: usize,
-    /// What the version is for.
+    /// Kind of the version.
     pub kind: VersionKind,
-    /// For each call site of the function, the version that is inlined there, if any.
+    /// The version that is inlined at each call site of the function; `None` if none is.
     pub inlined: Vec<Option<usize>>,
-    /// The share of the function's executions that this version has.
+    /// This version's share of the function's executions.
     share: f64,
 }
 
@@ -64,7 +65,7 @@ pub struct FunctionVersion {
 pub struct InliningChoice {
     /// All versions.
     pub versions: Vec<FunctionVersion>,
-    /// For each function, the copy for call sites that know the context and are not inlined.
+    /// The copy of each function for call sites that are not inlined; `None` if it has no copy.
     pub duplicates: Vec<Option<usize>>,
 }
 
@@ -75,7 +76,7 @@ enum InliningStep {
     Duplicate { function: usize },
 }
 
-/// Chooses versions, where inlined calls nest at most `depth` deep and all versions together add at most `budget` instructions.
+/// Chooses versions such that at most `depth` inlined calls are nested, and all versions together add at most `budget` instructions.
 pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> InliningChoice {
     let own = |(function, candidate): (usize, &InliningCandidate)| FunctionVersion {
         function,
@@ -94,13 +95,13 @@ pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> Inlin
 }
 
 impl InliningChoice {
-    /// The version of the callee that a version's call site leads to; `None` for the callee itself.
+    /// Returns the version of the callee that a version's call site calls or inlines. `None` for the callee itself.
     pub fn target(&self, functions: &[InliningCandidate], version: usize, call: usize) -> Option<usize> {
         let version = &self.versions[version];
         version.inlined[call].or(self.duplicates[functions[version.function].calls[call].callee])
     }
 
-    /// The step that saves most for each instruction that it adds, and the function of which it adds a version.
+    /// Returns the step that saves most per instruction of added code, and the function of which it adds a version.
     fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
         let mut not_inlined = vec![0.0; functions.len()];
         let mut best: Option<(f64, InliningStep, usize)> = None;
@@ -148,7 +149,7 @@ impl InliningChoice {
         if kind == VersionKind::Duplicate {
             self.duplicates[callee] = Some(new);
         }
-        // The executions of the new version move away from the version that the calls led to.
+        // The new version takes over executions of the version that was called before.
         let share = (executions / candidate.entries.max(f64::MIN_POSITIVE)).min(self.versions[replaced].share);
         self.versions[replaced].share -= share;
         self.versions.push(FunctionVersion { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_without_a_budget() {
+    fn no_version_is_added_without_a_budget() {
         let functions = functions();
         let choice = choose(&functions, 1, 0);
         assert_eq!((choice.versions.len(), added(&choice, &functions)), (3, 0));
@@ -194,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_for_several_calls_is_preferred_to_inlining_one() {
+    fn copy_for_several_calls_is_preferred_to_inlining_one_call() {
         let functions = functions();
-        // The two call sites of function 1 do not pay for a copy; the more frequent one is inlined.
+        // A copy for the two call sites of function 1 saves less than inlining the more frequent one.
         let choice = choose(&functions, 1, 5);
         assert_eq!(choice.versions[3].kind, VersionKind::Inlined { depth: 1 });
         assert_eq!((choice.target(&functions, 0, 1), choice.target(&functions, 0, 0)), (Some(3), None));
@@ -224,7 +225,7 @@ mod tests {
                 }
             }
         }
-        // Recursion up to depth 3: each version of function 0 contains the next.
+        // Recursion is inlined up to depth 3: each version of function 0 contains the next one.
         let choice = choose(&functions, 3, 100_000);
         let mut at = 0;
         for depth in 1..=3 {

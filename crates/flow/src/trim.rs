@@ -1,10 +1,10 @@
-//! Removes edges of a function from its acyclic graph, with all edges that are then on no path from entry to exit. Linear in the edges.
+//! Removes edges of a function from its acyclic graph, and all edges that are then not on a path from entry to exit. Linear in the edges.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::graph::{Edge, Graph, Node, postorder};
 
-/// The graph restricted to the edges for which `stays` is true. Returns the new number of each edge, and the graph; `None` if no path is
-/// left.
+/// Restricts the graph to the edges for which `stays` returns true. Returns the new ID of each edge (`None` if it is removed), and the
+/// graph; `None` if no path remains.
 pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
     let live = reached(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
@@ -12,18 +12,18 @@ pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Op
         Origin::Enter(e) => live[graph.to(e).index()],
         Origin::Leave(_) | Origin::Stop(_) => true,
     };
-    let whole = dag.on_whole_paths(allowed);
-    let order: Vec<DagEdgeId> = dag.edge_ids().filter(|e| whole[e.index()]).collect();
+    let remains = dag.on_marked_paths(allowed);
+    let order: Vec<DagEdgeId> = dag.edge_ids().filter(|e| remains[e.index()]).collect();
     if order.is_empty() {
         return None;
     }
-    let mut kept = vec![None; dag.edges().len()];
-    order.iter().enumerate().for_each(|(i, id)| kept[id.index()] = Some(DagEdgeId(i as u32)));
+    let mut new_ids = vec![None; dag.edges().len()];
+    order.iter().enumerate().for_each(|(i, id)| new_ids[id.index()] = Some(DagEdgeId(i as u32)));
     let edges = order.iter().map(|id| dag.edge(*id)).collect();
-    Some((kept, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
+    Some((new_ids, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
 }
 
-/// The nodes that are reachable along edges that stay.
+/// Returns, for each node, whether it is reachable over edges that stay.
 fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Vec<bool> {
     let mut seen = vec![false; graph.node_count()];
     let next = |node: usize| graph.out(Node(node as u32)).iter().filter(|e| stays(**e)).map(|e| graph.to(*e).index());

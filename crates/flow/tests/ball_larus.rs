@@ -1,6 +1,6 @@
 //! Ball-Larus numbering, chord placement, plans and cutting against brute force on random multigraphs.
 //!
-//! The oracle enumerates paths and logs walks edge by edge; it shares nothing with the code under test but the graph.
+//! The oracle enumerates paths and logs walks edge by edge; it has only the graph in common with the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -79,7 +79,7 @@ fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
     assert!(dag.edges().iter().all(|e| place[&e.from] < place[&e.to]), "seed {seed}: not acyclic, or not reachable");
     assert!(dag.edges().iter().all(|e| e.to != dag.entry() && e.from != dag.exit()), "seed {seed}");
     assert!(dag.order().iter().all(|n| *n == dag.exit() || dag.edges().iter().any(|e| e.from == *n)), "seed {seed}: a dead end");
-    // What is reachable by edges of the graph alone.
+    // The nodes that are reachable by edges of the graph.
     let mut reached = BTreeSet::from([graph.entry()]);
     loop {
         let more: Vec<Node> =
@@ -124,7 +124,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i
     let mut current: Walked = (None, Vec::new(), None);
     let exit_ends = graph.out(graph.exit()).is_empty();
     for step in 0.. {
-        // The walk is abandoned in the middle of a path, which is then not counted.
+        // The walk ends in the middle of a path, which is then not counted.
         if step >= 40 && !(at == graph.exit() && exit_ends) {
             return;
         }
@@ -206,7 +206,7 @@ fn limits_that_can_be_met_are_met() {
 }
 
 #[test]
-fn the_worked_example_of_the_1996_paper() {
+fn example_of_the_1996_paper_has_the_published_numbers() {
     // Figure 1 and table 1: nodes A to F, paths ACDF 0, ACDEF 1, ABCDF 2, ABCDEF 3, ABDF 4, ABDEF 5. The out-edges are in the order that
     // gives these numbers.
     let n = |c: char| Node(c as u32 - 'A' as u32);

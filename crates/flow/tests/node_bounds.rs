@@ -1,11 +1,11 @@
-//! Bounds on the counts of nodes, checked with random executions of random graphs of which some counts are hidden.
+//! Bounds on the counts of nodes, checked with random executions of random graphs with some hidden counts.
 
 use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// Counts of the nodes in some executions. An execution may end in a node of `may_end`; one that becomes too long ends where it is, and
+/// Counts of the nodes in some executions. An execution may end in a node of `may_end`; one that becomes too long ends at its node, and
 /// that node is added.
 fn execute(random: &mut Random, graph: &Graph, may_end: &mut [bool]) -> Vec<u64> {
     let mut counts = vec![0; graph.node_count()];

@@ -1,4 +1,5 @@
-//! Probe programs against the plans they are made from: on random walks through random graphs, both count the same after all passes.
+//! Probe programs and the plans from which they are made: on random walks through random graphs, both have the same counts after all
+//! passes.
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Carries out an action.
+    /// Executes an action.
     pub fn act(&mut self, action: RegisterAction) {
         match action {
             RegisterAction::Add { increment } => self.register += increment,
@@ -58,12 +59,12 @@ fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     None
 }
 
-/// Number of loops counted by trip count, for a loop of a head and a latch that is expected to iterate often.
+/// Returns the number of loops counted by trip count, for a loop of a head and a latch that is expected to iterate often.
 fn trip_counted_loops(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
     trip_counted_loops_with_exits(which, sizes, crossed, times, &[(1, 3)], false)
 }
 
-/// The same with the given exit edges, and with iterations that the program counts itself or not.
+/// Returns the same with the given exit edges. The program may itself count the iterations.
 fn trip_counted_loops_with_exits(
     which: TripCounting,
     sizes: [u32; 2],
@@ -116,7 +117,7 @@ fn loops_that_may_change_version_are_not_counted_by_trip_count() {
 }
 
 #[test]
-fn loops_with_a_constant_trip_count_are_counted_by_it_whatever_their_size() {
+fn loops_of_any_size_with_a_constant_trip_count_are_counted_by_it() {
     let counted = |crossed, times| trip_counted_loops(TripCounting::Tight, [40, 30], crossed, times);
     assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
     assert_eq!(counted(BTreeSet::new(), Some(1)), 1);
@@ -134,8 +135,8 @@ fn loops_counted_by_the_program_are_counted_by_trip_count_if_they_have_one_exit_
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Whether the register of a dominant iteration is written where control enters an inner loop from which it can return to the back edge
-/// without passing the outer loop's head.
+/// Returns true if the register of a dominant iteration is written where control enters an inner loop from which it can return to the back
+/// edge without passing the outer loop's head.
 fn is_written_before_inner_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
     let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);
@@ -206,7 +207,7 @@ fn programs_count_what_plans_count() {
     );
 }
 
-/// The nodes of a path after the cut edge where it begins, and its probability from there.
+/// Returns the nodes of a path after the cut edge where it begins, and its probability from there.
 fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
     let enters = |id: &&DagEdgeId| matches!(plan.dag.edge(**id).origin, Origin::Enter(_));
     let nodes: Vec<Node> = path.iter().filter(|id| !enters(id)).map(|id| plan.dag.edge(*id).from).collect();
@@ -274,7 +275,7 @@ impl Walks {
         Some(Walks(walks))
     }
 
-    /// The counts of a plan for these walks.
+    /// Returns the counts of a plan for these walks.
     fn planned(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
         let mut machine = Planned::default();
         let start = |edge| match plan.action(graph, edge) {
@@ -288,7 +289,7 @@ impl Walks {
         machine.counts
     }
 
-    /// The counts of a program for these walks.
+    /// Returns the counts of a program for these walks.
     fn counted(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
         let mut machine = Machine::default();
         for (again, walk) in &self.0 {
@@ -299,7 +300,7 @@ impl Walks {
     }
 }
 
-/// Random cuts of a graph, and cuts of edges that are the only ones into a node, like those to calls that return twice.
+/// Random cuts of a graph, and cuts of edges that are the only ones into a node, such as those to calls that return twice.
 fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced_cuts(random, graph);
@@ -318,7 +319,7 @@ fn partition_options(random: &mut Random) -> PartitionOptions {
 }
 
 #[test]
-fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
+fn counts_of_copies_sum_to_the_counts_of_all_paths() {
     let (mut compared, mut parts, mut beginnings, mut returns, mut by_trip_count) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0xc0_91e5);
@@ -369,7 +370,7 @@ fn copies_count_their_parts_which_add_up_to_the_counts_of_all_paths() {
     assert!(by_trip_count[0] > 0 && by_trip_count[1] > 50, "{by_trip_count:?}");
 }
 
-/// Checks that the verifier accepts a part, and refuses it if a count is off by one or missing, or if all paths have the same number.
+/// Checks that the verifier accepts a part, and rejects it if a count is off by one or missing, or if all paths have the same number.
 fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<usize> = (0..part.counted.len()).filter(|e| part.counted[*e] && part.interesting[*e]).collect();

@@ -1,13 +1,13 @@
-//! Golden files: a graph and, after a line of dashes, the probe program that a scheme and the passes make of it.
+//! Golden files: a graph and, after a line of dashes, the probe program that a scheme and the passes make from it.
 //!
 //! `TRODDEN_BLESS=1` rewrites the programs. Every program is verified as well.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `; text` | a comment |
-//! | `0 -> 1 x100` | an edge, taken 100 times (default 1); the node with the greatest number is the exit |
+//! | `0 -> 1 x100` | an edge with 100 executions (default 1). The node with the greatest number is the exit |
 //! | `loud 3`, `early 3` | node 3 makes a call; its count must be made on the edges into it |
-//! | `closed e2` | edge 2 cannot carry code |
+//! | `closed e2` | edge 2 cannot contain code |
 //! | `trip-count e3 16`, `counted e3` | for the loop with back edge 3: its trip count; the program counts its iterations |
 //! | `scheme all`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
 //! | `stream`, `leaves e2`, `calls e3` | a stream is written; the call ends on edge 2; edge 3 leads to a call |
@@ -138,7 +138,7 @@ impl Case {
                 let residual = ResidualPlan::new(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };
-                if what == "versions" { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
+                if what == "versions" { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
             }
             other => panic!("what is the scheme `{other}`?"),
         }

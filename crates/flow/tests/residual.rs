@@ -1,4 +1,4 @@
-//! Residual plans against full ones: on random walks through random graphs they count every path except the known ones, at little cost
+//! Residual plans against full ones: on random walks through random graphs, they count every path except the known ones, at little cost
 //! for those.
 
 use machine::blocks;
@@ -17,13 +17,13 @@ mod machine;
 
 type Counts = BTreeMap<u64, u64>;
 
-/// A random graph whose exit is its last node and has no out-edges.
+/// Returns a random graph whose exit is its last node and has no out-edges.
 fn subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 10, 18, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
-/// A walk from the entry to the exit that prefers certain edges.
+/// Returns a walk from the entry to the exit that prefers certain edges.
 fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
     while at != graph.exit() {
@@ -42,7 +42,7 @@ fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>>
     Some(walk)
 }
 
-/// The counts of a full plan, and how many of its actions do something.
+/// Returns the counts of a full plan, and the number of its actions that have an effect.
 fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut counts, mut work) = (Counts::new(), 0);
     for walk in walks {
@@ -64,7 +64,7 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     (counts, work)
 }
 
-/// The edges that a walk takes in the graph of all versions.
+/// Returns the edges that a walk takes in the graph of all versions.
 fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     let mut at = versions.graph().entry();
     let taken = walk.iter().map(|edge| {
@@ -78,7 +78,7 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     taken
 }
 
-/// The counts of a residual plan, and how many of its operations do something.
+/// Returns the counts of a residual plan, and the number of its operations that have an effect.
 fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
     let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == CodeVersion::Instrumented);
@@ -89,7 +89,7 @@ fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>])
     (counted(versions, known, walks), work)
 }
 
-/// The counts of the program of all versions.
+/// Returns the counts of the program of all versions.
 fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
     let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
@@ -118,7 +118,7 @@ fn check_places(versions: &ProbeProgram, seed: u64) {
 }
 
 #[test]
-fn everything_but_known_paths_is_counted() {
+fn all_paths_except_known_ones_are_counted() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
     let (mut by_trip_count, mut in_register, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
@@ -132,7 +132,7 @@ fn everything_but_known_paths_is_counted() {
         let tested = random.index(walks.len() + 1);
         let (known, work) = full(&graph, &plan, &walks[..tested]);
         let (all, _) = full(&graph, &plan, &walks);
-        // Many executions make copies of code pay.
+        // With many executions, copies of code are profitable.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
         let excluded = vec![false; graph.edge_count()];
@@ -169,9 +169,9 @@ fn everything_but_known_paths_is_counted() {
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, in the full plan on {work_of_full}");
 }
 
-/// A file may declare any paths known, with any number of executions, although no run took them.
+/// A file may contain any paths as known, with any number of executions, even if no run executed them.
 #[test]
-fn any_paths_may_be_known() {
+fn any_set_of_paths_can_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
@@ -230,14 +230,14 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
     // If both are frequent, the node where they meet is copied.
     assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
-    // If it cannot be copied, or if little can be gained, a lookup at the end costs less than a detour.
+    // If it cannot be copied, or if the gain is small, a lookup at the end costs less than a detour.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
 }
 
 #[test]
 fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
-    // After node 1 the graph ends with a mark that a call was reached, or goes on to node 2.
+    // After node 1 the graph ends with a mark that a call was reached, or continues with node 2.
     let edges = [(0, 1), (0, 3), (1, 4), (1, 2), (2, 4), (3, 4)];
     let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 6]);
@@ -280,7 +280,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let properties = blocks(versions.graph(), &is_return);
     let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
     versions.run_passes(&frequencies, &properties, choices);
-    let mut one = residual.with_lookups(&graph, &plan);
+    let mut one = residual.program_with_lookups(&graph, &plan);
     one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), choices);
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];

@@ -1,4 +1,4 @@
-//! Graphs as generated code has them: time and memory stay nearly linear in the number of edges.
+//! Graphs like those of generated code: time and memory stay nearly linear in the number of edges.
 
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
@@ -10,7 +10,7 @@ use trodden_partition::tasks::{are_too_many, tasks};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_testkit::Random;
 
-/// A state machine: each state leads to some others, or to the exit.
+/// Returns a state machine: each state leads to some others, or to the exit.
 fn machine(states: u32, successors: u32) -> Graph {
     let mut random = Random::new(1);
     let mut edges = vec![(Node(0), Node(1))];
@@ -21,7 +21,7 @@ fn machine(states: u32, successors: u32) -> Graph {
     Graph::new(states + 2, Node(0), Node(states + 1), edges).unwrap()
 }
 
-/// A graph with an edge from each node to each later one.
+/// Returns a graph with an edge from each node to each later one.
 fn dense(nodes: u32) -> Graph {
     let edges = (0..nodes).flat_map(|from| (from + 1..nodes).map(move |to| (Node(from), Node(to)))).collect();
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
@@ -32,7 +32,7 @@ fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
 
-/// With one cut per round, each of which looked at all edges, these took a minute each.
+/// With one cut per round, each of which examined all edges, these took a minute each.
 #[test]
 fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     let graph = machine(1000, 20);
@@ -44,7 +44,7 @@ fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     assert!(cut.dag.cuts().len() < 6000, "one cut per round made 5,917: {}", cut.dag.cuts().len());
 }
 
-/// A chain of conditionals: each node leads to the next, or to the one after that (`meeting`) or the exit.
+/// Returns a chain of conditionals: each node leads to the next, or to the one after that (`meeting`) or the exit.
 fn chain(nodes: u32, meeting: bool) -> Graph {
     let mut edges = Vec::new();
     let last = Node(nodes - 1);

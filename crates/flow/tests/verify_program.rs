@@ -1,4 +1,4 @@
-//! The verifier of probe programs accepts what schemes and passes make of random graphs, irreducible ones included, and refuses faulty
+//! The verifier of probe programs accepts what schemes and passes make of random graphs, irreducible ones included, and rejects faulty
 //! programs.
 
 use machine::blocks;
@@ -22,13 +22,13 @@ mod machine;
 
 const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
-/// A random graph whose exit is its last node and has no out-edges.
+/// Returns a random graph whose exit is its last node and has no out-edges.
 fn subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 9, 16, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
-/// Whether a cycle remains when all back edges to dominators of their tails are removed.
+/// Returns true if a cycle remains when all back edges to dominators of their tails are removed.
 fn is_irreducible(graph: &Graph) -> bool {
     let reached_without = |without: Option<Node>| {
         let (mut seen, mut stack) = (BTreeSet::new(), vec![graph.entry()]);
@@ -52,7 +52,7 @@ fn is_irreducible(graph: &Graph) -> bool {
     }
 }
 
-/// Number of schemes that `program` makes programs by.
+/// Number of schemes for which `program` makes programs.
 const SCHEMES: u64 = 4;
 
 fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
@@ -83,7 +83,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
             let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &vec![false; graph.edge_count()] };
             let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
-            if random.chance(50) { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
+            if random.chance(50) { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
         }
     })
 }
@@ -114,7 +114,7 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
     assert!(verified.iter().all(|n| *n > 500) && irreducible > 200, "{verified:?}, {irreducible} of irreducible graphs");
 }
 
-/// A program that appends every path to a stream; some counts were moved early.
+/// Returns a program that appends every path to a stream; some counts were moved early.
 fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let mut program = program(random, graph, 0).expect("every path has a program");
     let (blocks, early) = (blocks(random, graph), random.chance(60));
@@ -145,8 +145,8 @@ fn streams_contain_the_paths_of_walks_in_order() {
 }
 
 #[test]
-fn faulty_streams_are_refused() {
-    let (mut damaged, mut refused) = ([0; 4], [0; 4]);
+fn faulty_streams_are_rejected() {
+    let (mut corrupted, mut rejected) = ([0; 4], [0; 4]);
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0xfa_57_4e);
         let Some(graph) = subject(&mut random) else { continue };
@@ -168,15 +168,15 @@ fn faulty_streams_are_refused() {
             _ => drop(operations.remove(at)),
         }
         program.set_operations(edge, operations);
-        damaged[kind] += 1;
-        refused[kind] += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
+        corrupted[kind] += 1;
+        rejected[kind] += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
     }
-    // Edges that no walk to the exit takes are not verified; and a removed note may repeat an earlier one.
-    assert!((0..4).all(|k| damaged[k] > 50 && refused[k] * 2 > damaged[k]), "{refused:?} of {damaged:?}");
+    // Edges that are on no walk to the exit are not verified. A removed note may repeat an earlier one.
+    assert!((0..4).all(|k| corrupted[k] > 50 && rejected[k] * 2 > corrupted[k]), "{rejected:?} of {corrupted:?}");
 }
 
-/// The operations with a fault in one of them; `None` if that would be no fault.
-fn damage(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation>> {
+/// Returns the operations with a fault in one of them. `None` if the change is not a fault.
+fn corrupt(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation>> {
     let at = random.index(operations.len());
     let mut wrong = operations.to_vec();
     match &mut wrong[at] {
@@ -189,8 +189,8 @@ fn damage(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation
 }
 
 #[test]
-fn faulty_programs_are_refused() {
-    let (mut damaged, mut refused) = (0, 0);
+fn faulty_programs_are_rejected() {
+    let (mut corrupted, mut rejected) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0xfa_017);
         let Some(graph) = subject(&mut random) else { continue };
@@ -203,11 +203,11 @@ fn faulty_programs_are_refused() {
             continue;
         }
         let edge = random.pick(&with_code);
-        let Some(wrong) = damage(&mut random, program.operations(edge)) else { continue };
+        let Some(wrong) = corrupt(&mut random, program.operations(edge)) else { continue };
         program.set_operations(edge, wrong);
-        damaged += 1;
-        refused += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
+        corrupted += 1;
+        rejected += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
     }
-    // Edges that no walk to the exit takes are not verified.
-    assert!(damaged > 1_000 && refused * 100 > damaged * 70, "{refused} of {damaged}");
+    // Edges that are on no walk to the exit are not verified.
+    assert!(corrupted > 1_000 && rejected * 100 > corrupted * 70, "{rejected} of {corrupted}");
 }

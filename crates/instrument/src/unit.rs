@@ -68,7 +68,7 @@ impl Unit {
     /// Stores the unit's map and bitcode in the unit cache, and refers to them from sections of the module.
     pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
         let module = self.module;
-        let each = self.options.experiment.observation().observed().words().each();
+        let each = self.options.experiment.observation().observed().words().per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
         let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
         emit::sections(module, unit, words, map.events().is_some(), &frame);

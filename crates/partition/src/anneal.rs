@@ -1,9 +1,10 @@
 //! Refines a distribution of ends by simulated annealing.
 //!
-//! The local search of [`super::weighted`] stops where no single move helps. Usually the reason is labels that several ends of a procedure
-//! share: the first end that moves pays for them in both copies, and only the last one saves them. The objective is a norm of the loads
-//! close to the maximum, so that relieving any heavy copy counts. The best distribution seen is kept, so the result is never worse, and
-//! the random numbers are those of a fixed sequence, so it is deterministic.
+//! The local search of [`super::weighted`] stops when no single move reduces the cost. The usual reason is that several ends of a procedure
+//! have the same labels. When the first end moves, both copies have these labels, and only after the last move, one copy has them. The
+//! objective is a norm of the loads that is close to the maximum, but also falls if a different heavily loaded copy has less load. The
+//! result is the best distribution that was found, so it is never worse. The random numbers are a fixed sequence, so the result is
+//! deterministic.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 use trodden_flow::numbering::sequence::Shuffle;
@@ -20,7 +21,7 @@ const INITIAL_TEMPERATURE: f64 = 0.02;
 const FINAL_TEMPERATURE: f64 = 0.000_5;
 /// Exponent of the norm.
 const EXPONENT: i32 = 24;
-/// Procedures whose total cost is below this share of the mean load do not take part.
+/// Procedures whose total cost is below this share of the mean load are not changed.
 const MIN_SHARE: f64 = 0.002;
 
 /// Searches for a better distribution, starting from a complete one.
@@ -83,7 +84,7 @@ impl AnnealingState<'_> {
         sum.powf(1.0 / f64::from(EXPONENT))
     }
 
-    /// Tries a random move; returns true if it was accepted.
+    /// Tries a random move. Returns true if it was accepted.
     fn step(&mut self, temperature: f64) -> bool {
         let procedure = self.movable[self.random.below(self.movable.len())];
         let from = self.random.below(self.loads.len());

@@ -1,11 +1,12 @@
-//! Copies with a bounded number of probes each, as many copies as that takes.
+//! Divides procedures among copies with a bounded number of probes each. The number of copies is not bounded.
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
-//! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. There, events
-//! are independent. Paths are not, since each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So ends are
+//! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. Their events are
+//! independent. Paths are not, because each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So ends are
 //! distributed, and the probes of a copy include its labels ([`Part::probes`]).
 //!
-//! Procedures that fit stay whole. Others are split into pieces of consecutive ends. Pieces go to copies by first fit, the largest first.
+//! Procedures that fit are not split. Others are split into pieces of consecutive ends. Pieces go to copies by first fit, the largest
+//! first.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::DagEdgeId;
@@ -13,7 +14,7 @@ use trodden_flow::part::{Ends, Measure, Part};
 
 /// The bound is below the number of probes that a single end needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the paths of one end of procedure {procedure} take {probes} probes: allow at least as many for each copy")]
+#[error("the paths of one end of procedure {procedure} need {probes} probes. Allow at least {probes} probes for each copy")]
 pub struct TooFewProbes {
     /// Number of the procedure.
     pub procedure: usize,
@@ -31,7 +32,7 @@ struct BoundedPiece {
 /// Divides procedures among as many copies as are needed for each to have at most `max_probes` probes.
 ///
 /// # Errors
-/// The paths of a single end take more probes.
+/// The paths of a single end need more probes.
 pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan, TooFewProbes> {
     let mut pieces = Vec::new();
     let mut profitable = 0;
@@ -43,7 +44,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
     for BoundedPiece { procedure, part, probes } in pieces {
-        // Two pieces of a procedure in one copy would be one part with other labels, so each goes to a different copy.
+        // Two pieces of a procedure in one copy would be one part with different labels, so each goes to a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
         let at = copies.iter().position(fits).unwrap_or_else(|| {
             copies.push((0, CopyPlan { parts: vec![None; procedures.len()] }));

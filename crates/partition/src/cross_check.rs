@@ -1,23 +1,23 @@
-//! Cross-checks: paths that all copies count, so that a difference between the executions of the copies is noticed.
+//! Cross-checks: paths that all copies count, so that a difference between the executions of the copies is detected.
 //!
-//! Copies that count different paths cannot be compared. So some procedures that a single copy counts are counted by all, as far as that
-//! is cheap: the rarely executed [ends](trodden_flow::part::Ends) of their paths, such as a collision in a hash table or a slow path,
-//! which is where executions differ first.
+//! Copies that count different paths cannot be compared. So all copies count some procedures that a single copy would count, if the cost
+//! is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of their paths, such as a collision in a hash table or a
+//! slow path, because executions usually differ there first.
 //!
-//! Invariants: existing parts are not changed; the cross-checks of a copy cost at most [`PERCENT`] of the hits of the slowest copy plus
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`PERCENT`] of the hits of the slowest copy plus
 //! [`FREE`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// The hottest procedure may use two thirds of the budget; each other one this fraction (1/8) of what is left. With 1/2, half as many
-/// procedures are checked in two of four programs; with 1/32, 4 to 14 % fewer in three (docs/benchmarks/constants.md).
+/// The hottest procedure may use two thirds of the budget; each other one this fraction (1/8) of the rest. With 1/2, half as many
+/// procedures are checked in two of four programs; with 1/32, 4 to 14% fewer in three (docs/benchmarks/constants.md).
 const PART_OF_REST: u64 = 8;
-/// Budget, in percent of the slowest copy's hits. With 1, up to 16 % fewer procedures of four programs are checked; with 10, up to 13 %
+/// Budget, in percent of the slowest copy's hits. With 1, up to 16% fewer procedures of four programs are checked; with 10, up to 13%
 /// more (docs/benchmarks/constants.md).
 const PERCENT: u64 = 3;
-/// Additional budget in hits, which lets short runs be checked. With 0, nothing changes for four programs.
+/// Additional budget in hits, so that short runs are checked. With 0, the results for four programs are the same.
 const FREE: u64 = 256;
 
 /// Adds cross-checks to the copies of a plan.
@@ -74,7 +74,7 @@ mod tests {
     use trodden_flow::dag::{Dag, Entries};
     use trodden_flow::graph::{Graph, Node};
 
-    /// A branch of two edges.
+    /// Returns a branch of two edges.
     fn procedure(often: u64, seldom: u64) -> Procedure {
         let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
         let dag = Dag::new(&graph, &[], Entries::PerEdge);
@@ -96,7 +96,7 @@ mod tests {
         for (copy, (old, new)) in before.copies.iter().zip(&after.copies).enumerate() {
             for at in 0..procedures.len() {
                 match &old.parts[at] {
-                    Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts what it counted"),
+                    Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts the same paths as before"),
                     None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "only the rare edge"),
                     None if at == 3 => assert_eq!(counted(new, at)[..2], [true, true]),
                     // Too expensive, or never executed.

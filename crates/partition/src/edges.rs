@@ -5,8 +5,9 @@
 //! labels of paths, counters of chords are independent: each chord goes to the copy with the least load, the most executed first.
 //!
 //! If all edges of a graph are cut, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law fails for
-//! calls that may not return, whose edge to the exit counts the arrivals ([`trodden_flow::dag`]), and for calls that return twice. Their
-//! blocks are two places, one entered and one left; the difference flows from or to the outside, as at entry and exit.
+//! calls that may not return, whose edge to the exit counts the executions up to the call ([`trodden_flow::dag`]), and for calls that
+//! return twice. Each of their blocks is two nodes of the network, one entered and one left. The difference flows from or to the outside,
+//! as at entry and exit.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
@@ -31,29 +32,29 @@ pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
 pub struct EdgeEvent {
     /// Its edges in the acyclic graph: the one by which its block is entered (unless that is the entry), and the counted one.
     pub path: Vec<DagEdgeId>,
-    /// Place that it leaves.
+    /// Node of the network that it leaves.
     from: Node,
-    /// Place that it enters.
+    /// Node of the network that it enters.
     to: Node,
 }
 
-/// The events of a function, and the places between which they lead.
+/// The events of a function, and the network of nodes between which they lead.
 #[derive(Clone, Debug)]
 pub struct Network {
     events: Vec<EdgeEvent>,
     entry: Node,
-    /// The place outside the function.
+    /// The node outside the function.
     outside: Node,
 }
 
-/// Inconsistent counts: more leaves a place than enters it.
+/// Inconsistent counts: a node is left more often than it is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more executions are counted after edge {0} than before it")]
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Of a graph all of whose edges are cut. `reaches` says which edges that stand for a call that might not come back,
-    /// `returning` the blocks that follow one that returns twice.
+    /// Creates the network of a graph all of whose edges are cut. `reaches` is true for edges that mean that a call which may not return
+    /// was reached, and `returning` for blocks after a call that returns twice.
     pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
         let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
@@ -73,7 +74,7 @@ impl Network {
         Network { events, entry: arrive(dag.entry()), outside }
     }
 
-    /// The events.
+    /// Returns the events.
     pub fn events(&self) -> &[EdgeEvent] {
         &self.events
     }
@@ -88,7 +89,7 @@ impl Network {
         chords
     }
 
-    /// Returns the places with the outside and the entry joined: the calls of the function have no counter of their own.
+    /// Returns the nodes, with the outside and the entry joined, because there is no separate counter for calls of the function.
     fn joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
         let mut sets = DisjointSets::new(most as usize + 1);
@@ -96,7 +97,7 @@ impl Network {
         sets
     }
 
-    /// Computes the counts of all events from those of the chords. Counts given for other events are taken as they are.
+    /// Computes the counts of all events from those of the chords. Counts that are given for other events are not changed.
     ///
     /// # Errors
     /// A count would be negative.
@@ -147,7 +148,7 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pa
         let ends = Ends::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
-        // Labels on ends are free. Elsewhere they are useless, so even edges that were never executed get a weight.
+        // Labels on ends have no cost. Labels on other edges are not needed, so even edges that were never executed get a weight.
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
         (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };

@@ -1,18 +1,18 @@
 //! Finds the optimal distribution of a few ends over copies.
 //!
 //! Branch and bound over ends, the most frequent first. Since copies are interchangeable, an end goes to a copy that already has an end,
-//! or to the first empty one. The cost of a set never falls when an end is added, so a branch is pruned as soon as its slowest copy is
-//! as slow as the best solution.
+//! or to the first empty one. The cost of a set never falls when an end is added, so a branch is pruned when its slowest copy is as slow
+//! as that of the best solution.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 
-/// Maximum number of ends. With 4 and with 24 the plans of four programs are the same: this search serves small programs.
+/// Maximum number of ends. With 4 and with 24 the plans of four programs are the same: this search is for small programs.
 const MAX_ENDS: usize = 12;
-/// Maximum number of branches examined before the search gives up.
+/// Maximum number of branches examined before the search stops.
 const MAX_BRANCHES: u64 = 300_000;
 
-/// Returns the distribution whose slowest copy is fastest; `None` if there are too many ends or the search takes too long.
-pub fn best(weighers: &mut [Weigher], copies: usize) -> Option<EndPartition> {
+/// Returns the distribution with the least load of the slowest copy. `None` if there are too many ends or the search takes too long.
+pub fn find_optimal(weighers: &mut [Weigher], copies: usize) -> Option<EndPartition> {
     let ends: usize = weighers.iter().map(|w| w.ends.len()).sum();
     if ends > MAX_ENDS {
         return None;

@@ -1,4 +1,4 @@
-//! Partitioned path profiling: divides the paths of a program among several copies of it, so that together they count every path and
+//! Partitioned path profiling: divides the paths of a program among several copies of it, so that together they count every path, and
 //! even the slowest copy is fast.
 //!
 //! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section 4;
@@ -28,7 +28,7 @@ pub use lower_bound::LowerBound;
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::{Dag, DagEdgeId};
 
-/// A procedure to be profiled, with what is known about its executions.
+/// A procedure to be profiled, with known facts about its executions.
 #[derive(Clone, Debug)]
 pub struct Procedure {
     /// Acyclic graph of its paths.
@@ -50,7 +50,7 @@ pub struct ExecutedPath {
     pub end: DagEdgeId,
     /// Executions.
     pub count: u64,
-    /// True if this is a prefix of another path, counted in passing: it has the labels of that path.
+    /// True if this is a prefix of another path, which is counted where that path continues. It then has the labels of that path.
     pub in_passing: bool,
 }
 
@@ -67,27 +67,28 @@ pub enum PartitionStrategy {
     Weighted,
 }
 
-/// Options besides the strategy.
+/// Options other than the strategy.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionOptions {
     /// Number of copies, from 1.
     pub copies: usize,
     /// Which procedures [`PartitionStrategy::P3`] partitions, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Fold diamonds and triangles until none is left, rather than once as published.
+    /// Whether diamonds and triangles are folded until none is left. As published, they are folded once.
     pub fold_again: bool,
     /// The cost to minimise.
     pub measure: Measure,
 }
 
 impl PartitionOptions {
-    /// The published options, for this number of copies.
+    /// Returns the published options, for this number of copies.
     pub fn new(copies: usize, measure: Measure) -> PartitionOptions {
         PartitionOptions { copies, profitable: ProfitableProcedures::default(), fold_again: false, measure }
     }
 }
 
-/// Which procedures P3 considers profitable, and how many tasks it divides them into. The paper's conclusion leaves both open.
+/// The procedures that P3 considers profitable, and the number of tasks into which it divides them. The paper's conclusion leaves both
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfitableProcedures {
     /// Maximum number of call sites: procedures with more are not partitioned. 1 as published.
@@ -97,7 +98,7 @@ pub struct ProfitableProcedures {
 }
 
 impl ProfitableProcedures {
-    /// All procedures, however many call sites they have.
+    /// All procedures, with any number of call sites.
     pub const ALL: ProfitableProcedures = ProfitableProcedures { max_callers: u32::MAX, threshold: None };
 
     /// Returns true if a procedure has few enough call sites. If their number is unknown, it must be unlimited.
@@ -117,7 +118,7 @@ impl Default for ProfitableProcedures {
     }
 }
 
-/// What each copy does in each procedure.
+/// For each copy, its part of each procedure.
 #[derive(Clone, Debug)]
 pub struct PartitionPlan {
     /// The copies.
@@ -126,10 +127,10 @@ pub struct PartitionPlan {
     pub profitable: usize,
 }
 
-/// What one copy does.
+/// The parts that one copy counts.
 #[derive(Clone, Debug)]
 pub struct CopyPlan {
-    /// Its part of each procedure; `None` where it counts nothing.
+    /// Its part of each procedure. `None` if it counts no path of the procedure.
     pub parts: Vec<Option<Part>>,
 }
 

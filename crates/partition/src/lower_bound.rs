@@ -1,7 +1,7 @@
 //! Lower bounds on the cost of every plan, including plans that divide the paths of one [end](trodden_flow::part::Ends) among copies.
 //!
-//! - A path is counted where its identity is decided or later, whenever control arrives there. So a copy that profiles any path of an end
-//!   counts as often as the end is executed, of which the path is a part ([`LowerBound::path`]).
+//! - A path is counted at its end or later, in each execution of the end. So a copy that profiles any path of an end counts as often as
+//!   the end is executed ([`LowerBound::path`]).
 //! - The labels of all copies together distinguish all paths of each procedure. They execute at least what
 //!   [`separation_bound::least_labels`] computes, and at least all executions of each end except those of its most frequent path: only
 //!   one path of an end can be without labels in a copy. One of `k` copies has at least a `k`-th of these labels and of one count of each
@@ -14,8 +14,8 @@
 //!   has a copy with all labels and counts of the most expensive end ([`LowerBound::whole_end`]).
 //! - One copy counts two of the `k + 1` most frequent ends, three of the first `2k + 1`, and so on ([`LowerBound::together`]).
 //!
-//! [`LowerBound::ideal`], a `k`-th of the sequential cost, is a yardstick rather than a bound: a plan may be below it, since a copy that
-//! distinguishes fewer paths needs fewer labels.
+//! [`LowerBound::ideal`], a `k`-th of the sequential cost, is not a bound but is used for comparison. A plan may be below it, because a
+//! copy that distinguishes fewer paths needs fewer labels.
 
 use super::Procedure;
 use super::hits::of_part;
@@ -39,15 +39,15 @@ pub struct LowerBound {
     pub end: u64,
     /// Bound for plans in which all paths of an end are in one copy.
     pub whole_end: u64,
-    /// Executions of ends that one copy has to count.
+    /// Executions of ends that a single copy must count.
     pub together: u64,
-    /// Average per copy of what all copies together have to execute.
+    /// Minimum executions of labels and counts of all copies together, divided by the number of copies.
     pub average: u64,
 }
 
 impl LowerBound {
     /// Replaces the sequential cost by the measured hits of a program that counts all paths, whose labels were placed by other frequencies.
-    pub fn beside(self, sequential: u64, copies: usize) -> LowerBound {
+    pub fn with_sequential(self, sequential: u64, copies: usize) -> LowerBound {
         LowerBound { sequential, ideal: sequential.div_ceil(copies.max(1) as u64), ..self }
     }
 
@@ -62,11 +62,11 @@ impl LowerBound {
     }
 }
 
-/// Computes the bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs only the labels that
+/// Computes the bounds for `copies` copies. With [`Measure::Labels`], a copy that profiles a single path needs only the labels that
 /// distinguish it from others, so only the average is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> LowerBound {
     let copies = copies.max(1) as u64;
-    let known: Vec<Known> = procedures.iter().map(|p| Known::new(p, measure)).collect();
+    let known: Vec<KnownCosts> = procedures.iter().map(|p| KnownCosts::new(p, measure)).collect();
     let mut bound = LowerBound { sequential: known.iter().map(|k| k.sequential).sum(), ..LowerBound::default() };
     bound.ideal = bound.sequential.div_ceil(copies);
     let mut sum: u64 = known.iter().map(|k| k.labels).sum();
@@ -84,7 +84,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
 }
 
 /// The costs of a procedure.
-struct Known<'a> {
+struct KnownCosts<'a> {
     procedure: &'a Procedure,
     ends: Ends,
     /// Executions of ends.
@@ -94,14 +94,14 @@ struct Known<'a> {
     sequential: u64,
 }
 
-impl Known<'_> {
-    fn new(procedure: &Procedure, measure: Measure) -> Known<'_> {
+impl KnownCosts<'_> {
+    fn new(procedure: &Procedure, measure: Measure) -> KnownCosts<'_> {
         let ends = Ends::from_dag(&procedure.dag);
         let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
         let separated = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
         let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);
         let sequential = whole.map_or(0, |part| of_part(procedure, &part).of(measure));
-        Known { procedure, counts, labels: separated.max(not_most_frequent(procedure)), sequential, ends }
+        KnownCosts { procedure, counts, labels: separated.max(executions_except_most_frequent(procedure)), sequential, ends }
     }
 
     /// Returns the minimum hits of a copy that profiles all paths of an end.
@@ -111,8 +111,8 @@ impl Known<'_> {
 }
 
 /// Returns the minimum executions of labels in all copies together: at each end, the executions of all paths but the most frequent one.
-/// Paths counted in passing have the labels of other paths.
-fn not_most_frequent(procedure: &Procedure) -> u64 {
+/// paths that are counted where longer ones continue have the labels of other paths.
+fn executions_except_most_frequent(procedure: &Procedure) -> u64 {
     let mut of_end = BTreeMap::<_, (u64, u64)>::new();
     for path in procedure.paths.iter().filter(|p| !p.in_passing) {
         let (sum, most) = of_end.entry(path.end).or_default();
@@ -129,7 +129,7 @@ fn together(counts: &[u64], copies: usize) -> u64 {
 }
 
 /// Returns the cost of the most expensive whole end. Ends whose cost cannot exceed `uninteresting` are ignored.
-fn most_expensive_end(known: &[Known], uninteresting: u64) -> u64 {
+fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
     let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
     order.sort_by_key(|(most, ..)| Reverse(*most));
@@ -155,7 +155,7 @@ struct ExpensiveEnd {
     single: u64,
 }
 
-fn expensive_ends(known: &[Known], share: u64) -> Vec<ExpensiveEnd> {
+fn expensive_ends(known: &[KnownCosts], share: u64) -> Vec<ExpensiveEnd> {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (*count, k, *end)));
     let mut expensive: Vec<_> = all.filter(|(count, k, _)| *count > 0 && count.saturating_add(k.labels) > share).collect();
     expensive.sort_by_key(|(count, ..)| Reverse(*count));

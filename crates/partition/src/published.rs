@@ -1,8 +1,8 @@
 //! The published strategies: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
 //!
 //! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. The cost of a task is its number of probes. Tasks go to the copy
-//! with the least load, the most expensive first; ties are broken by the number of the procedure. Frequencies are used only to place
-//! labels on chords that are executed less.
+//! with the least load, the most expensive first. Equally expensive ones are ordered by the number of the procedure. Frequencies are used
+//! only to place labels on chords that are executed less.
 
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
@@ -15,20 +15,21 @@ struct Task {
     cost: usize,
 }
 
-/// Gives everything to the first copy, and nothing to the others.
+/// Assigns all paths to the first copy.
 pub fn sbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut copies = vec![CopyPlan { parts: vec![None; procedures.len()] }; options.copies.max(1)];
-    copies[0].parts = procedures.iter().map(|p| whole(p, options.measure)).collect();
+    copies[0].parts = procedures.iter().map(|p| part_of_all_paths(p, options.measure)).collect();
     PartitionPlan { copies, profitable: 0 }
 }
 
-/// Gives each procedure as a whole to one copy.
+/// Assigns all paths of each procedure to one copy.
 pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
-    let all = procedures.iter().enumerate().map(|(at, procedure)| whole_task(at, procedure)).collect();
+    let all = procedures.iter().enumerate().map(|(at, procedure)| task_of_all_paths(at, procedure)).collect();
     PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
-/// Partitions the procedures that have few enough call sites and several tasks, but not [too many](are_too_many). All others stay whole.
+/// Partitions the procedures that have few enough call sites and several tasks, but not [too many](are_too_many). Others are not
+/// partitioned.
 pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut all = Vec::new();
     let mut profitable = 0;
@@ -37,7 +38,7 @@ pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan
         let partitioned = options.profitable.has_few_callers(procedure) && !are_too_many(&procedure.dag, threshold);
         let sets = if partitioned { tasks(&procedure.dag, threshold, options.fold_again) } else { Vec::new() };
         if sets.len() < 2 {
-            all.push(whole_task(at, procedure));
+            all.push(task_of_all_paths(at, procedure));
             continue;
         }
         profitable += 1;
@@ -49,16 +50,16 @@ pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan
     PartitionPlan { copies: distribute(procedures, all, options), profitable }
 }
 
-fn whole(procedure: &Procedure, measure: Measure) -> Option<Part> {
+fn part_of_all_paths(procedure: &Procedure, measure: Measure) -> Option<Part> {
     Part::whole(&procedure.dag, &procedure.frequencies, measure)
 }
 
-fn whole_task(at: usize, procedure: &Procedure) -> Task {
+fn task_of_all_paths(at: usize, procedure: &Procedure) -> Task {
     let cost = static_probes(procedure, |f| Part::whole(&procedure.dag, f, Measure::Labels));
     Task { procedure: at, edges: None, cost }
 }
 
-/// Returns the number of probes of a part that is made without knowledge of frequencies.
+/// Returns the number of probes of a part that is made without frequencies.
 fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
     part(&vec![1; procedure.dag.edges().len()]).map_or(0, |p| p.labels())
 }
@@ -78,8 +79,8 @@ fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionO
     }
     let part = |(procedure, edges): (&Procedure, Option<Vec<bool>>)| {
         let edges = edges?;
-        match procedure.dag.on_whole_paths(|e| edges[e.index()]).iter().all(|e| *e) {
-            true => whole(procedure, options.measure),
+        match procedure.dag.on_marked_paths(|e| edges[e.index()]).iter().all(|e| *e) {
+            true => part_of_all_paths(procedure, options.measure),
             false => Some(Part::selective(&procedure.dag, &edges, &procedure.frequencies, options.measure)),
         }
     };

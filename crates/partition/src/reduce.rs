@@ -2,9 +2,9 @@
 //! together.
 //!
 //! Source: Afraz, Saha and Kanade (2015), section 3.2. All diamonds and triangles are folded, including those at the entry and the exit
-//! and those of parallel edges; two that share a node become one dummy. A conditional whose join has other predecessors is not folded,
-//! since the dummy has no edge into its join and paths would be lost. Folding repeatedly is an extension: a conditional around a folded
-//! one folds then, and so does a switch whose cases meet. O(edges) per iteration.
+//! and those of parallel edges. Two that share a node become one dummy. A conditional whose join has other predecessors is not folded,
+//! because the dummy has no edge into its join, so that paths would be lost. Repeated folding is an extension. It also folds a conditional
+//! around a folded one, and a switch whose cases meet. O(edges) per iteration.
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
@@ -21,15 +21,15 @@ pub struct Reduced {
     pub region: Vec<Vec<DagEdgeId>>,
     /// For each node, its outgoing edges as indices into `edges`.
     pub out: Vec<Vec<usize>>,
-    /// Where paths end: the exit, or the dummy it is folded into. The entry is always that of the DAG.
+    /// The node where paths end: the exit, or the dummy into which it is folded. The entry is always that of the DAG.
     pub exit: Node,
 }
 
-/// Folds once, or repeatedly until nothing folds.
+/// Folds once, or repeatedly until no conditional can be folded.
 pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
     let mut folding = Folding::from_dag(dag);
-    folding.round(2);
-    while repeatedly && folding.round(usize::MAX) {}
+    folding.fold_all(2);
+    while repeatedly && folding.fold_all(usize::MAX) {}
     folding.finish()
 }
 
@@ -70,15 +70,15 @@ impl Folding<'_> {
         }
     }
 
-    /// Folds all conditionals with at most `max_edges` branches; returns true if there was one.
-    fn round(&mut self, max_edges: usize) -> bool {
+    /// Folds all conditionals with at most `max_edges` branches. Returns true if there was one.
+    fn fold_all(&mut self, max_edges: usize) -> bool {
         let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n, max_edges)?))).collect();
         // In reverse order: the join of one conditional may begin another, which keeps its number and its incoming edges.
         found.iter().rev().for_each(|(begin, end)| self.fold(*begin, *end));
         !found.is_empty()
     }
 
-    /// Returns the join of the conditional that begins at a node, if one does.
+    /// Returns the join of the conditional that begins at a node, if there is one.
     fn conditional(&self, begin: Node, max_edges: usize) -> Option<Node> {
         let edges = &self.out[begin.index()];
         if self.gone[begin.index()] || !(2..=max_edges).contains(&edges.len()) {
@@ -129,7 +129,7 @@ impl Folding<'_> {
     fn finish(self) -> Reduced {
         let mut out = vec![Vec::new(); self.dag.node_count()];
         let mut edges = Vec::new();
-        // A dummy takes the place of its first node in the order: the successors of its join come later in any case.
+        // A dummy has the position of its first node in the order, because the successors of its join are always later.
         let order: Vec<Node> = self.dag.order().iter().copied().filter(|n| !self.gone[n.index()]).collect();
         for node in &order {
             for edge in &self.out[node.index()] {

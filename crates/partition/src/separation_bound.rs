@@ -1,20 +1,21 @@
-//! A lower bound on the cost of distinguishing paths, whatever the labels are.
+//! A lower bound on the cost of distinguishing paths with any labels.
 //!
 //! Two paths with one [end](trodden_flow::part::Ends) have different sums only if an edge on which they differ has a label. So labels must
 //! *hit* every bubble: a pair of edge-disjoint paths between two nodes. The executions of a cheapest hitting set bound every labelling from
 //! below, and [`least_labels`] bounds them.
 //!
-//! An *edge of the net* stands for a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
+//! An *edge of the net* represents a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
 //! bubbles inside (`open`), and the minimum if, in addition, each path through it has a label (`closed`). The difference is its price. The
 //! net is reduced by rules of which all but the last preserve the optimum:
 //!
-//! - *free*: an edge with price 0 is closed and removed. So is an edge on no bubble: the only edge of a node with no predecessor or with
-//!   no successor;
+//! - *free*: an edge with price 0 is closed and removed. An edge on no bubble is also removed: the only edge of a node with no predecessor
+//!   or with no successor;
 //! - *parallel*: edges between the same two nodes become one, in which at most one of them stays open;
 //! - *series*: the only edge into a node and the only edge out of it become one, in which at most one of them is closed;
-//! - *contraction*: the only edge into a node need not be closed if closing all edges out of the node is no more expensive, and vice versa;
-//! - *bubble*: the lowest price on a bubble is paid and subtracted from all its edges. Any hitting set pays at least that for one of them,
-//!   so the result is a lower bound (linear programming duality).
+//! - *contraction*: the only edge into a node does not have to be closed if closing all edges out of the node is no more expensive, and
+//!   vice versa;
+//! - *bubble*: the lowest price on a bubble is added to the bound, and subtracted from the prices of all edges of the bubble. Any hitting
+//!   set has at least this cost for one of them, so the result is a lower bound (linear programming duality).
 //!
 //! On graphs of nested conditionals the first four rules suffice, and the bound is the optimum. O(nodes x edges) for each bubble.
 
@@ -29,8 +30,8 @@ pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[
     let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {
         net.reduce();
-        if !net.pay_for_a_bubble() {
-            return net.paid;
+        if !net.add_price_of_bubble() {
+            return net.bound;
         }
     }
 }
@@ -56,7 +57,7 @@ struct Net {
     out: Vec<Vec<usize>>,
     into: Vec<Vec<usize>>,
     /// Cost that every hitting set has.
-    paid: u64,
+    bound: u64,
     /// Nodes to visit.
     work: Vec<usize>,
 }
@@ -65,7 +66,7 @@ impl Net {
     /// Builds the net of the edges from which an interesting end is reachable.
     fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
         let nodes = dag.node_count();
-        let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], paid: 0, work: Vec::new() };
+        let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], bound: 0, work: Vec::new() };
         let mut leads = vec![false; nodes];
         interesting.iter().for_each(|e| leads[dag.edge(*e).from.index()] = true);
         for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
@@ -94,10 +95,10 @@ impl Net {
         edge
     }
 
-    /// Removes an edge that needs no decision: closing it costs nothing more, or it is on no bubble.
+    /// Removes an edge that needs no decision, because closing it has no additional cost, or because it is on no bubble.
     fn resolve(&mut self, id: usize) {
         let edge = self.take(id);
-        self.paid = self.paid.saturating_add(edge.open);
+        self.bound = self.bound.saturating_add(edge.open);
     }
 
     fn price(&self, ids: &[usize]) -> u64 {
@@ -149,7 +150,7 @@ impl Net {
             (&[before], after) if self.price(&[before]) >= self.price(after) => {
                 let after = after.to_vec();
                 let from = self.take(before);
-                self.paid = self.paid.saturating_add(from.open);
+                self.bound = self.bound.saturating_add(from.open);
                 for id in after {
                     let edge = self.take(id);
                     self.add(NetEdge { from: from.from, ..edge });
@@ -158,7 +159,7 @@ impl Net {
             (before, &[after]) if self.price(&[after]) >= self.price(before) => {
                 let before = before.to_vec();
                 let to = self.take(after);
-                self.paid = self.paid.saturating_add(to.open);
+                self.bound = self.bound.saturating_add(to.open);
                 for id in before {
                     let edge = self.take(id);
                     self.add(NetEdge { to: to.to, ..edge });
@@ -168,8 +169,8 @@ impl Net {
         }
     }
 
-    /// Pays for a bubble that contains the cheapest remaining edge; returns false if no edge is left.
-    fn pay_for_a_bubble(&mut self) -> bool {
+    /// Adds the price of a bubble that contains the cheapest remaining edge. Returns false if no edge is left.
+    fn add_price_of_bubble(&mut self) -> bool {
         let left = (0..self.edges.len()).filter(|id| self.edges[*id].is_some());
         let Some(cheapest) = left.min_by_key(|id| self.edges[*id].map(|w| w.price())) else { return false };
         let Some(bubble) = self.bubble(cheapest) else {
@@ -177,7 +178,7 @@ impl Net {
             return true;
         };
         let price = bubble.iter().filter_map(|id| self.edges[*id]).map(|w| w.price()).min().unwrap_or(0);
-        self.paid = self.paid.saturating_add(price);
+        self.bound = self.bound.saturating_add(price);
         for id in bubble {
             if let Some(edge) = &mut self.edges[id] {
                 edge.closed -= price;
@@ -187,8 +188,8 @@ impl Net {
         true
     }
 
-    /// Returns the edges of a bubble that contains this edge, if there is one: it begins at the nearest predecessor from which another path
-    /// leads to a node after the edge.
+    /// Returns the edges of a bubble that contains this edge, if there is one: it begins at the nearest predecessor from which a second
+    /// path leads to a node after the edge.
     fn bubble(&self, through: usize) -> Option<Vec<usize>> {
         let edge = self.edges[through]?;
         let after = self.search(edge.to, |w| w.from, |w| w.to, &self.out, |_| true);

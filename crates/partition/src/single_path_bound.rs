@@ -1,18 +1,18 @@
-//! A lower bound on the cost of distinguishing one path from all others of its [end](trodden_flow::part::Ends), however the paths of the
-//! end are divided among copies.
+//! A lower bound on the cost of distinguishing one path from all others of its [end](trodden_flow::part::Ends), for any division of the
+//! end's paths among copies.
 //!
-//! Some copy profiles the path `p`, so no other path of the end has the sum of `p` there. Hence each *detour*, from a node of `p` to a
+//! A copy profiles the path `p`, so no other path of the end has the sum of `p` in this copy. Hence, each *detour*, from a node of `p` to a
 //! later one, has a label on it or on the part of `p` that it bypasses. Labels on `p` divide it into pieces. Within a piece every detour
 //! must be cut: in the graph without `p`, the nodes of the piece are sources and sinks, and the minimum cut equals the maximum flow. An
 //! edge on detours of two pieces would close a cycle, so the cuts are disjoint, and dynamic programming finds the cheapest division. This
-//! is exact for one path; the bound is the maximum over some paths. O(paths tried x length^2 x flow).
+//! is exact for one path. The bound is the maximum over some paths. O(paths tried x length^2 x flow).
 
 use std::collections::VecDeque;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 use trodden_flow::part::Ends;
 
-/// Maximum length of paths; longer ones are ignored, which lowers the bound.
+/// Maximum length of paths. Longer ones are ignored, which lowers the bound.
 const MAX_LENGTH: usize = 120;
 /// Number of edges, the most frequent ones, whose widest paths are tried.
 const MAX_TRIED_EDGES: usize = 24;
@@ -66,14 +66,14 @@ impl PathPiece<'_> {
         let nodes = self.dag.node_count();
         let (mut from, mut to) = (vec![(0, None); nodes], vec![(0, None); nodes]);
         (from[self.dag.entry().index()].0, to[self.last.index()].0) = (u64::MAX, u64::MAX);
-        for &edge in self.by_place().iter() {
+        for &edge in self.in_topological_order().iter() {
             let (tail, head) = self.at(edge);
             let width = from[tail].0.min(self.executed(edge));
             if width > from[head].0 {
                 from[head] = (width, Some(edge));
             }
         }
-        for &edge in self.by_place().iter().rev() {
+        for &edge in self.in_topological_order().iter().rev() {
             let (tail, head) = self.at(edge);
             let width = to[head].0.min(self.executed(edge));
             if width > to[tail].0 {
@@ -103,7 +103,7 @@ impl PathPiece<'_> {
         let mut paths: Vec<Vec<DagEdgeId>> = tried.into_iter().take(MAX_TRIED_EDGES).map(over).collect();
         paths.sort();
         paths.dedup();
-        // Frequencies may be inconsistent: an executed edge need not be reachable over executed edges.
+        // Frequencies may be inconsistent: an executed edge may not be reachable over executed edges.
         paths.retain(|p| self.at(p[0]).0 == self.dag.entry().index());
         paths
     }
@@ -113,7 +113,7 @@ impl PathPiece<'_> {
     }
 
     /// Returns the edges in topological order of their sources.
-    fn by_place(&self) -> Vec<DagEdgeId> {
+    fn in_topological_order(&self) -> Vec<DagEdgeId> {
         self.dag.order().iter().flat_map(|n| self.out[n.index()].iter().copied()).collect()
     }
 

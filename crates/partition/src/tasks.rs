@@ -17,8 +17,8 @@ pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
     threshold.saturating_mul(dag.edges().len()) > MAX_EDGES
 }
 
-/// Returns the tasks of a procedure as sets of edges of its DAG. Each path lies entirely within at least one of them. If there is nothing
-/// to divide, a single task holds all edges.
+/// Returns the tasks of a procedure as sets of edges of its DAG. Each path lies entirely within at least one of them. If there are no paths
+/// to divide, a single task contains all edges.
 pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let reduced = reduce(dag, fold_again);
     if reduced.edges.is_empty() {
@@ -56,7 +56,7 @@ impl Growth<'_> {
         growth
     }
 
-    /// Extends all prefixes at a node by one of its edges, and returns their number. The last edge takes the sets themselves: copying
+    /// Extends all prefixes at a node by one of its edges, and returns their number. For the last edge, the sets are moved, because copying
     /// them at each node of a long chain would take quadratic time.
     fn extend(&mut self, node: Node, edge: usize, last: bool) -> usize {
         self.covered[edge] = true;
@@ -71,7 +71,7 @@ impl Growth<'_> {
         count
     }
 
-    /// Completes each prefix with everything that is reachable over the edges not covered yet; whole paths stay as they are.
+    /// Completes each prefix with all edges that are reachable over the edges not covered yet. Complete paths are not changed.
     fn complete(self) -> Vec<Vec<bool>> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {

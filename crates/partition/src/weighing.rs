@@ -13,7 +13,8 @@ use trodden_flow::placement::DisjointSets;
 
 /// Maximum number of clusters per procedure.
 const MAX_CLUSTERS: usize = 64;
-/// Maximum size, in words of 8 bytes, of the sets of all nodes (32 MiB); beyond it only some nodes are considered for clusters.
+/// Maximum size, in words of 8 bytes, of the sets of all nodes (32 MiB). If the sets are larger, only some nodes are considered for
+/// clusters.
 const MAX_CLUSTER_WORDS: usize = 1 << 22;
 
 /// A set of ends of a procedure, by index into [`Weigher::ends`].

@@ -1,9 +1,9 @@
 //! Partitions by measured frequencies: distributes the [ends](trodden_flow::part::Ends) of paths over copies.
 //!
-//! Dividing a procedure costs labels in each copy that has a part of it, so procedures are divided only where that pays. Whole procedures
-//! go to the copy with the least load first. Then sets of ends move away from the slowest copy as long as that makes it faster; several
-//! prices of added work are tried. [Annealing](super::anneal) improves the result. If there are few ends, an [exact](super::exact) search
-//! replaces all this. Each move lowers the larger load of two copies, one of which is the slowest, so the search ends.
+//! If a procedure is divided, each copy that has a part of it needs labels, so procedures are divided only if this is profitable. First,
+//! complete procedures go to the copy with the least load. Then sets of ends move away from the slowest copy while this makes it faster.
+//! Several prices of added work are tried. [Annealing](super::anneal) improves the result. If there are few ends, an [exact](super::exact)
+//! search is used instead. Each move lowers the larger load of two copies, one of which is the slowest, so the search ends.
 
 use super::anneal::refine;
 use super::exact;
@@ -13,23 +13,23 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::Part;
 
-/// A procedure is cheap if it costs less than an equal share of the total cost divided by this.
-const NEGLIGIBLE: u64 = 200;
+/// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this.
+const CHEAP_DIVISOR: u64 = 200;
 /// The price of work that a move adds, for each trial.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// A trial makes no further move after this much work, in the units of `Weigher::work`.
 const MAX_WORK: u64 = 120_000_000;
 /// Number of procedures of the slowest copy, the most expensive ones, that may be divided.
 const MAX_DIVIDED: usize = 24;
-/// Maximum number of ends considered one by one.
+/// Maximum number of single ends that are considered.
 const MAX_SINGLE: usize = 32;
 
 /// Distributes the paths of procedures.
 pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
-    let partition = exact::best(&mut weighers, copies).unwrap_or_else(|| {
-        let trials = SUM_PRICES.map(|sum_price| PartitionSearch::new(&mut weighers, procedures, copies, sum_price).run());
+    let partition = exact::find_optimal(&mut weighers, copies).unwrap_or_else(|| {
+        let trials = SUM_PRICES.map(|sum_price| PartitionSearch::new(&mut weighers, procedures, copies, sum_price).search());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
         refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
     });
@@ -69,7 +69,7 @@ struct PartitionSearch<'a> {
     work_before: u64,
 }
 
-/// A possible move of a set of ends from the slowest copy to another.
+/// A possible move of a set of ends from the slowest copy to a different one.
 struct Move {
     procedure: usize,
     set: EndSet,
@@ -87,7 +87,7 @@ impl<'a> PartitionSearch<'a> {
         PartitionSearch { weighers, procedures, partition, costs, loads: vec![0; copies], sum_price, work_before }
     }
 
-    fn run(mut self) -> (EndPartition, u64) {
+    fn search(mut self) -> (EndPartition, u64) {
         self.whole();
         while self.work() < MAX_WORK {
             match self.best_move() {
@@ -111,7 +111,7 @@ impl<'a> PartitionSearch<'a> {
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
         let copies = self.loads.len();
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
-        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / NEGLIGIBLE;
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP_DIVISOR;
         let negligible = cheap / order.len().max(1) as u64;
         // Number of negligible procedures of each copy, which are distributed evenly.
         let mut idle = vec![0u64; copies];
@@ -138,7 +138,7 @@ impl<'a> PartitionSearch<'a> {
         (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
     }
 
-    /// Returns the best move away from the slowest copy, if one makes it faster without making another copy as slow.
+    /// Returns the best move away from the slowest copy, if there is one that makes it faster and does not make a different copy as slow.
     fn best_move(&mut self) -> Option<Move> {
         let from = self.slowest();
         let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
@@ -148,7 +148,7 @@ impl<'a> PartitionSearch<'a> {
             let sets = if rank < MAX_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
             for set in sets {
                 for to in self.targets(procedure, from) {
-                    let found = self.priced(procedure, &set, from, to);
+                    let found = self.evaluate(procedure, &set, from, to);
                     if let Some(found) = found.filter(|f| best.as_ref().is_none_or(|b| f.price < b.price)) {
                         best = Some(found);
                     }
@@ -166,13 +166,13 @@ impl<'a> PartitionSearch<'a> {
         order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
     }
 
-    fn priced(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
+    fn evaluate(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
         let own = &self.partition[procedure];
         let (rest, grown) = (own[from].difference(set), own[to].union(set));
         let weigher = &mut self.weighers[procedure];
         let left = weigher.cost(&rest);
         let new_from = self.loads[from] - self.costs[procedure][from] + left;
-        // In the other copy the moved ends cost at least their counters.
+        // In the target copy, the moved ends cost at least their counters.
         if new_from >= self.loads[from] || self.loads[to] >= self.loads[from] {
             return None;
         }
@@ -208,8 +208,8 @@ impl<'a> PartitionSearch<'a> {
         for part in [2, 3, 5] {
             let room = (self.loads[from] - least) / part;
             for order in [&weigher.by_weight, &weigher.by_place] {
-                sets.push(filling(weigher, own, order.iter().copied(), room));
-                sets.push(filling(weigher, own, order.iter().rev().copied(), room));
+                sets.push(ends_that_fit(weigher, own, order.iter().copied(), room));
+                sets.push(ends_that_fit(weigher, own, order.iter().rev().copied(), room));
             }
         }
         sets.sort();
@@ -219,8 +219,8 @@ impl<'a> PartitionSearch<'a> {
     }
 }
 
-/// Takes as many ends as fit, in the given order.
-fn filling(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
+/// Returns as many ends as fit, in the given order.
+fn ends_that_fit(weigher: &Weigher, own: &EndSet, order: impl Iterator<Item = usize>, mut room: u64) -> EndSet {
     let mut set = EndSet::none(weigher.ends.len());
     for at in order.filter(|at| own.contains(*at) && weigher.weights[*at] > 0) {
         if weigher.weights[at] <= room {

@@ -47,7 +47,7 @@ fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
 }
 
 impl Subject {
-    /// The least that labels execute which separate each of the interesting paths from all paths of its end.
+    /// Returns the least executions of labels that separate each of the interesting paths from all paths of its end.
     fn least(&self, interesting: impl Fn(usize) -> bool) -> u64 {
         let mut differences = Vec::new();
         for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| interesting(*at)) {
@@ -59,7 +59,7 @@ impl Subject {
         sets.map(executed).min().unwrap()
     }
 
-    /// What a copy is hit at least that profiles the interesting paths.
+    /// Returns the least hits of a copy that profiles the interesting paths.
     fn cost(&self, interesting: u32) -> u64 {
         let has = |at: usize| interesting >> at & 1 == 1;
         let counted = |e: &&DagEdgeId| self.paths.iter().enumerate().any(|(at, (_, end))| has(at) && end == *e);
@@ -68,7 +68,7 @@ impl Subject {
 }
 
 #[test]
-fn labels_that_distinguish_paths_execute_no_less() {
+fn labels_that_distinguish_paths_cost_at_least_the_bound() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
         let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
@@ -86,7 +86,7 @@ fn labels_that_distinguish_paths_execute_no_less() {
 }
 
 #[test]
-fn labels_that_distinguish_one_path_from_others_execute_no_less() {
+fn labels_that_distinguish_one_path_cost_at_least_the_bound() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
         let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
@@ -111,7 +111,7 @@ fn no_division_of_the_paths_is_below_the_bound() {
         let Some(subject) = subject(random, if copies == 2 { 7 } else { 5 }) else { continue };
         let count = subject.paths.len();
         let costs: Vec<u64> = (0..1u32 << count).map(|set| subject.cost(set)).collect();
-        // Every path in one copy: in several it only costs more.
+        // Every path is in one copy, because in several, it only costs more.
         let partition = |number: usize| {
             let mut sets = vec![0; copies];
             (0..count).fold(number, |rest, at| {

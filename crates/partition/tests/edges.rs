@@ -8,7 +8,7 @@ use trodden_partition::{Procedure, hits};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// A random graph with edges that stand for calls that might not come back, and blocks that follow a call that returns twice.
+/// A random graph with edges for calls that may not return, and blocks after a call that returns twice.
 struct Subject {
     graph: Graph,
     reaches: Vec<bool>,
@@ -18,7 +18,7 @@ struct Subject {
 fn subject(random: &mut Random) -> Subject {
     let (nodes, edges) = random.pick(&[(3, 3), (6, 10), (12, 24)]);
     let plain = graph(random, nodes, edges, Cycles::Some);
-    // The exit stands for the end of a call: nothing leaves it.
+    // The exit is the end of a call. It has no out-edges.
     let inner = plain.edges().filter(|e| plain.from(*e) != plain.exit());
     let mut all: Vec<(Node, Node)> = inner.map(|e| (plain.from(e), plain.to(e))).collect();
     let mut reaches = vec![false; all.len()];
@@ -36,7 +36,7 @@ fn subject(random: &mut Random) -> Subject {
     Subject { graph, reaches, cuts }
 }
 
-/// Executions of each edge in some calls, edges to the exit for calls that might not come back among them.
+/// Executions of each edge in some calls, including edges to the exit for calls that may not return.
 fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<u64> {
     let mut counts = vec![0; graph.edge_count()];
     for _ in 0..random.below(20) {
@@ -46,8 +46,8 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
             for edge in out.iter().filter(|e| reaches[e.index()]) {
                 counts[edge.index()] += 1;
                 if random.chance(30) {
-                    // It does not come back; or it does so by a jump.
-                    // Where to is known once the call that returns twice was made.
+                    // The call does not return, or it returns by a jump.
+                    // The target is known after the call that returns twice.
                     let resumed = cuts.iter().find(|(e, _)| counts[e.index()] > 0).map(|(e, _)| graph.to(*e));
                     match resumed {
                         Some(to) if random.chance(50) && left > 0 => {
@@ -62,7 +62,7 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
             if open.is_empty() {
                 break;
             }
-            // In the end it comes to the exit, or to a call that does not come back; other walks are of no use.
+            // The walk ends at the exit, or at a call that does not return. Other walks are not used.
             let edge = open[random.index(open.len())];
             left -= 1;
             if left < -2000 {
@@ -76,7 +76,7 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
 }
 
 #[test]
-fn the_counts_of_all_edges_follow_from_those_of_chords() {
+fn counts_of_all_edges_follow_from_counts_of_chords() {
     let random = &mut Random::new(11);
     let (mut tried, mut saved, mut all_events) = (0, 0, 0);
     while tried < 3000 {
@@ -131,6 +131,6 @@ fn a_diamond_in_a_loop_needs_three_counters() {
     let dag = dag(&graph, &cut_all(&graph, &[]));
     let network = Network::new(&graph, &dag, |_| false, |_| false);
     assert_eq!(network.events().len(), 6);
-    // Edges less nodes (exit and entry are one) and one: Knuth's number.
+    // Edges minus nodes (exit and entry are one) plus one: Knuth's number.
     assert_eq!(network.chords(&[10; 6]).len(), 3);
 }

@@ -1,10 +1,10 @@
 //! Partitions against brute force: all paths of random DAGs enumerated, random runs interpreted copy by copy.
 //!
-//! The oracle knows paths as lists of edges and counts them one by one; it shares nothing with the code under test but the graph.
+//! The oracle knows paths as lists of edges and counts them one by one; it has only the graph in common with the code under test.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::part::pspp;
+use trodden_flow::part::precise_selective_labels;
 use trodden_flow::part::{Ends, Hits, Measure, Part};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
 use trodden_partition::lower_bound::bound;
@@ -57,7 +57,7 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
     (0..count).filter_map(|_| subject(random)).collect()
 }
 
-/// What a copy does on a path: the sum of its increments, and whether it counts.
+/// Returns the result of a path in a copy: the sum of its increments, and whether it counts.
 fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
     let sum = path.iter().map(|e| part.increments[e.index()]).sum::<i64>();
     let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted[e.index()]).collect();
@@ -65,7 +65,7 @@ fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
     (sum + part.offset, !counted.is_empty())
 }
 
-/// Hits by walking each path as often as it is executed.
+/// Returns the hits, from each path and its executions.
 fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
     let mut hits = Hits::default();
     for (path, count) in paths {
@@ -108,16 +108,16 @@ fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
     }
 }
 
-/// What P3 is to take for profitable: as published, or more, and more or fewer tasks.
+/// Returns the procedures that P3 considers profitable: as published, or more, with more or fewer tasks.
 fn profitable(random: &mut Random) -> ProfitableProcedures {
     let max_callers = random.pick(&[0, 1, 1, 2, u32::MAX]);
     ProfitableProcedures { max_callers, threshold: random.pick(&[None, None, Some(1), Some(3), Some(20)]) }
 }
 
-/// Plans of copies with a bounded number of probes count every path, and no copy has more; a bound is refused only if one end takes more.
+/// Plans of copies with a bounded number of probes count every path, and no copy has more; a bound is rejected only if one end needs more.
 #[test]
 fn copies_have_no_more_probes_than_the_bound() {
-    let (mut refused, mut several, mut split) = (0, 0, 0);
+    let (mut rejected, mut several, mut split) = (0, 0, 0);
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
         let subjects = subjects(&mut random);
@@ -128,7 +128,7 @@ fn copies_have_no_more_probes_than_the_bound() {
                 check(seed, "bounded", &subjects, &plan);
                 let probes = |copy: &CopyPlan| copy.parts.iter().flatten().map(Part::probes).sum::<usize>();
                 assert!(plan.copies.iter().all(|copy| probes(copy) <= most), "seed {seed}");
-                // First fit: any two copies with pieces of different procedures have more probes together than one may have.
+                // With first fit, any two copies with pieces of different procedures have more probes together than one may have.
                 let is_apart = |a: &CopyPlan, b: &CopyPlan| a.parts.iter().zip(&b.parts).all(|(a, b)| a.is_none() || b.is_none());
                 for (at, a) in plan.copies.iter().enumerate() {
                     let fits = |b: &&CopyPlan| is_apart(a, b) && probes(a) + probes(b) <= most && probes(a) > 0;
@@ -141,16 +141,16 @@ fn copies_have_no_more_probes_than_the_bound() {
                 let Procedure { dag, frequencies, .. } = &procedures[few.procedure];
                 let alone = |end: &DagEdgeId| Part::by_ends(dag, &[*end], frequencies, measure).probes();
                 assert!(Ends::from_dag(dag).edges().iter().any(|end| alone(end) == few.probes) && few.probes > most, "seed {seed}");
-                refused += 1;
+                rejected += 1;
             }
         }
     }
-    assert!(refused > 100 && several > 200 && split > 100, "{refused} refused, {several} in several copies, {split} split");
+    assert!(rejected > 100 && several > 200 && split > 100, "{rejected} rejected, {several} in several copies, {split} split");
 }
 
-/// More callers and a lower threshold: procedures with up to so many call sites are partitioned, into about so many tasks.
+/// More callers and a lower threshold: procedures with up to this number of call sites are partitioned, into about this number of tasks.
 #[test]
-fn callers_and_threshold_say_what_is_profitable() {
+fn callers_and_threshold_determine_profitable_procedures() {
     let mut random = Random::new(5);
     let subject = (0..).find_map(|_| subject(&mut random).filter(|s| tasks(&s.procedure.dag, 6, false).len() > 5)).unwrap();
     let procedure = |call_sites| Procedure { call_sites, ..subject.procedure.clone() };
@@ -171,7 +171,7 @@ fn callers_and_threshold_say_what_is_profitable() {
 }
 
 #[test]
-fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
+fn every_plan_counts_every_path_exactly_and_has_the_computed_cost() {
     let (mut plans, mut divided, mut better) = (0, 0, 0);
     for seed in 0..4_000 {
         let mut random = Random::new(seed);
@@ -210,14 +210,14 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
         let marked: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
-        let interesting = dag.on_whole_paths(|e| marked[e.index()]);
-        let values = pspp(dag, &interesting);
+        let interesting = dag.on_marked_paths(|e| marked[e.index()]);
+        let values = precise_selective_labels(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
         let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked[e.index()]);
         let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_interesting(p));
         assert!(region.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
         let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
-        assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have one number");
+        assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have the same number");
         assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
         assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
         selective += usize::from(!region.is_empty() && !outside.is_empty());
@@ -231,7 +231,7 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
 }
 
 #[test]
-fn tasks_hold_every_path() {
+fn every_path_is_in_a_task() {
     let mut several = 0;
     for seed in 0..8_000 {
         let mut random = Random::new(seed);
@@ -248,7 +248,8 @@ fn tasks_hold_every_path() {
     assert!(several > 2_000, "{several}");
 }
 
-/// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
+/// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: a small version of the paper's
+/// example.
 fn two_rows_of_diamonds() -> Graph {
     let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
     for begin in [2, 5, 9, 12] {
@@ -292,9 +293,9 @@ fn a_path_of_most_hits_bounds_every_plan() {
     assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
 }
 
-/// Four units of three functions, of which one of each unit is executed often and one hardly ever.
+/// Four units of three functions, of which one of each unit is executed often and one rarely.
 #[test]
-fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
+fn rarely_executed_functions_stay_with_others_of_their_unit() {
     let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
     let procedure = |unit: usize, executed: u64| Procedure {
         dag: Dag::new(&graph, &[], Entries::PerEdge),
@@ -318,7 +319,7 @@ fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
 }
 
 #[test]
-fn functions_that_are_hardly_executed_go_to_copies_in_turn_where_there_are_few_units() {
+fn rarely_executed_functions_of_few_units_go_to_copies_in_turn() {
     let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
     let procedure = |executed: u64| Procedure {
         dag: Dag::new(&graph, &[], Entries::PerEdge),
@@ -327,7 +328,7 @@ fn functions_that_are_hardly_executed_go_to_copies_in_turn_where_there_are_few_u
         call_sites: None,
         unit: 0,
     };
-    // Executed by estimate only, or not even that.
+    // Executed only by the estimate, or not at all.
     for seldom in [0, 1] {
         let procedures: Vec<Procedure> = [1_000_000; 4].into_iter().chain([seldom; 20]).map(procedure).collect();
         let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };

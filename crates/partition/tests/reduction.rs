@@ -17,7 +17,7 @@ fn dag(nodes: u32, exit: u32, edges: &[(u32, u32)]) -> Dag {
     Dag::new(&Graph::new(nodes, Node(0), Node(exit), edges).unwrap(), &[], Entries::PerEdge)
 }
 
-/// Begin, middle nodes and end of each diamond and triangle that lets nothing in or out in between.
+/// Begin, middle nodes and end of each diamond and triangle without other edges into or out of its middle nodes.
 fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
     let edges: BTreeSet<(u32, u32)> = dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect();
     let nodes = || 0..dag.node_count() as u32;
@@ -40,7 +40,7 @@ fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
     found
 }
 
-/// The edges of the paths that are one in the reduced graph, for each of its paths.
+/// Returns the edges of the paths that are one in the reduced graph, for each of its paths.
 fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<Vec<bool>> {
     let conditionals = conditionals(dag);
     let mut groups: BTreeMap<Vec<u32>, Vec<bool>> = BTreeMap::new();
@@ -54,7 +54,7 @@ fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<Vec<bool>> {
     groups.into_values().collect()
 }
 
-/// Four of the five diamonds of figures 1 and 2, as far as the text names their nodes: v4 to v7 and v7 to v10, v15 to v18 and
+/// Four of the five diamonds of figures 1 and 2, those whose nodes the text names: v4 to v7 and v7 to v10, v15 to v18 and
 /// v18 to v21. Nodes have the paper's numbers; 0 is the entry, 22 the exit.
 fn figure_1() -> Dag {
     let chain = |a: u32| [(a, a + 1), (a, a + 2), (a + 1, a + 3), (a + 2, a + 3)];
@@ -64,7 +64,7 @@ fn figure_1() -> Dag {
     dag(23, 22, &edges)
 }
 
-/// The tasks of a graph for so many copies, with the published threshold.
+/// Returns the tasks of a graph for a number of copies, with the published threshold.
 fn published(dag: &Dag, copies: usize) -> Vec<Vec<bool>> {
     tasks(dag, ProfitableProcedures::ALL.threshold(dag, copies), false)
 }
@@ -89,12 +89,12 @@ fn conditionals_that_share_a_node_stay_in_one_task() {
     assert_eq!(published(&dag(9, 8, &row), 2), [vec![true; 10]]);
     let whole = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)];
     assert_eq!(published(&dag(6, 5, &whole), 4), [vec![true; 7]]);
-    // An end that is reached from elsewhere is no dummy's: here a path passes by the diamond.
+    // An end that is reached from elsewhere is not in a dummy. Here, a path bypasses the diamond.
     let joined = [(0, 1), (0, 4), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
     assert_eq!(published(&dag(6, 5, &joined), 4).len(), 3);
 }
 
-/// Adds what leads from one node to another: an edge, two parts in a row, a conditional, or a branch over two parts.
+/// Adds a part from one node to a second: an edge, two parts in a row, a conditional, or a branch over two parts.
 fn part(random: &mut Random, edges: &mut Vec<(u32, u32)>, nodes: &mut u32, (from, to): (u32, u32), depth: u32) {
     let mut node = || {
         *nodes += 1;
@@ -143,7 +143,7 @@ fn tasks_are_the_paths_of_the_reduced_graph() {
         let ends: BTreeSet<(Node, Node)> = dag.edges().iter().map(|e| (e.from, e.to)).collect();
         let Some(paths) = all_paths(&dag, 200).filter(|_| ends.len() == dag.edges().len() && !dag.edges().is_empty()) else { continue };
         let expected = expected(&dag, &paths);
-        // With more copies than paths no beginning is cut short.
+        // With more copies than paths, no prefix is cut.
         let sets: BTreeSet<Vec<bool>> = published(&dag, paths.len() + 1).into_iter().collect();
         assert_eq!(sets, expected, "seed {seed}: {:?}", dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect::<Vec<_>>());
         let found = conditionals(&dag);

@@ -1,9 +1,9 @@
 //! Atomic writing: a file is written next to its destination, unnamed (`O_TMPFILE`) or under a temporary name, and renamed once it is
-//! complete on disk. A full disk, a limit or a signal leaves the old file, and no other one.
+//! complete on disk. If writing fails, the old file is unchanged.
 //!
-//! An existing file that is not regular (a pipe, a terminal, an open file under its name in `/proc`) is written to directly. Links are
-//! followed as with `protected_symlinks`: not those of another user in a sticky folder that is writable by all. Invariant: a file under a
-//! temporary name is locked while its writer lives ([`is_orphaned`]).
+//! An existing file that is not regular (a pipe, a terminal, a descriptor in `/proc`) is written to directly. Symbolic links are followed
+//! by the kernel's `protected_symlinks` rule: not if they belong to a different user and are in a sticky, world-writable folder. Invariant:
+//! a file with a temporary name is locked while its writer lives ([`is_orphaned`]).
 
 use crate::temporary::{self, TemporaryFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -21,44 +21,45 @@ pub struct AtomicFile(Destination);
 /// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// As the umask allows, or those of the file that is replaced.
+    /// Those of the replaced file, or the umask's default for a new one.
     Umask,
-    /// Exactly these, regardless of the umask and the replaced file.
+    /// These mode bits, regardless of the umask and the replaced file.
     Mode(u32),
 }
 
 impl Access {
-    /// For the owner only.
+    /// Readable and writable by the owner only.
     pub const PRIVATE: Access = Access::Mode(0o600);
 }
 
 #[derive(Debug)]
 enum Destination {
-    /// An existing file that cannot be replaced.
+    /// An existing file that is not regular, and is written to directly.
     Stream(File),
     /// A temporary file that will be renamed.
     Temporary { file: UnfinishedFile, path: PathBuf },
 }
 
 impl AtomicFile {
-    /// Starts a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Missing folders are created.
+    /// Starts a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Creates missing
+    /// folders.
     ///
     /// # Errors
-    /// The folder cannot be written, or the path is a link of another user.
-    pub fn create(path: &Path, begun: &str) -> io::Result<AtomicFile> {
-        AtomicFile::create_with_access(path, begun, Access::Umask)
+    /// The folder cannot be written, or the path is a symbolic link that must not be followed.
+    pub fn create(path: &Path, temporary_prefix: &str) -> io::Result<AtomicFile> {
+        AtomicFile::create_with_access(path, temporary_prefix, Access::Umask)
     }
 
-    /// Like [`AtomicFile::create`], with the permissions that `access` says.
-    pub fn create_with_access(path: &Path, begun: &str, access: Access) -> io::Result<AtomicFile> {
+    /// Like [`AtomicFile::create`], with the permissions in `access`.
+    pub fn create_with_access(path: &Path, temporary_prefix: &str, access: Access) -> io::Result<AtomicFile> {
         if is_stream(path) {
             // Opened for appending, so that output of other processes is not overwritten: each open file has its own position.
             return Ok(AtomicFile(Destination::Stream(File::options().append(true).open(path)?)));
         }
-        let path = target(path)?;
+        let path = resolve_links(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let file = create_locked(folder, begun, access)?;
+        let file = create_locked(folder, temporary_prefix, access)?;
         if access == Access::Umask
             && let Ok(there) = std::fs::metadata(&path)
         {
@@ -67,7 +68,7 @@ impl AtomicFile {
         Ok(AtomicFile(Destination::Temporary { file, path }))
     }
 
-    /// The open file to write to.
+    /// Returns the open file to write to.
     pub fn file(&self) -> &File {
         match &self.0 {
             Destination::Stream(file) => file,
@@ -75,7 +76,7 @@ impl AtomicFile {
         }
     }
 
-    /// Gives the complete file its name.
+    /// Syncs the file to disk and renames it to its destination.
     pub fn finish(self) -> io::Result<()> {
         if let Destination::Temporary { file, .. } = &self.0 {
             file.as_file().sync_all()?;
@@ -91,29 +92,29 @@ impl AtomicFile {
     }
 }
 
-/// Writes a file with the permissions that the umask allows. `begun` is the prefix of its temporary name. Fails like
-/// [`AtomicFile::create`] does, or if `content` fails.
-pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_with_access(path, begun, Access::Umask, content)
+/// Writes a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Fails like
+/// [`AtomicFile::create`], or if `content` fails.
+pub fn write(path: &Path, temporary_prefix: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    write_with_access(path, temporary_prefix, Access::Umask, content)
 }
 
 /// Writes a file that can be regenerated, without waiting for the disk: it may be empty after a system crash.
-pub fn write_unsynced(path: &Path, begun: &str, bytes: &[u8]) -> io::Result<()> {
-    let whole = AtomicFile::create(path, begun)?;
-    whole.file().write_all(bytes)?;
-    whole.finish_unsynced()
+pub fn write_unsynced(path: &Path, temporary_prefix: &str, bytes: &[u8]) -> io::Result<()> {
+    let file = AtomicFile::create(path, temporary_prefix)?;
+    file.file().write_all(bytes)?;
+    file.finish_unsynced()
 }
 
-/// Like [`write`], with the permissions that `access` says.
+/// Like [`write`], with the permissions in `access`.
 pub fn write_with_access(
     path: &Path,
-    begun: &str,
+    temporary_prefix: &str,
     access: Access,
     content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let whole = AtomicFile::create_with_access(path, begun, access)?;
-    fill(whole.file(), content)?;
-    whole.finish()
+    let file = AtomicFile::create_with_access(path, temporary_prefix, access)?;
+    write_content(file.file(), content)?;
+    file.finish()
 }
 
 /// A file that is complete on disk but has no name yet, or only a temporary one.
@@ -121,42 +122,47 @@ pub fn write_with_access(
 pub struct UnnamedFile(UnfinishedFile);
 
 impl UnnamedFile {
-    /// Writes a file in `folder`. `begun` is the prefix of its temporary name, if it needs one.
-    pub fn write(folder: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
-        let file = create_locked(folder, begun, access)?;
-        fill(file.as_file(), content)?;
+    /// Writes a file in `folder`. `temporary_prefix` is the prefix of its temporary name, if it needs one.
+    pub fn write(
+        folder: &Path,
+        temporary_prefix: &str,
+        access: Access,
+        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let file = create_locked(folder, temporary_prefix, access)?;
+        write_content(file.as_file(), content)?;
         file.as_file().sync_all()?;
         Ok(UnnamedFile(file))
     }
 
-    /// Gives the file a name if no file has it; otherwise returns it.
+    /// Gives the file the name `path` if it is free; otherwise returns the file.
     pub fn name(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
         Ok(self.0.name(path)?.map(UnnamedFile))
     }
 }
 
-/// A file next to its destination.
+/// A file that is being written, in its destination's folder.
 #[derive(Debug)]
 enum UnfinishedFile {
     Named(TemporaryFile),
     Unnamed {
         file: File,
         folder: PathBuf,
-        /// Prefix of the temporary name that it may need for renaming.
-        begun: String,
+        /// Prefix of the temporary name that is needed to replace an existing file.
+        temporary_prefix: String,
     },
 }
 
 impl UnfinishedFile {
-    fn create(folder: &Path, begun: &str, mode: u32) -> io::Result<UnfinishedFile> {
+    fn create(folder: &Path, temporary_prefix: &str, mode: u32) -> io::Result<UnfinishedFile> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         if let Ok(file) = rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)).map(File::from)
             && std::fs::symlink_metadata(descriptor_path(&file)).is_ok()
         {
-            return Ok(UnfinishedFile::Unnamed { file, folder: folder.to_owned(), begun: begun.to_owned() });
+            return Ok(UnfinishedFile::Unnamed { file, folder: folder.to_owned(), temporary_prefix: temporary_prefix.to_owned() });
         }
         // The file system does not support unnamed files, or `/proc`, which is needed to name them, is not mounted.
-        Ok(UnfinishedFile::Named(TemporaryFile::create_in(folder, begun, mode)?))
+        Ok(UnfinishedFile::Named(TemporaryFile::create_in(folder, temporary_prefix, mode)?))
     }
 
     fn as_file(&self) -> &File {
@@ -170,21 +176,21 @@ impl UnfinishedFile {
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
             UnfinishedFile::Named(file) => file.rename(path),
-            UnfinishedFile::Unnamed { file, folder, begun } => match link(&file, path) {
-                // A link cannot replace a file, so it first gets a temporary name, which is then renamed.
+            UnfinishedFile::Unnamed { file, folder, temporary_prefix } => match link_unnamed(&file, path) {
+                // `linkat` cannot replace a file, so the file first has a temporary name, which is then renamed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    temporary::replace_file(path, &folder, &begun, |name| link(&file, name))
+                    temporary::replace_file(path, &folder, &temporary_prefix, |name| link_unnamed(&file, name))
                 }
                 linked => linked,
             },
         }
     }
 
-    /// Names the file if no file has that name; otherwise returns it.
+    /// Gives the file the name `path` if it is free; otherwise returns the file.
     fn name(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
             UnfinishedFile::Named(file) => Ok(file.name(path)?.map(UnfinishedFile::Named)),
-            UnfinishedFile::Unnamed { ref file, .. } => match link(file, path) {
+            UnfinishedFile::Unnamed { ref file, .. } => match link_unnamed(file, path) {
                 Ok(()) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(self)),
                 Err(error) => Err(error),
@@ -193,8 +199,8 @@ impl UnfinishedFile {
     }
 }
 
-/// Gives an unnamed file a name that is not taken.
-fn link(file: &File, path: &Path) -> io::Result<()> {
+/// Gives an unnamed file a name. Fails with `AlreadyExists` if a file has this name.
+fn link_unnamed(file: &File, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::linkat(CWD, descriptor_path(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
@@ -202,48 +208,51 @@ fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Creates a file and locks it.
-fn create_locked(folder: &Path, begun: &str, access: Access) -> io::Result<UnfinishedFile> {
+/// Creates a file with the given permissions and locks it.
+fn create_locked(folder: &Path, temporary_prefix: &str, access: Access) -> io::Result<UnfinishedFile> {
     let mode = match access {
         Access::Umask => 0o666,
         Access::Mode(mode) => mode,
     };
-    let file = UnfinishedFile::create(folder, begun, mode)?;
+    let file = UnfinishedFile::create(folder, temporary_prefix, mode)?;
     if access != Access::Umask {
         file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
     }
-    // If the file system has no locks, a file that is being written may be taken for an orphan.
+    // On file systems without locks, an unfinished file may be mistaken for an orphan.
     let _ = file.as_file().try_lock();
     Ok(file)
 }
 
-fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::new(file);
     content(&mut out).and_then(|()| out.flush())
 }
 
-/// Returns whether the process that locked a file or folder has ended.
+/// Returns whether a file or folder is unlocked, so that the process that created it has ended.
 pub fn is_orphaned(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Returns whether an existing file must be written to directly: it is not regular, or an open file under its name in `/proc`.
+/// Returns whether an existing file must be written to directly: it is not regular, or the path names a file descriptor.
 fn is_stream(path: &Path) -> bool {
     let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
-/// Resolves links to their target, which may not exist.
-fn target(path: &Path) -> io::Result<PathBuf> {
-    /// Maximum number of links that the system follows.
+/// Resolves symbolic links; the target may not exist.
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
+    /// The kernel's limit.
     const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         if !path.is_symlink() {
             break;
         }
-        if !is_followed(&path)? {
-            let why = format!("the link {} is another user's, in a folder that is writable by all. Choose another file", path.display());
+        if !may_follow(&path)? {
+            let why = format!(
+                "the symbolic link {} in a world-writable folder belongs to a different user and is not followed. Choose a different file",
+                path.display()
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         let to = std::fs::read_link(&path)?;
@@ -252,8 +261,8 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns whether a link may be followed by the rule of `protected_symlinks`, even if the system has it disabled.
-fn is_followed(link: &Path) -> io::Result<bool> {
+/// Returns whether the `protected_symlinks` rule allows following a link. Applies the rule even if the kernel has it disabled.
+fn may_follow(link: &Path) -> io::Result<bool> {
     const STICKY_AND_WORLD_WRITABLE: u32 = 0o1002;
     let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
     let owner = std::fs::symlink_metadata(link)?.uid();
@@ -262,7 +271,7 @@ fn is_followed(link: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     match rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-        // NOENT: all links may be followed, but the target does not exist.
+        // NOENT: the link may be followed, but its target does not exist.
         Ok(_) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::ACCESS | Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
@@ -275,12 +284,12 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn text(path: &Path) -> String {
+    fn read_text(path: &Path) -> String {
         fs::read_to_string(path).unwrap()
     }
 
     #[test]
-    fn links_are_followed_and_kept() {
+    fn symbolic_links_are_followed_and_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("far")).unwrap();
@@ -288,7 +297,7 @@ mod tests {
         symlink("near", at("nearer")).unwrap();
         for content in ["first", "second"] {
             write(&at("nearer"), ".begun-", |out| out.write_all(content.as_bytes())).unwrap();
-            assert_eq!(text(&at("far/file")), content);
+            assert_eq!(read_text(&at("far/file")), content);
         }
         assert!(at("near").is_symlink() && at("nearer").is_symlink() && !at("far/file").is_symlink());
         symlink("round", at("round")).unwrap();
@@ -296,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_other_users_in_shared_folders_are_refused() {
+    fn links_of_other_users_in_shared_folders_are_not_followed() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped, needs root: another user's link");
             return;
@@ -310,22 +319,22 @@ mod tests {
         write(&at("shared/link"), ".begun-", |out| out.write_all(b"mine")).unwrap();
         std::os::unix::fs::lchown(at("shared/link"), Some(65_534), None).unwrap();
         for path in ["shared/link", "shared/far"] {
-            // The second path leads there by a link of our own.
+            // The second path reaches the other user's link through a link of our own.
             let _ = symlink("link", at("shared/far"));
             let error = write(&at(path), ".begun-", |out| out.write_all(b"theirs")).unwrap_err();
-            assert!(error.to_string().contains("is another user's"), "{error}");
+            assert!(error.to_string().contains("another user's symbolic link"), "{error}");
         }
-        assert_eq!(text(&at("precious")), "mine");
+        assert_eq!(read_text(&at("precious")), "mine");
     }
 
     #[test]
-    fn failed_write_keeps_the_old_file() {
+    fn failed_write_leaves_the_old_file_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "old").unwrap();
         let failing = |out: &mut dyn Write| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(write(&path, ".begun-", failing).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert_eq!((text(&path), fs::read_dir(folder.path()).unwrap().count()), ("old".into(), 1));
+        assert_eq!((read_text(&path), fs::read_dir(folder.path()).unwrap().count()), ("old".into(), 1));
     }
 
     #[test]
@@ -342,22 +351,22 @@ mod tests {
     }
 
     #[test]
-    fn naming_an_unnamed_file_never_replaces_another() {
+    fn naming_an_unnamed_file_does_not_replace_an_existing_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("taken"), "old").unwrap();
         let file = UnnamedFile::write(folder.path(), ".begun-", Access::PRIVATE, |out| out.write_all(b"new")).unwrap();
         let file = file.name(&at("taken")).unwrap().expect("the name is taken");
         assert!(file.name(&at("free")).unwrap().is_none());
-        assert_eq!((text(&at("taken")), text(&at("free"))), ("old".into(), "new".into()));
+        assert_eq!((read_text(&at("taken")), read_text(&at("free"))), ("old".into(), "new".into()));
     }
 
     #[test]
     fn files_being_written_are_unnamed_or_locked() {
         let folder = tempfile::tempdir().unwrap();
-        let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next();
+        let first_entry = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next();
         write(&folder.path().join("file"), ".begun-", |_| {
-            assert!(begun().is_none_or(|begun| !is_orphaned(&begun)));
+            assert!(first_entry().is_none_or(|unfinished| !is_orphaned(&unfinished)));
             Ok(())
         })
         .unwrap();
@@ -365,7 +374,7 @@ mod tests {
         named.as_file().try_lock().unwrap();
         assert!(!is_orphaned(named.path()));
         let named = UnfinishedFile::Named(named);
-        assert!(named.rename(&folder.path().join("file")).is_ok() && begun().unwrap().ends_with("file"));
+        assert!(named.rename(&folder.path().join("file")).is_ok() && first_entry().unwrap().ends_with("file"));
         fs::write(folder.path().join("left"), "").unwrap();
         assert!(is_orphaned(&folder.path().join("left")));
     }

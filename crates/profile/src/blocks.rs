@@ -1,5 +1,5 @@
-//! The sections of a stored profile, here called blocks. See the handbook (`docs/handbook/src/file-formats.md`) and the
-//! [container](trodden_container).
+//! Reads and writes the blocks of a stored profile: typed sections of a [container](trodden_container) file. The handbook describes the
+//! format (`docs/handbook/src/file-formats.md`).
 
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -15,41 +15,42 @@ use std::sync::Arc;
 use trodden_container::{FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, find_marker};
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
-/// Other kinds of files that may be mistaken for stored profiles, and what to do with them.
+/// File kinds that users pass where a stored profile is expected, each with a message about the command that accepts it.
 const OTHER_KINDS: &[(FileKind, &str)] = &[
-    (FileKind::TRACE, "it is a trace: `trodden import` converts it to a profile, `trodden report` shows it as it is"),
-    (FileKind::STREAM_LOG, "it is a stream log: use `trodden info`, `show`, `patterns` or `segments` on it"),
-    (FileKind::RAW_COUNTS, "it is a raw file of counts: `trodden import` converts it to a profile"),
-    (FileKind::STREAM_FILE, "it is a stream file: `trodden import` converts it to a run"),
+    (FileKind::TRACE, "it is a trace. Convert it to a profile with `trodden import`, or show it with `trodden report`"),
+    (FileKind::STREAM_LOG, "it is a stream log. Read it with `trodden info`, `show`, `patterns` or `segments`"),
+    (FileKind::RAW_COUNTS, "it is a raw file of counts. Convert it to a profile with `trodden import`"),
+    (FileKind::STREAM_FILE, "it is a stream file. Convert it to a run with `trodden import`"),
 ];
-/// Maps by unit, shared by all profiles that are read with them, so that many runs of one program have its maps in memory once.
+/// Unit maps by identity. Profiles that are read with the same `Maps` share them, so many runs of a program need its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
-/// Version of the format.
+/// Version of the stored profile format.
 pub const FORMAT_VERSION: u32 = 2;
-/// Size of the file's header in bytes.
+/// Size of the file header in bytes.
 pub const FILE_HEAD: u64 = HEAD_BYTES as u64;
-/// zstd level of the content.
-const LEVEL: i32 = 3;
+/// zstd compression level of the blocks.
+const COMPRESSION_LEVEL: i32 = 3;
 
 /// Kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentKind {
-    /// [`Run`].
+    /// A [`Run`].
     Run = 1,
-    /// [`UnitMap`]; the subject is the unit.
+    /// A [`UnitMap`]. The subject is the unit.
     Map = 2,
-    /// [`ImageBlock`]; the subject is the image.
+    /// An [`ImageBlock`]. The subject is the image.
     Image = 3,
-    /// [`CountsBlock`]; the subject is the unit.
+    /// A [`CountsBlock`]. The subject is the unit.
     Counts = 4,
-    /// The number of blocks before it, `u64`.
+    /// The number of preceding blocks, `u64`.
     End = 5,
-    /// [`Sampling`]; only in profiles that were sampled.
+    /// [`Sampling`], only in sampled profiles.
     Sampling = 6,
-    /// [`EventsBlock`]; the subject is the unit. Only for units that count events.
+    /// An [`EventsBlock`], only for units that count events. The subject is the unit.
     Events = 7,
-    /// [`CountsBlock`] of times of first executions, in nanoseconds since 1970; the subject is the unit. Only for units that record them.
+    /// A [`CountsBlock`] that holds times of first executions in nanoseconds since 1970 instead of counts. Only for units that record
+    /// these times. The subject is the unit.
     Times = 8,
 }
 
@@ -59,19 +60,19 @@ impl ContentKind {
         [Run, Map, Image, Counts, End, Sampling, Events, Times].into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Version of the content of such a block.
-    fn layout(self) -> u32 {
+    /// Version of the content's layout.
+    fn layout_version(self) -> u32 {
         match self {
             ContentKind::Map => MAP_VERSION,
-            // Version 1 had no weights.
+            // 2 added weights.
             ContentKind::Sampling => 2,
-            // Version 1 had no test, version 2 no divergence of copies, version 3 no lost counts.
+            // 2 added the test, 3 the divergence of copies, 4 the lost counts.
             ContentKind::Run => 4,
             _ => 1,
         }
     }
 
-    fn phrase(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
             ContentKind::Run => "the description of the run",
             ContentKind::Map => "the map of unit",
@@ -85,10 +86,10 @@ impl ContentKind {
     }
 }
 
-/// An image and its units. Maps come before it, counts after it.
+/// An image and its units. Its units' maps precede this block, their counts follow it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// Number by which its counts refer to it.
+    /// Number by which the blocks of its counts refer to the image.
     pub number: u32,
     /// Path as the process saw it.
     pub path: String,
@@ -103,30 +104,30 @@ pub struct ImageBlock {
 pub struct UnitEntry {
     /// Identity of the unit.
     pub unit: Identity,
-    /// Number of its nonzero counters, which are in one [`CountsBlock`].
+    /// Number of nonzero counters in the unit's [`CountsBlock`].
     pub executed: u64,
 }
 
-/// Counts of one unit.
+/// Nonzero counters of one unit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsBlock {
     /// Number of the image.
     pub image: u32,
     /// Index of the unit in the image.
     pub place: u32,
-    /// For each nonzero counter, its index relative to the previous one (the first: to 0), and its value.
+    /// The distance of each counter's index from the previous one's (from 0 for the first), and the counter's value.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl CountsBlock {
-    /// Encodes ascending counts.
+    /// Delta-encodes counts, which must be ascending by counter.
     pub fn pack(image: u32, place: u32, counts: &[(u64, u64)]) -> CountsBlock {
         let mut last = 0;
         let step = |&(at, count): &(u64, u64)| (at - std::mem::replace(&mut last, at), count);
         CountsBlock { image, place, counts: counts.iter().map(step).collect() }
     }
 
-    /// Decodes to ascending counts; `None` if they are not ascending or contain zeros.
+    /// Decodes the counts; `None` if they are not ascending by counter or contain zeros.
     pub fn unpack(&self) -> Option<Vec<(u64, u64)>> {
         let mut out: Vec<(u64, u64)> = Vec::with_capacity(self.counts.len());
         for &(step, count) in &self.counts {
@@ -152,7 +153,7 @@ pub struct EventsBlock {
     pub events: Vec<(u64, PathEvents)>,
 }
 
-/// Writes blocks.
+/// Writes the blocks of a stored profile.
 pub struct BlockWriter<'a> {
     out: &'a mut dyn Write,
     blocks: u64,
@@ -165,20 +166,20 @@ impl<'a> BlockWriter<'a> {
         Ok(BlockWriter { out, blocks: 0 })
     }
 
-    /// Continues a file that has its header.
-    pub fn after_head(out: &'a mut dyn Write) -> BlockWriter<'a> {
+    /// Continues a file whose header is already written.
+    pub fn after_header(out: &'a mut dyn Write) -> BlockWriter<'a> {
         BlockWriter { out, blocks: 0 }
     }
 
     /// Writes a block.
     pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
-        let section = Section { tag: kind as u32, layout: kind.layout(), subject: subject.0, ..Section::default() };
-        self.out.write_all(&section.value_to_bytes(content, LEVEL))?;
+        let section = Section { tag: kind as u32, layout: kind.layout_version(), subject: subject.0, ..Section::default() };
+        self.out.write_all(&section.value_to_bytes(content, COMPRESSION_LEVEL))?;
         self.blocks += 1;
         Ok(())
     }
 
-    /// Writes the last block.
+    /// Writes the end block.
     pub fn finish(mut self) -> io::Result<()> {
         let blocks = self.blocks;
         self.put(ContentKind::End, Identity([0; 16]), &blocks)
@@ -189,19 +190,19 @@ impl<'a> BlockWriter<'a> {
 #[derive(Clone, Debug)]
 pub struct BlockHead {
     section: SectionHead,
-    /// The unit or image it is about; zero for other blocks.
+    /// The unit or image that the block describes; zero for other kinds of blocks.
     pub subject: Identity,
 }
 
-/// What a reader wants of a block.
+/// How much of a block to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The content.
-    Content,
-    /// Only a check that it is intact.
-    Check,
-    /// Nothing: the block is skipped.
-    Nothing,
+pub enum ReadMode {
+    /// Verify the checksum and decode the content.
+    Decode,
+    /// Verify the checksum only.
+    Verify,
+    /// Skip the block.
+    Skip,
 }
 
 /// The content of a block.
@@ -211,8 +212,8 @@ pub enum BlockContent {
     Run(Run),
     /// A map.
     Map(Box<UnitMap>),
-    /// A block whose content the reader does not want.
-    Unwanted,
+    /// A block that was verified or skipped, but not decoded.
+    NotDecoded,
     /// An image.
     Image(ImageBlock),
     /// Counts.
@@ -223,7 +224,7 @@ pub enum BlockContent {
     Events(EventsBlock),
     /// Times of first executions, by counter.
     Times(CountsBlock),
-    /// The last block, with the number of blocks before it.
+    /// The end block, with the number of preceding blocks.
     End(u64),
 }
 
@@ -239,10 +240,10 @@ pub enum BlockItem {
         /// Its content.
         content: Box<BlockContent>,
     },
-    /// A block that cannot be read, or other bytes; the reader continues after the block if its header is intact, else at the next
-    /// marker.
-    Damage {
-        /// Their offset.
+    /// A corrupt block, or bytes that are not a block. The reader continues after the block if its header is intact, otherwise at the
+    /// next marker.
+    Corrupt {
+        /// Offset of the block or bytes.
         offset: u64,
         /// What is wrong.
         what: String,
@@ -255,21 +256,21 @@ pub struct BlockReader {
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// What is wrong with the file's header.
-    head_damage: Option<String>,
+    /// What is wrong with the file header, until it is reported.
+    header_error: Option<String>,
 }
 
 impl BlockReader {
     /// Reads the file's header.
     pub fn new(path: &Path, file: File) -> Result<BlockReader, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length, head_damage: None };
+        let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length, header_error: None };
         let mut head = [0; HEAD_BYTES];
         let have = length.min(FILE_HEAD) as usize;
         reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
         if head.starts_with(b"\x7fELF") {
-            return Err(foreign("it is a program: `trodden record -- PROGRAM` records a profile of it".into()));
+            return Err(foreign("it is a program. Record a profile of it with `trodden record -- PROGRAM`".into()));
         }
         match FileHead::read(&head[..have]) {
             Ok(head) if head.kind != FileKind::PROFILE => {
@@ -282,10 +283,10 @@ impl BlockReader {
             }
             Ok(_) => Ok(reader),
             Err(HeadError::EarlierFormat) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
-            // A profile truncated within its header is reported as damaged when its blocks are read.
+            // A profile that is truncated within its header is reported as corrupt when its blocks are read.
             Err(HeadError::Truncated) if have > 0 => Ok(reader),
             Err(HeadError::Checksum) => {
-                reader.head_damage = Some(HeadError::Checksum.to_string());
+                reader.header_error = Some(HeadError::Checksum.to_string());
                 Ok(reader)
             }
             Err(error) => Err(foreign(error.to_string())),
@@ -302,32 +303,32 @@ impl BlockReader {
         self.at
     }
 
-    /// Reads the next block; `wanted` says what to read of it, by kind and subject. `None` at the end of the file.
-    pub fn next(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> Wanted) -> Result<Option<BlockItem>, ProfileError> {
-        if let Some(what) = self.head_damage.take() {
-            return Ok(Some(BlockItem::Damage { offset: 0, what }));
+    /// Reads the next block; `None` at the end of the file. `mode` chooses how much of the block to read from its kind and subject.
+    pub fn next(&mut self, mode: &dyn Fn(ContentKind, Identity) -> ReadMode) -> Result<Option<BlockItem>, ProfileError> {
+        if let Some(what) = self.header_error.take() {
+            return Ok(Some(BlockItem::Corrupt { offset: 0, what }));
         }
         if self.at >= self.length {
             return Ok(None);
         }
         let offset = self.at;
-        match self.block(wanted)? {
+        match self.read_block(mode)? {
             Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
-                // If the block's header is intact, so is its length, and reading continues directly after it.
+                // If the block's header is intact, its length is valid, and `read_block` has advanced past the block.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
-                Ok(Some(BlockItem::Damage { offset, what }))
+                Ok(Some(BlockItem::Corrupt { offset, what }))
             }
         }
     }
 
-    /// Reads the block at the current offset; the inner error says what is wrong with it.
+    /// Reads the block at the current offset; the inner error is the fault of the block.
     #[allow(clippy::type_complexity)]
-    fn block(
+    fn read_block(
         &mut self,
-        wanted: &dyn Fn(ContentKind, Identity) -> Wanted,
+        mode: &dyn Fn(ContentKind, Identity) -> ReadMode,
     ) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
         let mut bytes = [0; SECTION_HEAD];
@@ -335,24 +336,24 @@ impl BlockReader {
         self.read(&mut bytes[..have])?;
         let section = match SectionHead::read(&bytes[..have]) {
             Ok(section) => section,
-            Err(SectionError::Truncated) => return Ok(Err("the file ends within the head of a block".into())),
-            Err(SectionError::Marker) => return Ok(Err("there is no block here".into())),
-            Err(error) => return Ok(Err(format!("a block: {error}"))),
+            Err(SectionError::Truncated) => return Ok(Err("the file ends within the header of a block".into())),
+            Err(SectionError::Marker) => return Ok(Err("expected a block".into())),
+            Err(error) => return Ok(Err(format!("invalid block: {error}"))),
         };
         let head = BlockHead { section, subject: Identity(section.subject) };
         let name = head.name();
         if section.length() > left {
-            return Ok(Err(format!("the file ends within {name}")));
+            return Ok(Err(format!("the file ends before the end of {name}")));
         }
         self.at += section.length();
         let kind = ContentKind::from_number(section.tag);
-        let wanted = kind.map_or(Wanted::Nothing, |kind| wanted(kind, head.subject));
-        if wanted == Wanted::Nothing {
+        let mode = kind.map_or(ReadMode::Skip, |kind| mode(kind, head.subject));
+        if mode == ReadMode::Skip {
             self.go_to(self.at)?;
             head.check_layout(&self.path)?;
             return Ok(match kind {
-                Some(_) => Ok((head, BlockContent::Unwanted)),
-                None => Err(format!("{name}: written by a newer version of trodden")),
+                Some(_) => Ok((head, BlockContent::NotDecoded)),
+                None => Err(format!("{name} was written by a newer version of trodden")),
             });
         }
         let mut stored = vec![0; (section.index_length() + section.packed_length()) as usize];
@@ -362,9 +363,9 @@ impl BlockReader {
             return Ok(Err(format!("{name}: {error}")));
         }
         head.check_layout(&self.path)?;
-        let content = match (kind, wanted) {
-            (Some(kind), Wanted::Content) => head.content(kind, packed).map_err(|error| format!("{name}: {error}")),
-            _ => Ok(BlockContent::Unwanted),
+        let content = match (kind, mode) {
+            (Some(kind), ReadMode::Decode) => head.decode(kind, packed).map_err(|error| format!("{name}: {error}")),
+            _ => Ok(BlockContent::NotDecoded),
         };
         Ok(content.map(|content| (head, content)))
     }
@@ -403,17 +404,17 @@ impl BlockHead {
     fn name(&self) -> String {
         match ContentKind::from_number(self.section.tag) {
             Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {
-                format!("{} {}", kind.phrase(), self.subject)
+                format!("{} {}", kind.description(), self.subject)
             }
-            Some(kind) => kind.phrase().into(),
+            Some(kind) => kind.description().into(),
             None => format!("a block of unknown kind {}", self.section.tag),
         }
     }
 
-    /// Refuses blocks of another version: they are not damaged, and the rest of the profile is useless without them.
+    /// Fails for a block with a different layout version. Such a block is not corrupt, and the profile is useless without it.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
         let Some(kind) = ContentKind::from_number(self.section.tag) else { return Ok(()) };
-        let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout());
+        let (path, what, found, known) = (path.to_owned(), self.name(), self.section.layout, kind.layout_version());
         match found.cmp(&known) {
             Ordering::Less => Err(ProfileError::Older { path, what, found, known }),
             Ordering::Equal => Ok(()),
@@ -421,7 +422,7 @@ impl BlockHead {
         }
     }
 
-    fn content(&self, kind: ContentKind, packed: &[u8]) -> Result<BlockContent, SectionError> {
+    fn decode(&self, kind: ContentKind, packed: &[u8]) -> Result<BlockContent, SectionError> {
         Ok(match kind {
             ContentKind::Run => BlockContent::Run(self.section.value(packed)?),
             ContentKind::Map => BlockContent::Map(Box::new(self.section.value(packed)?)),

@@ -1,8 +1,8 @@
 //! Builds a profile from the raw files of a run by joining their counts with the maps of the units.
 //!
-//! An image carries its units' maps in frames, so the image is read at the path that its process saw. If it has been rebuilt, stripped or
-//! removed since, the maps come from the unit cache. They are exactly the right ones, since a unit's identity is the hash of the map's
-//! input. Units whose maps cannot be found are reported; everything else is in the profile.
+//! An image contains its units' maps in frames, so the image is read from the path that its process saw. If it has since been rebuilt,
+//! stripped or removed, the maps are read from the unit cache. These are the same maps, since a unit's identity is a hash of the map's
+//! input. Units whose maps cannot be found are reported and left out of the profile.
 
 use crate::counts::Counts;
 pub use crate::decode::Decoded;
@@ -42,10 +42,10 @@ pub enum CollectProblem {
         /// What is wrong.
         problem: RawProblem,
     },
-    /// The image on disk is another build than the one that ran, and the unit cache lacks maps: the image is not in the profile.
+    /// The image on disk is not the build that ran, and maps are missing from the unit cache. The image is not in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted, but the file is now build {on_disk}, and the unit \
-            cache lacks the maps of {missing} of its units. Run it again"
+        "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
+            the maps of {missing} of its units are not in the unit cache. Run it again"
     )]
     Rebuilt {
         /// Path of the image.
@@ -57,9 +57,10 @@ pub enum CollectProblem {
         /// Number of units without a map.
         missing: usize,
     },
-    /// The image on disk is another build than the one that ran, but the unit cache has all its maps: the image is in the profile.
+    /// The image on disk is not the build that ran, but all maps are in the unit cache. The image is in the profile.
     #[error(
-        "`{image}` was rebuilt after it ran: build {ran} was counted (its maps are in the unit cache), but the file is now build {on_disk}"
+        "`{image}` was rebuilt after it ran: the profile describes build {ran}, whose maps are in the unit cache, but the file is now \
+            build {on_disk}"
     )]
     RebuiltButCached {
         /// Path of the image.
@@ -70,7 +71,10 @@ pub enum CollectProblem {
         on_disk: Identity,
     },
     /// Some units have no map, and are not in the profile.
-    #[error("`{image}` (build {ran}): {} of its {units} units have no map ({}): {reason}, {remedy}", .missing.len(), first_few(.missing))]
+    #[error(
+        "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
+        .missing.len(), first_few(.missing)
+    )]
     NoMaps {
         /// Path of the image.
         image: String,
@@ -78,15 +82,17 @@ pub enum CollectProblem {
         ran: Identity,
         /// Total number of units.
         units: usize,
-        /// Those without a map.
+        /// The units without a map.
         missing: Vec<Identity>,
         /// Why the image's file does not provide them.
         reason: String,
-        /// What to do.
+        /// Why the unit cache does not provide them either, and what to do.
         remedy: String,
     },
-    /// The map of a unit is damaged or of another program, and the unit is not in the profile.
-    #[error("`{image}`: the map of unit {unit} is damaged: {what}. Build the program again and run it again")]
+    /// A unit's map is corrupt or belongs to a different program. The unit is not in the profile.
+    #[error(
+        "`{image}`: the map of unit {unit} is corrupt ({what}), so the unit is not in the profile. Rebuild the program and run it again"
+    )]
     BadMap {
         /// Path of the image.
         image: String,
@@ -105,18 +111,18 @@ impl CollectProblem {
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
     }
 
-    /// Returns whether counts are missing or unreliable. Otherwise the problem is only a note.
+    /// Returns whether counts are missing or unreliable. If not, the problem is informational.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButCached { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
 }
 
-/// Returns whether a file begins like a raw file of counts.
+/// Returns whether a file has the header of a raw file of counts.
 pub fn is_raw_file(file: &Path) -> bool {
-    crate::raw::begins_as(file, FileKind::RAW_COUNTS)
+    crate::raw::has_kind(file, FileKind::RAW_COUNTS)
 }
 
-/// Lists the raw files (`*.raw`) in a folder by name; an empty list if the folder does not exist.
+/// Lists the raw files (`*.raw`) in a folder, sorted by name. The list is empty if the folder does not exist.
 pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let failed = |e| ProfileError::io(folder, "read")(e);
     let entries = match std::fs::read_dir(folder) {
@@ -135,10 +141,10 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Builds a profile from the raw files of a run. Files of the same image are summed.
+/// Builds a profile from the raw files of a run. Sums the counts of files of the same image.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
-    // Files without their image's path are read last, when another file may have provided it.
+    // Files that do not record their image's path are read last, when a different file of the same image may have provided it.
     let mut unnamed = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {
@@ -152,17 +158,17 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
     collector.finish(run)
 }
 
-/// Builds a profile from raw files that are already in memory. Files of the same image are summed.
+/// Builds a profile from raw files that are already in memory. Sums the counts of files of the same image.
 pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = Collector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
 }
 
-/// Decodes the counters of an image's units in one raw file, in the order of `maps`, which is that of the image's units.
+/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result.
 ///
 /// # Errors
-/// Those of [`RawProfile::read`]. The inner results are errors for units whose maps are damaged.
+/// Those of [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
 pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
@@ -182,17 +188,17 @@ struct Collector<'a> {
     /// Number of threads whose counts are in no file.
     lost: u64,
     unreadable: Vec<ProfileError>,
-    /// Problems of files, and below those of images.
+    /// Problems of raw files.
     problems: Vec<CollectProblem>,
     image_problems: Vec<CollectProblem>,
 }
 
-/// An image of the profile while it is collected.
+/// An image of the profile while it is being collected.
 struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
-    /// Whether its file is not another build, or all of its maps were found.
+    /// Whether the image belongs in the profile: its file was not rebuilt, or all its maps were found.
     is_known: bool,
     /// Units by index in the image; `None` for those without a usable map.
     units: Vec<Option<UnitProfile>>,
@@ -202,7 +208,7 @@ struct ImageCounts {
 struct OnDisk {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
-    /// Identity of the file, if it is another build.
+    /// Identity of the file, if it is not the build that ran.
     other: Option<Identity>,
     /// Why frames are missing.
     reason: String,
@@ -214,7 +220,7 @@ impl<'a> Collector<'a> {
         Collector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }
 
-    /// Reads and adds a file's counts; nothing is added if reading fails.
+    /// Reads a file and adds its counts. Adds nothing if reading fails.
     fn read(&mut self, mut raw: RawFile) {
         let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (Identity(u.unit), u.counters)).collect();
         let image = self.image_index(Identity(raw.header.image), &raw.image_path, &units);
@@ -252,10 +258,10 @@ impl<'a> Collector<'a> {
     }
 
     fn add_problems(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
-        // Each region belongs to one thread, so the counts of a thread are lost with each damaged region. The profile records that.
-        let is_damage =
+        // Each region belongs to one thread, so each corrupt region loses the counts of one thread.
+        let is_corrupt =
             |problem: &&RawProblem| matches!(problem, RawProblem::Truncated { .. } | RawProblem::Stray { .. } | RawProblem::Cells(_));
-        self.lost += problems.iter().filter(is_damage).count() as u64;
+        self.lost += problems.iter().filter(is_corrupt).count() as u64;
         let image = image.display().to_string();
         let located = |problem| CollectProblem::Raw { file: file.to_owned(), image: image.clone(), problem };
         self.problems.extend(problems.into_iter().map(located));
@@ -267,15 +273,15 @@ impl<'a> Collector<'a> {
 
     /// Adds decoded counts to an image's units.
     fn add_decoded(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
-        for (place, decoder) in decoders.into_iter().enumerate() {
+        for (index, decoder) in decoders.into_iter().enumerate() {
             let Some(decoder) = decoder else { continue };
             let image = &mut self.images[image];
-            let unit = image.units[place].as_mut().expect("a unit with a decoder has a map");
+            let unit = image.units[index].as_mut().expect("a unit with a decoder has a map");
             match decoder.finish() {
                 Ok(decoded) => {
                     unit.counts.merge(&decoded.counts);
-                    if decoded.damaged_cells > 0 {
-                        let cells = RawProblem::Cells(decoded.damaged_cells);
+                    if decoded.invalid_cells > 0 {
+                        let cells = RawProblem::Cells(decoded.invalid_cells);
                         self.add_problems(file, image_path, vec![cells]);
                     }
                 }
@@ -302,7 +308,7 @@ impl<'a> Collector<'a> {
         Collected { profile: Profile { run, images, sampling: None }, problems }
     }
 
-    /// Returns the index of an image, and adds the image with its maps if it is new.
+    /// Returns the index of an image. Adds the image with its maps if it is new.
     fn image_index(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
         if let Some(known) = self.images.iter().position(|i| i.identity == ran) {
             return known;
@@ -339,7 +345,7 @@ impl<'a> Collector<'a> {
         self.images.len() - 1
     }
 
-    /// Returns a unit's map from memory, the image or the cache; `None` if none of them has it.
+    /// Finds a unit's map in memory, in the image or in the unit cache; `None` if it is in none of them.
     fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
@@ -353,7 +359,7 @@ impl<'a> Collector<'a> {
         };
         match map.words() == Some(words) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, but the program has {words}", map.words().unwrap_or(u64::MAX))),
+            false => Err(format!("it has {} counters, the program has {words}", map.words().unwrap_or(u64::MAX))),
         }
     }
 
@@ -376,12 +382,14 @@ impl<'a> Collector<'a> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "and the unit cache {} does not have them either. Set TRODDEN_CACHE to the cache the program was built with, or build and \
-                    run it again",
+                "and they are not in the unit cache {} either. Set TRODDEN_CACHE to the cache that the program was built with, or rebuild \
+                    the program and run it again",
                 store.root().display()
             ),
             None => {
-                "and there is no unit cache. Set TRODDEN_CACHE to the cache the program was built with, or build and run it again".into()
+                "and there is no unit cache. Set TRODDEN_CACHE to the cache that the program was built with, or rebuild the program and \
+                    run it again"
+                    .into()
             }
         }
     }
@@ -402,17 +410,17 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
         Err(e) => return nothing(format!("its file is {e}")),
     };
     if image.identity != ran {
-        return OnDisk { other: Some(image.identity), ..nothing("its file is another build".into()) };
+        return OnDisk { other: Some(image.identity), ..nothing("its file is a different build".into()) };
     }
     let reason = match image.frame_errors.first() {
-        Some(error) => format!("its file is damaged ({error})"),
+        Some(error) => format!("its file is corrupt ({error})"),
         None => "its file does not contain them (was it stripped?)".into(),
     };
     let frames = image.frames.into_iter().map(|f| (f.unit, f)).collect();
     OnDisk { frames, build_id: image.build_id, other: None, reason }
 }
 
-/// The first few of a list.
+/// Lists the first few units.
 fn first_few(units: &[Identity]) -> String {
     const SHOWN: usize = 3;
     let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();

@@ -1,13 +1,14 @@
 //! Stored profiles: files with all the data needed to show and compare profiles.
 //!
-//! The format is described in the handbook (`docs/handbook/src/file-formats.md`), its blocks are in [`crate::blocks`]. Damage affects only
-//! the blocks it hits. Files are written under a temporary name and renamed, so readers never see an incomplete one.
+//! The handbook describes the format (`docs/handbook/src/file-formats.md`); [`crate::blocks`] reads and writes its blocks. Each block has
+//! its own checksum, so the intact blocks of a corrupt file can be recovered. Files are replaced atomically, so readers never see an
+//! incomplete one.
 
 use crate::atomic_file::{self, Access};
 pub use crate::blocks::Maps;
 use crate::blocks::{
-    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, UnitEntry,
-    Wanted,
+    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, ReadMode,
+    UnitEntry,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
@@ -25,10 +26,10 @@ pub const TEMPORARY_PREFIX: &str = ".profile-";
 /// Usual extension of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
-/// The intact content of a damaged file.
+/// The intact content of a file that may be corrupt.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The intact part. Lost counts are zero.
+    /// The intact part. Counts that were lost are zero.
     pub profile: Profile,
     /// What is missing; empty if the file is intact.
     pub lost: Vec<Loss>,
@@ -48,12 +49,12 @@ impl Profile {
     /// Reads a stored profile.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or has any damage.
+    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         Profile::read_sharing(path, &mut Maps::new())
     }
 
-    /// Reads a stored profile, taking the maps that it can from `maps` and adding the others. Fails like [`Profile::read`].
+    /// Reads a stored profile. Uses the unit maps that are already in `maps`, and adds the others to it. Fails like [`Profile::read`].
     pub fn read_sharing(path: &Path, maps: &mut Maps) -> Result<Profile, ProfileError> {
         let recovered = assemble(path, maps, true)?;
         Ok(recovered.profile)
@@ -62,7 +63,7 @@ impl Profile {
     /// Reads the intact part of a stored profile.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or no image in it is intact.
+    /// The file cannot be read, has a different kind or version, or contains no intact image.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
         Profile::recover_sharing(path, &mut Maps::new())
     }
@@ -76,15 +77,14 @@ impl Profile {
         }
     }
 
-    /// Stores the profile by atomic replacement ([`atomic_file`]); missing folders are created. An existing file that is not regular, such
-    /// as a pipe or a device, is written to directly. Only the owner can read the file, since the command line in it may contain a
-    /// password.
+    /// Writes the profile to a file by atomic replacement ([`atomic_file`]). Only the owner can read the file, since its command line may
+    /// contain a password.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
         atomic_file::write_with_access(path, TEMPORARY_PREFIX, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
     }
 
-    /// Writes the bytes of a stored profile.
+    /// Writes the profile to a stream, in the format of stored profiles.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
         blocks.put(ContentKind::Run, Identity([0; 16]), &self.run)?;
@@ -117,7 +117,7 @@ impl Profile {
     }
 }
 
-/// The part of a stored profile that a run store lists.
+/// The part of a stored profile that a run store needs to list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileHead {
     /// The run.
@@ -127,28 +127,30 @@ pub struct ProfileHead {
 }
 
 impl ProfileHead {
-    /// Reads the head and checks that the profile is complete: the checksum of each block, and that the last one is there. Maps and counts
-    /// are not decompressed.
+    /// Reads the run and images, and checks that the profile is complete: all checksums match, and the end block is present. Maps and
+    /// counts are not decompressed.
     ///
     /// # Errors
-    /// The file cannot be read, is of another kind or version, or has any damage.
+    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
     pub fn read(path: &Path) -> Result<ProfileHead, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
-        let damaged = |offset, what: &str| ProfileError::Damaged { path: path.to_owned(), offset, what: what.to_owned() };
+        let corrupt = |offset, what: &str| ProfileError::Corrupt { path: path.to_owned(), offset, what: what.to_owned() };
         let (mut run, mut images, mut number, mut complete) = (None, Vec::new(), 0, false);
-        let wanted = |kind, _| match kind {
-            ContentKind::Run | ContentKind::Image | ContentKind::End => Wanted::Content,
-            _ => Wanted::Check,
+        let mode = |kind, _| match kind {
+            ContentKind::Run | ContentKind::Image | ContentKind::End => ReadMode::Decode,
+            _ => ReadMode::Verify,
         };
-        while let Some(item) = blocks.next(&wanted)? {
+        while let Some(item) = blocks.next(&mode)? {
             match item {
-                BlockItem::Damage { offset, what } => return Err(damaged(offset, &what)),
-                BlockItem::Block { offset, .. } if complete => return Err(damaged(offset, "there is data after the last block")),
+                BlockItem::Corrupt { offset, what } => return Err(corrupt(offset, &what)),
+                BlockItem::Block { offset, .. } if complete => return Err(corrupt(offset, "unexpected data after the end block")),
                 BlockItem::Block { offset, head, content } => match *content {
                     BlockContent::Run(found) => run = Some(found),
                     BlockContent::Image(image) => images.push((head.subject, image.path, image.build_id)),
-                    BlockContent::End(blocks) if blocks != number => return Err(damaged(offset, "blocks before it are missing")),
+                    BlockContent::End(blocks) if blocks != number => {
+                        return Err(corrupt(offset, "blocks are missing before the end block"));
+                    }
                     BlockContent::End(_) => complete = true,
                     _ => {}
                 },
@@ -157,39 +159,45 @@ impl ProfileHead {
         }
         match run {
             Some(run) if complete => Ok(ProfileHead { run, images }),
-            Some(_) => Err(damaged(blocks.length(), "the file ends before its last block")),
-            None => Err(damaged(FILE_HEAD, "the description of the run is missing")),
+            Some(_) => Err(corrupt(blocks.length(), "the end block is missing")),
+            None => Err(corrupt(FILE_HEAD, "the description of the run is missing")),
         }
     }
 }
 
-/// Changes the run of a stored profile, and copies everything else byte by byte.
+/// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged.
 ///
 /// # Errors
-/// The file does not begin with a run, or cannot be written.
+/// The first block is not a run, or the file cannot be written.
 pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
     let mut file = open_regular(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
-    let mut run = match blocks.next(&|_, _| Wanted::Content)? {
+    let mut run = match blocks.next(&|_, _| ReadMode::Decode)? {
         Some(BlockItem::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
             let BlockContent::Run(run) = *content else { unreachable!("just seen") };
             run
         }
-        _ => return Err(ProfileError::Damaged { path: path.to_owned(), offset: FILE_HEAD, what: "it does not begin with a run".into() }),
+        _ => {
+            return Err(ProfileError::Corrupt {
+                path: path.to_owned(),
+                offset: FILE_HEAD,
+                what: "the first block is not the description of a run".into(),
+            });
+        }
     };
     change(&mut run);
     let rest = blocks.offset();
     let written = atomic_file::write_with_access(path, TEMPORARY_PREFIX, access, |out| {
         file.seek(SeekFrom::Start(0))?;
         io::copy(&mut (&file).take(FILE_HEAD), out)?;
-        BlockWriter::after_head(out).put(ContentKind::Run, Identity([0; 16]), &run)?;
+        BlockWriter::after_header(out).put(ContentKind::Run, Identity([0; 16]), &run)?;
         file.seek(SeekFrom::Start(rest))?;
         io::copy(&mut file, out).map(drop)
     });
     written.map_err(ProfileError::io(path, "write"))
 }
 
-/// Opens a file if it is regular, so that it never waits for a named pipe.
+/// Opens a regular file. Fails for other files, because opening a named pipe would block.
 fn open_regular(path: &Path) -> Result<File, ProfileError> {
     let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
     if !kind.is_file() {
@@ -199,27 +207,27 @@ fn open_regular(path: &Path) -> Result<File, ProfileError> {
     File::open(path).map_err(ProfileError::io(path, "read"))
 }
 
-/// Reads all blocks and assembles the profile. If `strict`, the first loss is returned as an error.
+/// Reads all blocks and assembles the profile. Fails at the first loss if `strict`.
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
     let mut assembler = ProfileAssembler::new(maps);
     loop {
         let maps = &*assembler.maps;
-        let wanted = |kind, subject| match kind {
-            // The map is known from another run of the same build.
-            ContentKind::Map if maps.contains_key(&subject) => Wanted::Nothing,
-            _ => Wanted::Content,
+        let mode = |kind, subject| match kind {
+            // An earlier profile of the same build provided the map.
+            ContentKind::Map if maps.contains_key(&subject) => ReadMode::Skip,
+            _ => ReadMode::Decode,
         };
-        let Some(item) = blocks.next(&wanted)? else { break };
+        let Some(item) = blocks.next(&mode)? else { break };
         assembler.take(item);
         if strict && let Some(Loss { offset, what }) = assembler.lost.pop() {
-            return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });
+            return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
     }
     let recovered = assembler.finish(blocks.length());
     match recovered.lost.first() {
-        Some(Loss { offset, what }) if strict => Err(ProfileError::Damaged { path: path.to_owned(), offset: *offset, what: what.clone() }),
+        Some(Loss { offset, what }) if strict => Err(ProfileError::Corrupt { path: path.to_owned(), offset: *offset, what: what.clone() }),
         _ => Ok(recovered),
     }
 }
@@ -229,14 +237,14 @@ struct ProfileAssembler<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
     sampling: Option<Sampling>,
-    images: Vec<Pending>,
+    images: Vec<PendingImage>,
     blocks: u64,
     complete: bool,
     lost: Vec<Loss>,
 }
 
-/// An image whose counts follow.
-struct Pending {
+/// An image whose counts are still being read.
+struct PendingImage {
     offset: u64,
     identity: Identity,
     image: ImageBlock,
@@ -252,10 +260,10 @@ impl<'a> ProfileAssembler<'a> {
     fn take(&mut self, item: BlockItem) {
         let (offset, head, content) = match item {
             BlockItem::Block { offset, head, content } => (offset, head, content),
-            BlockItem::Damage { offset, what } => return self.add_loss(offset, what),
+            BlockItem::Corrupt { offset, what } => return self.add_loss(offset, what),
         };
         if self.complete {
-            return self.add_loss(offset, "there is data after the last block".into());
+            return self.add_loss(offset, "unexpected data after the end block".into());
         }
         match *content {
             BlockContent::End(blocks) => {
@@ -271,9 +279,9 @@ impl<'a> ProfileAssembler<'a> {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.add_loss(offset, format!("the map of unit {}: {what}", head.subject)),
             },
-            BlockContent::Unwanted => {}
+            BlockContent::NotDecoded => {}
             BlockContent::Image(image) => {
-                self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new() });
+                self.images.push(PendingImage { offset, identity: head.subject, image, counts: HashMap::new() });
             }
             BlockContent::Counts(block) => {
                 let counts = block.unpack();
@@ -291,7 +299,7 @@ impl<'a> ProfileAssembler<'a> {
         self.blocks += 1;
     }
 
-    /// Adds counts, events or times to a unit; `put` returns `None` if they are not in order.
+    /// Adds counts, events or times to a unit with `put`, which returns `None` if they are not in ascending order.
     fn take_counts(
         &mut self,
         offset: u64,
@@ -302,19 +310,19 @@ impl<'a> ProfileAssembler<'a> {
     ) {
         let lost = |why: &str| format!("{what} of unit {}: {why}", head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == image) else {
-            return self.add_loss(offset, lost("the image they belong to is lost"));
+            return self.add_loss(offset, lost("their image is missing"));
         };
         if pending.image.units.get(place as usize).is_none_or(|u| u.unit != head.subject) {
-            return self.add_loss(offset, lost("the image has no such unit"));
+            return self.add_loss(offset, lost("their image does not contain this unit"));
         }
         if put(pending.counts.entry(place).or_default()).is_none() {
-            self.add_loss(offset, lost("they are not in order"));
+            self.add_loss(offset, lost("they are not in ascending order"));
         }
     }
 
     fn finish(mut self, length: u64) -> Recovered {
         if !self.complete {
-            self.add_loss(length, "the file ends before its last block".into());
+            self.add_loss(length, "the end block is missing".into());
         }
         if self.run.is_none() {
             self.add_loss(0, "the description of the run is missing".into());
@@ -324,7 +332,7 @@ impl<'a> ProfileAssembler<'a> {
         Recovered { profile, lost: self.lost }
     }
 
-    fn finish_image(&mut self, mut pending: Pending) -> ImageProfile {
+    fn finish_image(&mut self, mut pending: PendingImage) -> ImageProfile {
         let mut units = Vec::with_capacity(pending.image.units.len());
         for (place, entry) in pending.image.units.iter().enumerate() {
             let unit = entry.unit;
@@ -343,7 +351,10 @@ impl<'a> ProfileAssembler<'a> {
                 (counts.first_seen.last().map(|t| t.0), "times"),
             ];
             for (_, what) in outside.iter().filter(|(last, _)| last.is_some_and(|last| last >= map.counters)) {
-                self.add_loss(pending.offset, format!("unit {unit} of `{}`: {what} beyond the counters of its map", pending.image.path));
+                self.add_loss(
+                    pending.offset,
+                    format!("unit {unit} of `{}`: its {what} are for counters that its map does not have", pending.image.path),
+                );
             }
             counts.retain(|counter| counter < map.counters);
             units.push(UnitProfile { unit, map, counts });

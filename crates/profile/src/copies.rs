@@ -1,9 +1,9 @@
-//! Merges the counts of several copies of a program, each of which counted its part of the paths, into one profile of the program. A copy's
+//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A copy's
 //! graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
 //!
-//! All copies must run the same execution. That is violated if two copies count the same path, or an image that all count in full,
-//! differently, or if the counts for one function violate flow conservation: as many paths must begin after a cut edge as end with it. If a
-//! signal ended all copies, interrupted paths cause such differences too ([`MergedCopies::interrupted`]).
+//! All copies must run the same execution. They did not if two copies counted the same path differently, if an image that all of them count
+//! in full has different counts, or if a function's counts violate flow conservation: as many paths must begin after a cut edge as end with
+//! it. If a signal ended all copies, interrupted paths can cause the same differences ([`MergedCopies::interrupted`]).
 
 mod copy_edges;
 mod differences;
@@ -32,16 +32,16 @@ pub enum CopyDivergence {
         function: String,
         /// ID of the path.
         path: u64,
-        /// A copy and its count.
+        /// Number of one copy, and its count.
         one: (usize, u64),
-        /// Another copy and its count.
+        /// Number of the other copy, and its count.
         other: (usize, u64),
     },
     /// The counts of several copies for one function violate flow conservation.
     Flow {
         /// The function.
         function: String,
-        /// Paths that begin after the cut edge, less paths that end with it; `None` if edges were counted.
+        /// Number of paths that begin after the cut edge minus paths that end with it; `None` if edges were counted.
         missing: Option<i64>,
     },
     /// An image that all copies count in full has different counts in one copy, or did not run in it.
@@ -56,9 +56,9 @@ pub enum CopyDivergence {
 }
 
 impl CopyDivergence {
-    /// Returns whether a path that a signal interrupted may be the cause: each copy counts a path as soon as it can distinguish it, which
-    /// happens at different places in different copies.
-    fn may_be_interrupted(&self) -> bool {
+    /// Returns whether an interrupted path may be the cause. Each copy counts a path as soon as it can distinguish it from the others, so
+    /// when a signal interrupts the path, some copies have counted it and others have not.
+    fn may_be_interruption(&self) -> bool {
         match self {
             CopyDivergence::Flow { .. } => true,
             CopyDivergence::Counts { one, other, .. } => one.1.abs_diff(other.1) == 1,
@@ -76,15 +76,15 @@ impl fmt::Display for CopyDivergence {
                 one.1, one.0, other.1, other.0
             ),
             CopyDivergence::Flow { function, missing: Some(missing) } => {
-                write!(f, "the counts of several copies for function `{function}` do not add up (difference {missing})")
+                write!(f, "the copies' counts for function `{function}` violate flow conservation (difference {missing})")
             }
             CopyDivergence::Flow { function, missing: None } => {
-                write!(f, "the edge counts of several copies for function `{function}` do not add up")
+                write!(f, "the copies' edge counts for function `{function}` violate flow conservation")
             }
             CopyDivergence::Image { image, copy, function: Some(function) } => {
-                write!(f, "function `{function}` of `{image}` was executed differently in copy {copy} than in copy 0")
+                write!(f, "function `{function}` of `{image}` has different counts in copy {copy} and copy 0")
             }
-            CopyDivergence::Image { image, copy, function: None } => write!(f, "`{image}` did not run in both copy {copy} and copy 0"),
+            CopyDivergence::Image { image, copy, function: None } => write!(f, "`{image}` ran in only one of copy {copy} and copy 0"),
         }
     }
 }
@@ -92,11 +92,11 @@ impl fmt::Display for CopyDivergence {
 /// Reason why copies cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum CopiesError {
-    /// A map is damaged.
+    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// A copy was made from another program.
-    #[error("copy {copy} has a function `{function}` that differs from the program's: build the copies again")]
+    /// A copy was made from a different program.
+    #[error("function `{function}` of copy {copy} differs from the program's. Build the copies again")]
     OtherProgram {
         /// The copy.
         copy: usize,
@@ -104,10 +104,10 @@ pub enum CopiesError {
         function: String,
     },
     /// No copy counted anything.
-    #[error("no copy counted anything: check that the command runs the program that was given")]
+    #[error("no copy counted anything. Check that the command runs the program that was copied")]
     Nothing,
     /// No copy counts a function.
-    #[error("no copy counts the function `{0}`: build the copies again")]
+    #[error("no copy counts function `{0}`. Build the copies again")]
     Uncounted(String),
 }
 
@@ -122,7 +122,7 @@ pub struct PartitionedProgram {
     pub build_id: Option<String>,
     /// Its units in link order.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Whether each path of these maps is an edge, of which copies count some ([`edges`]).
+    /// Whether the copies count edges: each path of these maps is then a single edge ([`edges`]).
     pub edges: bool,
 }
 
@@ -133,20 +133,20 @@ pub struct MergedCopies {
     pub profile: Profile,
     /// Differences between copies.
     pub divergences: Vec<CopyDivergence>,
-    /// Differences that are explained by a signal that ended all copies in the middle of paths.
+    /// Differences that are explained by a signal that ended all copies in the middle of a path.
     pub interrupted: Vec<CopyDivergence>,
     /// Number of paths on whose counts two or more copies agree.
     pub confirmed: u64,
-    /// Counts of processes that started the original program, which every copy has in full.
+    /// Complete counts of processes in which the command started the original program instead of a copy.
     pub restarted: Option<ImageProfile>,
-    /// Copies without counts, because none of their functions was executed.
+    /// Numbers of copies without counts, because none of their functions was executed.
     pub silent: Vec<usize>,
 }
 
-/// Merges the profiles of copies, which are in the order of their numbers.
+/// Merges the profiles of copies. A copy's number is its index in `copies`.
 ///
 /// # Errors
-/// No copy counted anything, or the copies were not made from the program.
+/// No copy counted anything, or the copies were not made from this program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
     // A copy that executed none of its functions has no image.
     let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
@@ -160,7 +160,7 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     let mut units = Vec::new();
     for (unit, map) in &program.units {
         let occurrence = seen.entry(*unit).or_default();
-        let parts: Vec<Option<&UnitProfile>> = own.iter().map(|i| part_of((*i)?, *unit, *occurrence)).collect();
+        let parts: Vec<Option<&UnitProfile>> = own.iter().map(|i| find_copied_unit((*i)?, *unit, *occurrence)).collect();
         *occurrence += 1;
         let (mut counts, mut first_seen) = (Vec::new(), Vec::new());
         for function in &map.functions {
@@ -177,7 +177,7 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
     merged.add_full_images(copies);
     if let Some(end) = SignalEnd::from_copies(copies) {
-        let is_expected = |at: &CopyDivergence| end == SignalEnd::FromOutside || at.may_be_interrupted();
+        let is_expected = |at: &CopyDivergence| end == SignalEnd::FromOutside || at.may_be_interruption();
         (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(is_expected);
         if end == SignalEnd::FromOutside {
             merged.profile.run.interrupted = copies.len() as u64;
@@ -189,17 +189,17 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
 /// How a signal ended all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignalEnd {
-    /// Another process, a timer or a limit sent it, so each copy was interrupted at a different point.
+    /// A different process, a timer or a resource limit sent the signal, so each copy was interrupted at a different point.
     FromOutside,
-    /// A fault of the program, which every copy reaches, or an exit status that reports a signal.
-    OfProgram,
+    /// The program raised the signal itself, at a point that every copy reaches, or its exit status reports a signal.
+    FromProgram,
 }
 
 impl SignalEnd {
-    /// Signals that faults, `abort` and traps raise synchronously: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
+    /// Signals that a program raises synchronously: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-    /// Returns how a signal ended all copies, or `None` if they did not all end alike by one.
+    /// Returns how a signal ended all copies; `None` if they did not all end in the same way by a signal.
     fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
@@ -207,31 +207,31 @@ impl SignalEnd {
         }
         match first {
             ProcessEnding::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
-            ProcessEnding::Signal(_) => Some(SignalEnd::OfProgram),
-            // Shells and signal handlers exit with 128 + signal. Only signals that end programs by default are recognised, since other
-            // values may be a program's own status.
-            ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
+            ProcessEnding::Signal(_) => Some(SignalEnd::FromProgram),
+            // Shells and signal handlers exit with 128 + signal. Other values are ordinary exit statuses: only signals 1 to 15 are
+            // recognised.
+            ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::FromProgram),
         }
     }
 }
 
-/// Returns whether an image is a copy that counts a part of the paths.
+/// Returns whether an image is one of several copies that each count a part of the paths.
 pub fn is_copy(image: &ImageProfile) -> bool {
     image.units.iter().any(|u| parts::origin(&u.map).is_some())
 }
 
-/// Finds the copy's unit that was made from a unit of the program.
-fn part_of(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&UnitProfile> {
+/// Finds the unit of a copy that was made from the given unit of the program.
+fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> Option<&UnitProfile> {
     image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
 }
 
 /// A copy's counts of one function.
 struct CopyPart {
     copy: usize,
-    within: CopyEdges,
+    edges: CopyEdges,
     /// Counts by the program's path ID.
     counts: BTreeMap<u64, u64>,
-    /// Times of first executions, if the copy records them.
+    /// Times of first executions by the program's path ID, if the copy records them.
     first_seen: Vec<(u64, u64)>,
 }
 
@@ -239,15 +239,15 @@ impl CopyPart {
     /// Translates a copy's counts to the program's path IDs.
     fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<CopyPart, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let within = CopyEdges::new(function, own).ok_or_else(other)?;
-        let mut part = CopyPart { copy, within, counts: BTreeMap::new(), first_seen: Vec::new() };
+        let edges = CopyEdges::new(function, own).ok_or_else(other)?;
+        let mut part = CopyPart { copy, edges, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
             let dag = own.dag()?;
             let numbering = own.numbering(&dag).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
-                let whole = part.within.number(function, &path);
+                let whole = part.edges.program_id(function, &path);
                 part.counts.insert(whole, count);
                 part.first_seen.extend(unit.first_seen(own, id).map(|time| (whole, time)));
             }
@@ -280,7 +280,7 @@ impl MergedCopies {
             [] => {}
             several if of_edges => {
                 several.iter().for_each(|part| counts.extend(&part.counts));
-                let parts: Vec<&CopyEdges> = several.iter().map(|p| &p.within).collect();
+                let parts: Vec<&CopyEdges> = several.iter().map(|p| &p.edges).collect();
                 self.divergences.extend(edges::complete(function, &parts, &mut counts)?);
             }
             [only] => counts.clone_from(&only.counts),
@@ -308,7 +308,7 @@ impl MergedCopies {
                     continue;
                 }
                 let path = numbering.path(dag, id).unwrap_or_default();
-                let others = parts.iter().filter(|p| p.copy != part.copy && p.within.has(&path));
+                let others = parts.iter().filter(|p| p.copy != part.copy && p.edges.contains(&path));
                 let differing = |p: &&CopyPart| p.counts.get(&id).copied().unwrap_or(0) != count;
                 let (wrong, right): (Vec<&CopyPart>, Vec<&CopyPart>) = others.partition(differing);
                 self.confirmed += u64::from(!right.is_empty());
@@ -330,7 +330,7 @@ impl MergedCopies {
         Ok(())
     }
 
-    /// Compares and adds the images that all copies count in full.
+    /// Compares the images that all copies count in full, and adds them to the profile.
     fn add_full_images(&mut self, copies: &[Profile]) {
         let others = |p: &Profile| p.images.iter().filter(|i| !is_copy(i)).cloned().collect::<Vec<ImageProfile>>();
         let Some(first) = copies.first().map(others) else { return };
@@ -351,7 +351,7 @@ impl MergedCopies {
         self.profile.images.extend(others);
     }
 
-    /// Returns the profile with the counts of processes that started the original program.
+    /// Returns the profile, including the counts of processes that ran the original program ([`MergedCopies::restarted`]).
     pub fn into_profile(mut self) -> Profile {
         if let Some(restarted) = self.restarted {
             let units = self.profile.images[0].units.iter_mut().zip(&restarted.units);
@@ -361,7 +361,7 @@ impl MergedCopies {
     }
 }
 
-/// Finds the first function with different counts.
+/// Finds the first function whose counts differ.
 fn first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));

@@ -1,16 +1,16 @@
-//! Counts of a unit's counters: executions, and for some builds events and times of first executions.
+//! Values of a unit's counters: executions, and in some builds also events and times of first executions.
 //!
-//! Lists are sparse and ascending by counter. Events and times are separate lists, since few counters have them: a profile without them
-//! takes 16 bytes per path.
+//! All lists are sparse and ascending by counter. Events and times have lists of their own because few builds record them; a profile
+//! without them needs 16 bytes per path.
 
 use crate::events::{self, PathEvents};
 use crate::sum;
 use std::ops::Range;
 
-/// Counts of a unit's counters.
+/// Values of a unit's counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Executions by index of the counter within the unit; ascending, never zero.
+    /// Executions by the counter's index within the unit; ascending, never zero.
     pub executions: Vec<(u64, u64)>,
     /// Events by counter, ascending, if the unit counts them ([`trodden_unit::UnitMap::events`]).
     pub events: Vec<(u64, PathEvents)>,
@@ -25,12 +25,12 @@ impl Counts {
         Counts { executions, ..Counts::default() }
     }
 
-    /// Returns whether nothing was counted.
+    /// Returns true if the unit was not executed.
     pub fn is_empty(&self) -> bool {
         self.executions.is_empty()
     }
 
-    /// Number of executions of a counter.
+    /// Returns the number of executions of a counter.
     pub fn executions_of(&self, counter: u64) -> u64 {
         find(&self.executions, counter).unwrap_or(0)
     }
@@ -45,13 +45,13 @@ impl Counts {
         find(&self.first_seen, counter)
     }
 
-    /// Executions of the counters in a range, ascending.
+    /// Nonzero counters in a range with their executions, ascending.
     pub fn in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
     }
 
-    /// Merges other counts of the same counters.
+    /// Adds executions and events of the same unit, and keeps the earlier of two times.
     pub fn merge(&mut self, more: &Counts) {
         if !more.executions.is_empty() {
             self.executions = sum::merge(&self.executions, &more.executions, u64::saturating_add);
@@ -64,7 +64,7 @@ impl Counts {
         }
     }
 
-    /// Drops what belongs to other counters.
+    /// Drops all counters for which `keep` returns false.
     pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.executions.retain(|c| keep(c.0));
         self.events.retain(|c| keep(c.0));
@@ -73,7 +73,7 @@ impl Counts {
 }
 
 fn find<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
-    list.binary_search_by_key(&counter, |entry| entry.0).ok().map(|place| list[place].1)
+    list.binary_search_by_key(&counter, |entry| entry.0).ok().map(|index| list[index].1)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Decodes the words of a unit's regions into counters. Each kind of observation decodes its own words ([`observe`]).
+//! Decodes the words of a unit's regions into counters. Each kind of observation has a decoder of its own ([`observe`]).
 //!
-//! Most words are summed over regions (threads) first and decoded afterwards, since the map says which path a word counts. Two kinds cannot
-//! be summed word by word. The cell of a table that counts a path depends on what the thread counted before, so keys and counts are read
-//! region by region. Times of first executions are combined by their minimum.
+//! Most words are first summed over regions (threads) and then decoded, since the map says which path a word counts. Two kinds of words
+//! cannot be summed. A path's cell in a hash table depends on what its thread counted before, so tables are decoded region by region. Of
+//! the times of first executions, the earliest is kept.
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
@@ -28,8 +28,8 @@ pub struct UnitDecoder<'m> {
 pub struct Decoded {
     /// The unit's counts.
     pub counts: Counts,
-    /// Number of table cells that make no sense: a count without a key, or of a path that does not exist.
-    pub damaged_cells: u64,
+    /// Number of invalid table cells: a count without a key, or a key that is not a path.
+    pub invalid_cells: u64,
 }
 
 impl<'m> UnitDecoder<'m> {
@@ -38,8 +38,8 @@ impl<'m> UnitDecoder<'m> {
         UnitDecoder { map, sums: Sums::default(), tables: Tables::new(map), times: Times::new(map) }
     }
 
-    /// Adds a nonzero word of a region, given its index among the unit's words and its offset in the file. The words of a region must be
-    /// added in ascending order.
+    /// Adds a nonzero word of a region. `index` is its position among the unit's words, `offset` its position in the file. A region's words
+    /// must be added in ascending order.
     pub fn add_word(&mut self, index: u64, offset: u64, value: u64) {
         if self.tables.add_word(index, offset, value) || self.times.add_word(index, value) {
             return;
@@ -67,11 +67,11 @@ impl<'m> UnitDecoder<'m> {
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
         let counts = Counts { executions: executions.finish().0, events, first_seen: self.times.first.into_iter().collect() };
-        Ok(Decoded { counts, damaged_cells: self.tables.damaged })
+        Ok(Decoded { counts, invalid_cells: self.tables.invalid })
     }
 }
 
-/// Calls `put` with the counter that each word stands for. The words are summed over regions, and ascending.
+/// Translates words, which must be ascending and summed over regions, and calls `put` with each counter and its value.
 fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: impl FnMut(u64, T)) -> Result<(), MapError> {
     let coded = |f: &'m FunctionMap| Some((observe::coded_range(&f.storage)?, f));
     let mut functions: Vec<(Range<u64>, &FunctionMap)> = map.functions.iter().filter_map(coded).collect();

@@ -1,9 +1,9 @@
 //! Compares two profiles: which paths appeared, vanished, or changed their share.
 //!
 //! Paths are compared by ID, so both profiles must be of one build. On request, functions of different builds are matched if their names,
-//! graphs, numberings and instructions are equal, so that their IDs mean the same paths. A path's *share of its function* is its part of
-//! the executions of all complete paths of the function; its *share of the program* is its part of the instructions executed on all
-//! complete paths.
+//! graphs, numberings and instruction counts are equal; equal IDs then denote the same paths. A path's *share of its function* is its
+//! fraction of the executions of all the function's complete paths. Its *share of the program* is its fraction of the instructions executed
+//! on all the program's complete paths.
 
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
@@ -32,8 +32,8 @@ pub struct DiffOptions {
 /// The differences of two profiles.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Functions with differences, the greatest change of the program first. Includes functions without changed paths that have unfinished
-    /// paths in only one profile.
+    /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions whose only difference is that one
+    /// profile has unfinished paths.
     pub functions: Vec<FunctionDiff>,
     /// Number of functions that were compared.
     pub compared: usize,
@@ -45,8 +45,8 @@ pub struct Diff {
     pub overlap: Overlap,
 }
 
-/// Sum over all paths of the smaller of their two shares of the program, from 0 to 1; 1 means that all shares are equal. Functions that
-/// could not be compared have no overlap. Sampled profiles are compared by their estimates.
+/// Overlap of two profiles, from 0 (no common path) to 1 (equal shares): the sum over all paths of the smaller of the path's two shares of
+/// the program. Functions that could not be compared contribute 0. Sampled profiles are compared by their estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
     /// Overlap of the shares of executions of complete paths.
@@ -70,9 +70,9 @@ pub struct FunctionDiff {
     pub executions: (u64, u64),
     /// Executions of unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its changed paths, the greatest change of share first.
+    /// Its changed paths, in descending order of the change of their share of the program.
     pub paths: Vec<PathDiff>,
-    /// Sum of the changes of its paths' shares of the program.
+    /// Sum of [`PathDiff::program_change`] over its changed paths.
     pub weight: f64,
 }
 
@@ -107,28 +107,28 @@ pub struct PathDiff {
 }
 
 impl FunctionDiff {
-    /// The function's map.
+    /// Returns the function's map.
     pub fn map(&self) -> &FunctionMap {
         &self.unit.functions[self.function]
     }
 }
 
 impl PathDiff {
-    /// Absolute change of its share of the function.
+    /// Absolute change of the path's share of its function, from 0 to 1.
     pub fn function_change(&self) -> f64 {
         (self.function_share.1 - self.function_share.0).abs()
     }
 
-    /// Absolute change of its share of the program.
+    /// Absolute change of the path's share of the program, from 0 to 1.
     pub fn program_change(&self) -> f64 {
         (self.program_share.1 - self.program_share.0).abs()
     }
 }
 
-/// Compares two profiles, each given with a name for messages.
+/// Compares two profiles. Each is paired with the name that messages use for it.
 ///
 /// # Errors
-/// The profiles are of different builds (unless that is allowed), have no image in common, or contain a damaged map.
+/// The profiles are of different builds (unless `options` allows that), have no image in common, or contain a corrupt map.
 pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<Diff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
@@ -148,8 +148,8 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
                 diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
-                diff.only_before.extend(a.and_then(DecodedFunction::executed));
-                diff.only_after.extend(b.and_then(DecodedFunction::executed));
+                diff.only_before.extend(a.and_then(DecodedFunction::name_if_executed));
+                diff.only_after.extend(b.and_then(DecodedFunction::name_if_executed));
             }
         }
     }
@@ -168,7 +168,7 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
                 one: old.identity,
                 other_name: after.0.to_owned(),
                 other: new.identity,
-                remedy: ", or compare the functions that did not change with `--across-builds`",
+                alternative: ", or compare the functions that did not change with `--across-builds`",
             });
         }
     }
@@ -189,8 +189,8 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
     Ok(())
 }
 
-/// What functions are matched by: the image (its identity, or across builds its file name if there are several), the unit (its identity, or
-/// across builds its source), the function's name, and its occurrence among those for which all of these are equal.
+/// Key by which functions are matched: image, unit, function name, and the function's index among those for which these three are equal.
+/// Image and unit are identities, or across builds the image's file name (empty if there is only one image) and the unit's source file.
 type DiffKey = (String, String, String, usize);
 
 /// One decoded profile.
@@ -207,23 +207,23 @@ struct DecodedFunction<'a> {
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
-    /// Executions of its complete paths, estimated if the profile was sampled.
-    weighted: Vec<f64>,
+    /// Executions of each complete path, estimated if the profile was sampled.
+    estimated: Vec<f64>,
 }
 
-/// Executions of complete paths: the counts, which in sampled profiles are corrected for the slowdown by counting.
-fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
+/// Returns the executions of each complete path. In sampled profiles, the counts are corrected for the slowdown by counting.
+fn estimate_executions(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
-    let weighted = |p: &PathCount| match bursts {
+    let estimate = |p: &PathCount| match bursts {
         Some(bursts) => bursts.weighted(image.identity, unit.unit, map.first_counter + p.id, p.count),
         None => p.count as f64,
     };
-    paths.complete.iter().map(weighted).collect()
+    paths.complete.iter().map(estimate).collect()
 }
 
 impl<'a> DecodedProfile<'a> {
-    /// Decodes a profile. `single_image`: both profiles have one image, which is matched whatever its file is called, because variants of a
-    /// program have different names.
+    /// Decodes a profile. If `single_image`, both profiles have one image, and images are matched regardless of their file names, because
+    /// variants of a program have different names.
     fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, single_image: bool) -> Result<DecodedProfile<'a>, ProfileError> {
         let mut decoded = DecodedProfile { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
@@ -239,15 +239,15 @@ impl<'a> DecodedProfile<'a> {
                     let occurrence = seen.entry(key.clone()).or_default();
                     let paths = FunctionPaths::decode(map, unit.counts_of(map))
                         .map_err(|source| ProfileError::Map { name: name.to_owned(), source })?;
-                    decoded.instructions += paths.complete.iter().map(|p| weight(map, p)).sum::<u128>();
-                    let weighted = weighted(profile, image, unit, map, &paths);
-                    for (path, executions) in paths.complete.iter().zip(&weighted) {
+                    decoded.instructions += paths.complete.iter().map(|p| executed_instructions(map, p)).sum::<u128>();
+                    let estimated = estimate_executions(profile, image, unit, map, &paths);
+                    for (path, executions) in paths.complete.iter().zip(&estimated) {
                         decoded.estimated.0 += executions;
                         decoded.estimated.1 += executions * instructions(map, path) as f64;
                     }
                     decoded
                         .functions
-                        .insert((key.0, key.1, key.2, *occurrence), DecodedFunction { image, unit, function, paths, weighted });
+                        .insert((key.0, key.1, key.2, *occurrence), DecodedFunction { image, unit, function, paths, estimated });
                     *occurrence += 1;
                 }
             }
@@ -258,9 +258,9 @@ impl<'a> DecodedProfile<'a> {
 
 impl Overlap {
     fn add(&mut self, old: &DecodedFunction, new: &DecodedFunction, before: &DecodedProfile, after: &DecodedProfile) {
-        let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.weighted.iter().copied()).collect();
+        let executions: HashMap<u64, f64> = old.paths.complete.iter().map(|p| p.id).zip(old.estimated.iter().copied()).collect();
         let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
-        for (path, other) in new.paths.complete.iter().zip(&new.weighted) {
+        for (path, other) in new.paths.complete.iter().zip(&new.estimated) {
             let one = executions.get(&path.id).copied().unwrap_or(0.0);
             let size = instructions(new.map(), path) as f64;
             self.executions += share(one, before.estimated.0).min(share(*other, after.estimated.0));
@@ -274,8 +274,8 @@ impl DecodedFunction<'_> {
         &self.unit.map.functions[self.function]
     }
 
-    /// Its name; `None` if it was not executed.
-    fn executed(&self) -> Option<String> {
+    /// Returns the function's name; `None` if it was not executed.
+    fn name_if_executed(&self) -> Option<String> {
         let is_executed = !self.paths.complete.is_empty() || !self.paths.all_finished();
         is_executed.then(|| self.map().plain_name().to_owned())
     }
@@ -285,7 +285,7 @@ impl DecodedFunction<'_> {
     }
 }
 
-/// Returns whether path IDs of two functions mean the same paths of the same code. Source lines may differ.
+/// Returns whether equal path IDs of two functions denote the same path through the same code. Source lines may differ.
 fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
@@ -323,7 +323,7 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,
         (_, 0) => PathChange::Vanished,
-        // Exact arithmetic, so that rounding does not make equal shares differ.
+        // Integer arithmetic, because rounding could make equal shares differ.
         (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => PathChange::Share,
         (a, b) if a != b => PathChange::Count,
         _ => return None,
@@ -348,12 +348,12 @@ fn is_reported(path: &PathDiff, options: &DiffOptions) -> bool {
     }
 }
 
-/// Number of instructions on a path.
+/// Returns the number of instructions on a path.
 fn instructions(map: &FunctionMap, path: &PathCount) -> u64 {
     path.blocks.iter().map(|b| u64::from(map.blocks[b.index()].instructions)).sum()
 }
 
-fn weight(map: &FunctionMap, path: &PathCount) -> u128 {
+fn executed_instructions(map: &FunctionMap, path: &PathCount) -> u128 {
     u128::from(path.count) * u128::from(instructions(map, path))
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The program was built with placeholders where LLVM would increment a counter ([`trodden_unit::edge_profile`]). A counter's value is the
 //! sum, over its placeholders, of the block's executions times the increment, plus the unit's own counters for it. Unfinished paths count
-//! up to their last call, and code that was active at a fork counts for both processes ([`crate::forks`]). Functions that are in several
-//! units (inlined, or instances of templates) are summed by name and hash of the graph, as LLVM's own counters would be.
+//! up to their last call, and a function that was active at a fork counts for both processes ([`crate::forks`]). Counters of functions that
+//! are in several units (inline functions, template instances) are summed by name and graph hash, as LLVM sums its own counters.
 
 mod values;
 
@@ -25,7 +25,7 @@ pub struct EdgeCounts {
     pub version: u64,
     /// Functions by name, then by hash.
     pub functions: Vec<FunctionEdges>,
-    /// Source files of units that were built without placeholders, so that their functions are missing.
+    /// Source files of units that were built without placeholders. Their functions are missing.
     pub without_placeholders: Vec<String>,
 }
 
@@ -38,14 +38,14 @@ pub struct FunctionEdges {
     pub hash: u64,
     /// Values of the counters.
     pub counts: Vec<u64>,
-    /// Bitmaps of the executed test vectors of its decisions (MC/DC).
+    /// Bitmap of executed MC/DC test vectors, as LLVM stores it.
     pub bitmap: Vec<u8>,
-    /// Profiled values by kind and site.
+    /// Profiled values by LLVM's value kind and site.
     pub values: [Vec<SiteValues>; 3],
 }
 
 impl FunctionEdges {
-    /// Adds the counts and test vectors of the same function in another program. Profiled values are not changed.
+    /// Adds the counts and test vectors of the same function in a different program. Does not add profiled values.
     pub fn add(&mut self, other: &FunctionEdges) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);
@@ -62,31 +62,30 @@ pub type SiteValues = Vec<(ProfiledValue, u64)>;
 pub enum EdgeError {
     /// No unit was built with placeholders.
     #[error(
-        "the program of this profile was built without LLVM's counters. Build it with `trodden build --coverage -- ...` for \
-            coverage, or `trodden build --pgo -- ...` for `-fprofile-use` (`cargo trodden build` takes \
-            both options, too), and record again"
+        "the profiled program was built without LLVM's counters. Build it with `trodden build` (or `cargo trodden build`) and --coverage \
+            for coverage, or --pgo for `-fprofile-use`, and record again"
     )]
     NoPlaceholders,
     /// Units were built for different kinds or versions of LLVM's profiles.
     #[error(
-        "units of the program were built for different kinds of LLVM profiles ({one:#x} and {other:#x}): build all of them \
-            with one compiler and one of --pgo and --coverage"
+        "the program's units were built for different LLVM profile versions ({one:#x} and {other:#x}). Build all of them with the same \
+            compiler, and either all with --pgo or all with --coverage"
     )]
     Versions {
         /// Version and flags of one unit.
         one: u64,
-        /// Version and flags of another.
+        /// Version and flags of another unit.
         other: u64,
     },
-    /// The placeholders in a map are damaged.
-    #[error("the counter placeholders of unit {unit} are damaged ({what}): build the program again, and record again")]
-    Damaged {
+    /// The placeholders in a map are corrupt.
+    #[error("the counter placeholders of unit {unit} are corrupt ({what}). Rebuild the program and record again")]
+    Corrupt {
         /// The unit's source.
         unit: String,
         /// What is wrong.
         what: &'static str,
     },
-    /// The map is damaged.
+    /// The map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
 }
@@ -100,14 +99,14 @@ pub(crate) struct EdgeCounters {
     pub(crate) values: [Vec<PlaceValues>; 3],
 }
 
-/// Functions by hash of the name and hash of the graph.
+/// Functions by name hash and graph hash.
 pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 
 impl EdgeCounts {
-    /// Computes the values of all counters. `targets` returns the functions of an image that indirect calls may have called.
+    /// Computes the values of all counters. `targets` returns an image's functions, from which the callees of indirect calls are found.
     ///
     /// # Errors
-    /// The program was built without placeholders or for different versions, or a map is damaged.
+    /// The program was built without placeholders or for different profile versions, or a map is corrupt.
     pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
@@ -140,7 +139,7 @@ impl CounterSums {
             self.without_placeholders.push(unit.map.source.clone());
             return Ok(());
         };
-        // A unit in which LLVM counts nothing has no version. 0 is a version: that of coverage, without flags.
+        // A unit in which LLVM counts nothing has no version. 0 cannot mark that: it is the version of coverage without flags.
         if !edges.functions.is_empty() {
             let one = *self.version.get_or_insert(edges.version);
             if one != edges.version {
@@ -162,17 +161,17 @@ impl CounterSums {
 fn functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
     let mut functions = Vec::with_capacity(all.len());
     for ((name, hash), known) in all {
-        let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
+        let name = names.get(&name).ok_or(EdgeError::Corrupt { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
         let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
-        let bitmap = known.bits.chunks(8).map(byte).collect();
+        let bitmap = known.bits.chunks(8).map(pack_bits).collect();
         functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sorted) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
 }
 
-/// Packs eight counts into a byte, lowest bit first; a bit is set if its count is positive.
-fn byte(counts: &[i128]) -> u8 {
+/// Packs up to eight counts into a byte, lowest bit first. A bit is set if its count is positive.
+fn pack_bits(counts: &[i128]) -> u8 {
     counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
@@ -183,7 +182,7 @@ fn name_hash(name: &str) -> u64 {
 }
 
 fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
-    let damaged = |what| EdgeError::Damaged { unit: unit.map.source.clone(), what };
+    let corrupt = |what| EdgeError::Corrupt { unit: unit.map.source.clone(), what };
     for function in &edges.functions {
         let known = all.entry((function.name, function.hash)).or_default();
         known.counters.resize(known.counters.len().max(function.counters as usize), 0);
@@ -193,24 +192,24 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         }
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
-        let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function number out of range"))?;
+        let function = edges.functions.get(counter.function as usize).ok_or(corrupt("a function number out of range"))?;
         let known = all.get_mut(&(function.name, function.hash)).expect("inserted above");
         let value = match counter.index.checked_sub(function.counters) {
             None => known.counters.get_mut(counter.index as usize),
             Some(bit) => known.bits.get_mut(bit as usize),
         };
-        *value.ok_or(damaged("a counter number out of range"))? += amount;
+        *value.ok_or(corrupt("a counter number out of range"))? += amount;
         Ok(())
     };
     let mut by_function: BTreeMap<u32, Vec<&CounterPlaceholder>> = BTreeMap::new();
     edges.placeholders.iter().for_each(|m| by_function.entry(m.function).or_default().push(m));
     for (number, placeholders) in by_function {
-        let function = unit.map.functions.get(number as usize).ok_or(damaged("a function number out of range"))?;
+        let function = unit.map.functions.get(number as usize).ok_or(corrupt("a function number out of range"))?;
         let Some(paths) = unit.executed_paths(function)? else { continue };
         let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
         let paths = balance_forks(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
-            let executions = executions(&paths, placeholder).ok_or(damaged("a block number out of range"))?;
+            let executions = executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;
         }
     }
@@ -223,7 +222,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     Ok(())
 }
 
-/// Returns how often a placeholder was executed; `None` if its block does not exist.
+/// Returns the number of executions of a placeholder; `None` if its block does not exist.
 fn executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
     let entered = i128::from(*paths.blocks.get(placeholder.block.index())?);
     let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&placeholder.block)).map(|u| i128::from(u.count));

@@ -1,4 +1,4 @@
-//! Errors of this crate. Each message names the file (or the run, or the image) and the remedy.
+//! Errors of this crate. Each message names the file, run or image, and says what the user can do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use trodden_unit::{Identity, MapError};
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A system call failed.
-    #[error("{path}: cannot {action}: {source}{}", remedy(source))]
+    /// A file operation failed.
+    #[error("cannot {action} {path}: {source}{}", advice(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What failed (`read`, `write`).
+        /// The operation, as a verb (`read`, `write`).
         action: &'static str,
         /// The reason.
         source: io::Error,
     },
-    /// A file is of another kind than expected.
+    /// A file is not of the expected kind.
     #[error("{path}: not a {expected}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What was expected.
+        /// The expected kind.
         expected: &'static str,
         /// What was found.
         what: String,
     },
-    /// A file has a version that this program does not read.
+    /// A file has an unsupported version.
     #[error(
-        "{path}: {kind} of format {found}, but this version of trodden reads format {known}: use the version that wrote the file, or \
-            record again"
+        "{path}: this {kind} has format {found}, but this version of trodden reads format {known}. Use the version of trodden that \
+            wrote the file, or record again"
     )]
     Version {
         /// The file.
@@ -42,8 +42,8 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
-    /// A file of a version before files had their present header.
-    #[error("{path}: a {kind} of an earlier version of trodden: use that version, or record again")]
+    /// A file from a version of trodden whose files had a different header.
+    #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier {
         /// The file.
         path: PathBuf,
@@ -52,8 +52,8 @@ pub enum ProfileError {
     },
     /// A stored profile has an older layout.
     #[error(
-        "{path}: made by an older version of trodden ({what} has layout {found}, this version reads {known}): build the program again \
-            and record again, or use the version that made it"
+        "{path}: written by an older version of trodden ({what} has layout {found}, this version reads {known}). Rebuild the program \
+            and record again, or use the version that wrote the file"
     )]
     Older {
         /// The file.
@@ -66,29 +66,29 @@ pub enum ProfileError {
         known: u32,
     },
     /// A stored profile has a newer layout.
-    #[error("{path}: made by a newer version of trodden ({what} has layout {found}, this version reads {known}): use that version")]
+    #[error("{path}: written by a newer version of trodden ({what} has layout {found}, this version reads {known}). Use that version")]
     Newer {
-        /// The part of the file.
+        /// The file.
         path: PathBuf,
-        /// Which block of it.
+        /// The part of the file.
         what: String,
         /// Layout found.
         found: u32,
         /// Layout known.
         known: u32,
     },
-    /// The program that writes a raw file has not set it up, or ended before.
-    #[error("{0}: the program ended before this raw file was set up, so it has no counts. Delete it")]
+    /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
+    #[error("{0}: the program ended before it wrote the header of this raw file, so the file has no counts. Delete it")]
     NotReady(PathBuf),
-    /// The program that should write a raw file had no room for it.
+    /// There was no space for a raw file.
     #[error(
-        "{0}: the disk was full or the file size limit (ulimit -f) too low, so the counts of the program are lost. Free space or \
+        "{0}: the program's counts are lost, because the disk was full or the file size limit (ulimit -f) was too low. Free space or \
             raise the limit, and record again"
     )]
     GivenUp(PathBuf),
-    /// A raw file is so damaged that nothing can be recovered.
-    #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be recovered: record again")]
-    RawDamaged {
+    /// A raw file is so corrupt that nothing can be recovered.
+    #[error("{path}: corrupt at byte {offset}: {what}. No counts can be recovered; record again")]
+    RawCorrupt {
         /// The file.
         path: PathBuf,
         /// Offset in the file.
@@ -96,9 +96,9 @@ pub enum ProfileError {
         /// What is wrong.
         what: String,
     },
-    /// A stored profile is damaged.
-    #[error("{path}: damaged at byte {offset}: {what}; `trodden info FILE` shows what is intact")]
-    Damaged {
+    /// A stored profile or a stream log is corrupt.
+    #[error("{path}: corrupt at byte {offset}: {what}. `trodden info FILE` shows the intact part")]
+    Corrupt {
         /// The file.
         path: PathBuf,
         /// Offset in the file.
@@ -107,16 +107,17 @@ pub enum ProfileError {
         what: String,
     },
     /// No part of a profile is intact.
-    #[error("{path}: no part of it is intact ({lost} damaged). Record again")]
+    #[error("{path}: no part of this profile is intact ({lost} parts are corrupt). Record again")]
     NothingIntact {
         /// The file.
         path: PathBuf,
-        /// Number of damaged parts.
+        /// Number of corrupt parts.
         lost: usize,
     },
     /// Two profiles are of different builds of one program or library.
     #[error(
-        "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}; record both with one build{remedy}"
+        "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
+            build{alternative}"
     )]
     OtherBuild {
         /// Path of the executable or library.
@@ -129,13 +130,13 @@ pub enum ProfileError {
         other_name: String,
         /// Its image's identity.
         other: Identity,
-        /// Alternative remedy, as the end of the sentence.
-        remedy: &'static str,
+        /// What else the user can do, as the end of the sentence.
+        alternative: &'static str,
     },
     /// One profile was sampled, the other counted in full.
     #[error(
-        "{name} was {what}, the profiles before it were {others}: merge them separately, and compare their shares with `trodden diff \
-            --across-builds`"
+        "{name} was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the results with \
+            `trodden diff --across-builds`"
     )]
     SampledAndFull {
         /// The profile.
@@ -145,10 +146,10 @@ pub enum ProfileError {
         /// How the others were counted.
         others: &'static str,
     },
-    /// Profiles were sampled for different shares of their time.
+    /// Different shares of the profiles' run time were sampled.
     #[error(
-        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %, so merging would weight the \
-            runs unequally. Sample all of them with the same --burst and --every"
+        "{name} was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the merged profile would \
+            weight the runs unequally. Sample all runs with the same --burst and --every"
     )]
     OtherShare {
         /// The profile.
@@ -159,7 +160,7 @@ pub enum ProfileError {
         others: f64,
     },
     /// Two profiles have no image in common.
-    #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}): compare runs of one program")]
+    #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}). Compare runs of the same program")]
     NothingInCommon {
         /// First profile.
         one_name: String,
@@ -170,8 +171,8 @@ pub enum ProfileError {
         /// Its images.
         other: String,
     },
-    /// A map in a profile is damaged.
-    #[error("{name}: {source}: build the program again and record again")]
+    /// A map in a profile is corrupt.
+    #[error("{name}: {source}. Rebuild the program and record again")]
     Map {
         /// The profile.
         name: String,
@@ -179,7 +180,7 @@ pub enum ProfileError {
         source: MapError,
     },
     /// The run store's database reported an error.
-    #[error("{path}: run store: {source}. If this persists, delete this file: trodden rebuilds it from the profiles in the store")]
+    #[error("cannot use the run store's index {path}: {source}. If this persists, delete the file; trodden rebuilds it from the profiles")]
     Database {
         /// The database.
         path: PathBuf,
@@ -188,8 +189,8 @@ pub enum ProfileError {
     },
     /// The run store cannot be written.
     #[error(
-        "{folder}: the run store cannot be written ({why}): check the folder's permissions and the free space, or write the profile \
-         elsewhere (`trodden record --no-store --output FILE`)"
+        "cannot write run store {folder}: {why}. Check the folder's permissions and the free disk space, or write the profile to a file \
+            with `trodden record --no-store --output FILE`"
     )]
     StoreUnwritable {
         /// Its folder.
@@ -198,7 +199,7 @@ pub enum ProfileError {
         why: String,
     },
     /// No run store was found.
-    #[error("no run store (`{folder}`) in {start} or a folder above it: `trodden record -- PROGRAM` creates one")]
+    #[error("no run store (`{folder}`) in {start} or a parent folder. `trodden record -- PROGRAM` creates one")]
     NoStore {
         /// Name of the folder.
         folder: &'static str,
@@ -206,7 +207,7 @@ pub enum ProfileError {
         start: PathBuf,
     },
     /// The folder that TRODDEN_RUNS names is not a run store.
-    #[error("no run store in {folder}, which TRODDEN_RUNS names: `trodden record -- PROGRAM` creates it")]
+    #[error("no run store in {folder}, which TRODDEN_RUNS names. `trodden record -- PROGRAM` creates one")]
     NoNamedStore {
         /// The folder.
         folder: PathBuf,
@@ -216,13 +217,15 @@ pub enum ProfileError {
     NoRun {
         /// The store.
         store: PathBuf,
-        /// What was asked for.
+        /// The run or suite that the user named.
         wanted: String,
-        /// The runs and suites there are.
+        /// A description of the runs and suites in the store.
         known: String,
     },
-    /// A name that no suite can have.
-    #[error("a suite cannot be called `{0}`: its name must not be a number, `last` or `last~N`, which denote runs, or contain line breaks")]
+    /// A suite name is not allowed.
+    #[error(
+        "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which mean runs"
+    )]
     SuiteName(String),
 }
 
@@ -233,8 +236,8 @@ impl ProfileError {
     }
 }
 
-/// Suggests a remedy for an I/O error, as the end of the message.
-fn remedy(error: &io::Error) -> &'static str {
+/// Suggests what to do about an I/O error, as the end of the message.
+fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",
         io::ErrorKind::PermissionDenied => "; check its permissions",

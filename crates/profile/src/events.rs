@@ -1,4 +1,4 @@
-//! Hardware or other events of paths: sums and sums of squares, which give the mean and standard deviation.
+//! Hardware or other events of paths, stored as sums and sums of squares, which give the mean and standard deviation.
 //!
 //! Sums may be negative, because the estimated cost of reading the counter is subtracted. Lists are ascending by counter, and have no
 //! entries whose sum and squares are both zero.
@@ -6,10 +6,10 @@
 use crate::sum;
 use serde::{Deserialize, Serialize};
 
-/// Events during all executions of a path.
+/// Events during all executions of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvents {
-    /// Sum of the path's own events, without those of callees and of reading the counter.
+    /// Sum of the path's own events, excluding those of callees and the estimated cost of reading the counter.
     pub sum: i128,
     /// Sum of the squares of the events of each execution.
     pub squares: u128,
@@ -37,13 +37,13 @@ impl PathEvents {
         variance.sqrt()
     }
 
-    /// The sum of both.
+    /// Adds sums and squares, saturating.
     pub(crate) fn add(self, other: PathEvents) -> PathEvents {
         PathEvents { sum: self.sum.saturating_add(other.sum), squares: self.squares.saturating_add(other.squares) }
     }
 }
 
-/// Adds two lists.
+/// Adds two lists of events by counter.
 pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64, PathEvents)> {
     let mut all = sum::merge(one, other, PathEvents::add);
     all.retain(|(_, events)| *events != PathEvents::default());
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_deviation_are_those_of_the_definition() {
+    fn mean_and_deviation_match_their_definitions() {
         let values = [3i64, -1, 900, 17, 17, 0];
         let events = PathEvents {
             sum: values.iter().map(|v| i128::from(*v)).sum(),

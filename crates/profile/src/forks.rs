@@ -1,18 +1,18 @@
 //! Balances the counts of functions that were active when their process forked.
 //!
-//! A fork is called once and returns twice, so more paths begin after the call than end at it. These counts are right. But LLVM's tools
-//! compute counts of regions and edges as differences of counters, which requires that each block is left as often as it is entered.
-//! Otherwise the code that the parent executes after `if (fork() == 0) { ... }` would be reported as 0: one call of the function, less one
-//! child. So each additional process is also given a path from the entry to where it continues: the first part of the path that the parent
-//! had begun, or else the shortest path over executed edges. No block that was not executed gets a count.
+//! `fork` is called once and returns twice, so more paths begin after the call than end at it. These counts are correct, but LLVM's tools
+//! compute the counts of regions and edges as differences of counters, which requires that each block is left as often as it is entered.
+//! Otherwise they would report 0 for the code that the parent executes after `if (fork() == 0) { ... }`: one call of the function minus one
+//! child. Each additional process therefore also has a path from the entry to the block where it continues: the part of the parent's path
+//! up to there if it is known, otherwise the shortest path of executed edges. Blocks that were not executed have no count.
 
 use crate::paths::{FunctionPaths, PathStart};
 use std::collections::{BTreeMap, VecDeque};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
-/// Returns the paths with balanced block and edge counts, apart from unfinished paths; `None` if they are balanced already. `forks` are the
-/// edges after the calls that duplicate the process.
+/// Returns the paths with block and edge counts that are balanced except for unfinished paths; `None` if they are balanced already. `forks`
+/// are the edges after the calls that duplicate the process.
 pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);
@@ -34,10 +34,10 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     Ok(Some(balanced))
 }
 
-/// Returns the blocks after cut edges where forks cause more paths to begin than end there, with the differences.
+/// Returns the targets of cut edges at which, because of forks, more paths begin than end, and the differences.
 fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
     let is_after_fork = |head: Node| forks.iter().any(|edge| function.edges.get(edge.index()).is_some_and(|e| e.to == head));
-    // `setjmp` returns twice in one process, and LLVM counts that as it is.
+    // `setjmp` also returns twice, but in one process, where LLVM's own counters count both returns, too.
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
     let mut excess = BTreeMap::<Node, i128>::new();
     for path in paths.all() {
@@ -54,7 +54,7 @@ fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -
     excess.into_iter().filter(is_forked).map(|(head, excess)| (head, u64::try_from(excess).unwrap_or(u64::MAX))).collect()
 }
 
-/// Returns the edges of a shortest path of executed edges from the entry; empty if there is none.
+/// Returns a shortest path of executed edges from the entry to a block; empty if there is none.
 fn shortest_path(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge> {
     let mut outgoing = BTreeMap::<Node, Vec<Edge>>::new();
     for (index, edge) in function.edges.iter().enumerate() {

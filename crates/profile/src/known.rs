@@ -1,4 +1,4 @@
-//! The known paths of a profile, as input of a residual build.
+//! Extracts a profile's executed paths, which a residual build takes as known.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
@@ -9,25 +9,22 @@ use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError};
 /// Reason why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum KnownPathsError {
-    /// A map is damaged.
+    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The profile has two builds with different numberings.
+    /// The profile contains two builds that number a function's paths differently.
     #[error(transparent)]
     TwoNumberings(#[from] ConflictingNumberings),
-    /// The paths are not numbered as the residual build numbers them.
-    #[error(
-        "the paths of function `{0}` are not numbered as in a residual build: record a program that was built without \
-            table-slots"
-    )]
-    OtherNumbers(String),
+    /// A function's paths are not numbered as the residual build numbers them.
+    #[error("the paths of function `{0}` are not numbered as in a residual build. Record a program that was built without table-slots")]
+    OtherNumbering(String),
 }
 
 impl Profile {
     /// Returns the executed paths of all functions, including prefixes up to calls that may not return.
     ///
     /// # Errors
-    /// A map is damaged, the profile has two builds with different numberings, or paths are not numbered as in a residual build.
+    /// A map is corrupt, the profile contains two builds with different numberings, or paths are not numbered as in a residual build.
     pub fn known_paths(&self) -> Result<KnownPaths, KnownPathsError> {
         self.select_executed(false, |executed, _| executed)
     }
@@ -37,8 +34,8 @@ impl Profile {
         self.select_executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }
 
-    /// Collects the paths that `select` chooses from each function's executed counts and decoded paths. Functions with tables, which may
-    /// have more paths than an array, are accepted only if `allow_tables`.
+    /// Collects the paths that `select` chooses from each function's nonzero counts and decoded paths. Functions that count in hash tables,
+    /// and may have more paths than fit into an array, are rejected unless `allow_tables`.
     fn select_executed(
         &self,
         allow_tables: bool,
@@ -54,7 +51,7 @@ impl Profile {
             let paths_of_function = select(executed, &paths);
             if !paths_of_function.is_empty() {
                 if !(allow_tables || function.table().is_none()) || !has_standard_numbering(function)? {
-                    return Err(KnownPathsError::OtherNumbers(function.name.clone()));
+                    return Err(KnownPathsError::OtherNumbering(function.name.clone()));
                 }
                 known.add(&unit.map, function, paths_of_function.into_iter(), &paths.edges)?;
             }
@@ -63,7 +60,7 @@ impl Profile {
     }
 }
 
-/// Returns whether a function's path IDs follow from its graph and cuts alone, which are the only input of a residual build.
+/// Returns whether a function's path IDs follow from its graph and cuts alone, so that a residual build assigns the same IDs.
 pub fn has_standard_numbering(function: &FunctionMap) -> Result<bool, MapError> {
     if function.is_partial() && function.interesting().is_none() {
         return Ok(false);

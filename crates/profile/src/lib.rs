@@ -1,9 +1,9 @@
 //! Path profiles: counts joined with the maps of the build.
 //!
-//! [`raw`] reads what instrumented programs write, [`collect`] joins it with the units' maps to a [`Profile`] ([`model`]). [`container`]
-//! and [`store`] keep profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts, [`edges`] derives
-//! LLVM's edge profile, [`sampling`] holds estimates. [`stream`] and [`segments`] treat sequences of paths, [`procedures`] and [`copies`]
-//! the division of the counting among copies of a program. Analyses of profiles are in the crate `trodden-analysis`.
+//! [`raw`] reads the files that instrumented programs write, and [`collect`] joins them with the units' maps to a [`Profile`] ([`model`]).
+//! [`container`] and [`store`] save profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts,
+//! [`edges`] derives LLVM's edge profile, [`sampling`] computes estimates. [`stream`] and [`segments`] handle sequences of paths,
+//! [`procedures`] and [`copies`] programs whose paths are divided among several copies. The crate `trodden-analysis` analyses profiles.
 //!
 //! # Example
 //!

@@ -1,8 +1,8 @@
-//! Merges profiles, with only one of them at a time in memory beside the sum.
+//! Merges profiles one at a time, so that only the sum and one profile are in memory.
 //!
-//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. Two identities for one path mean
-//! two builds, whose path IDs must not be mixed: such a profile is refused, or both builds are kept as separate images on request.
-//! Different programs may be merged, since a suite may test several.
+//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. If two images with the same path
+//! have different identities, they are different builds, whose path IDs must not be mixed: the second profile is rejected, or on request
+//! both builds are kept as separate images. Profiles of different programs can be merged, since a suite may test several programs.
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
@@ -12,21 +12,21 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
 
-/// What to do with an image that another profile has in a different build.
+/// What to do with a profile that contains a different build of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BuildPolicy {
-    /// Refuse the profile.
+    /// Reject the profile.
     #[default]
-    Refuse,
+    Reject,
     /// Keep the builds as separate images.
     Separate,
 }
 
-/// Maximum relative difference between the sampled shares of run time in merged profiles. The sum has a single share, so each profile's
-/// estimates are off by at most that.
+/// Maximum relative difference between the sampled shares of run time in merged profiles. The merged profile has a single share, so this
+/// also bounds the relative error that merging adds to each profile's estimates.
 const MAX_SHARE_DIFFERENCE: f64 = 0.25;
 
-/// Adds up profiles.
+/// Merges profiles that are added one after the other.
 #[derive(Debug, Default)]
 pub struct Merger {
     builds: BuildPolicy,
@@ -40,10 +40,10 @@ pub struct Merger {
 #[derive(Debug)]
 struct MergedImage {
     profile: ImageProfile,
-    /// Name of the profile it came from.
+    /// Name of the first profile that contained the image.
     from: String,
-    /// Index of each unit, by identity and number of occurrence in the image.
-    places: HashMap<(Identity, usize), usize>,
+    /// Index of each unit, by its identity and its index among the units with this identity.
+    unit_indices: HashMap<(Identity, usize), usize>,
 }
 
 /// Result of merging files.
@@ -55,7 +55,7 @@ pub struct Merged {
     pub files: usize,
     /// Files that were not merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
-    /// Damaged files, whose intact part was merged, with their losses.
+    /// Corrupt files, of which only the intact part was merged, with their losses.
     pub damaged: Vec<(PathBuf, Vec<Loss>)>,
 }
 
@@ -89,9 +89,9 @@ impl Merger {
     /// Adds a profile; `name` identifies it in messages.
     ///
     /// # Errors
-    /// It has another build of an image, or was sampled differently. Then nothing of it is added.
+    /// The profile has a different build of an image, or was sampled differently. Nothing is added then.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
-        self.check(name, &profile)?;
+        self.check_builds(name, &profile)?;
         self.check_sampling(name, &profile)?;
         match (&mut self.sampling, profile.sampling) {
             (Some(Sampling::Bursts(known)), Some(Sampling::Bursts(more))) => known.add(more),
@@ -118,7 +118,7 @@ impl Merger {
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// Refuses profiles that were sampled differently from those before, or for a different share of their time.
+    /// Rejects profiles that were sampled in a different way than those before, or for a different share of their run time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());
@@ -143,7 +143,8 @@ impl Merger {
         }
     }
 
-    fn check(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
+    /// Rejects profiles with a different build of an image, unless builds are kept separate.
+    fn check_builds(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.builds == BuildPolicy::Separate {
             return Ok(());
         }
@@ -157,7 +158,7 @@ impl Merger {
                 one: known.profile.identity,
                 other_name: name.to_owned(),
                 other: image.identity,
-                remedy: ", or keep both builds separately with `trodden merge --separate-builds`",
+                alternative: ", or keep both builds separate with `trodden merge --separate-builds`",
             });
         }
         Ok(())
@@ -167,7 +168,7 @@ impl Merger {
         self.by_identity.insert(profile.identity, self.images.len());
         self.by_path.entry(profile.path.clone()).or_insert(self.images.len());
         let empty = ImageProfile { units: Vec::new(), ..profile.clone() };
-        let mut image = MergedImage { profile: empty, from: name.to_owned(), places: HashMap::new() };
+        let mut image = MergedImage { profile: empty, from: name.to_owned(), unit_indices: HashMap::new() };
         image.add(profile);
         self.images.push(image);
     }
@@ -184,10 +185,10 @@ impl MergedImage {
             let occurrence = seen.entry(unit.unit).or_default();
             let key = (unit.unit, *occurrence);
             *occurrence += 1;
-            match self.places.get(&key) {
-                Some(&place) => self.profile.units[place].counts.merge(&unit.counts),
+            match self.unit_indices.get(&key) {
+                Some(&index) => self.profile.units[index].counts.merge(&unit.counts),
                 None => {
-                    self.places.insert(key, self.profile.units.len());
+                    self.unit_indices.insert(key, self.profile.units.len());
                     self.profile.units.push(unit);
                 }
             }
@@ -195,6 +196,7 @@ impl MergedImage {
     }
 }
 
+/// Returns the properties that two runs have in common, and sums of their numbers.
 fn common_run(one: Run, other: Run) -> Run {
     fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }

@@ -1,6 +1,6 @@
-//! Data of a profile: the run (or the merged runs), its images, their units, and the counts of each.
+//! The data model of a profile: a run (or several merged runs), its images, their units, and each unit's counts.
 //!
-//! Counts are kept sparsely by counter; a unit's map says which function and path a counter stands for. A unit that is linked into two
+//! Counts are stored sparsely by counter. A unit's map has the function and path of each counter. A unit that is linked into two
 //! images is listed in both.
 
 use crate::counts::Counts;
@@ -14,15 +14,15 @@ use trodden_unit::{FunctionMap, Identity, MapError, UnitMap};
 /// The counts of one run, or of several merged runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The run; for a merged profile, what the runs have in common.
+    /// The run; in a merged profile, the properties that all runs have in common.
     pub run: Run,
     /// Executables and shared libraries, in the order in which they were found.
     pub images: Vec<ImageProfile>,
-    /// How it was sampled; `None` if it was not.
+    /// How the profile was sampled; `None` if everything was counted.
     pub sampling: Option<Sampling>,
 }
 
-/// Circumstances of a run. In a merged profile, numbers and durations are sums over the runs.
+/// Properties of a run. In a merged profile, numbers and durations are sums over the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Command line; empty if merged runs differ in it.
@@ -37,19 +37,19 @@ pub struct Run {
     pub started_ns: u64,
     /// Wall time in nanoseconds.
     pub duration_ns: u64,
-    /// How it ended; `None` if unknown, or if merged runs differ.
+    /// How the program ended; `None` if unknown, or if merged runs differ.
     pub ending: Option<ProcessEnding>,
     /// Number of runs merged into this profile.
     pub runs: u64,
-    /// Version of trodden that recorded it.
+    /// Version of trodden that recorded the run.
     pub recorder: String,
-    /// Name of the test that was run. A run without one is identified by its command.
+    /// Name of the test that was run; `None` if the run is identified by its command.
     pub test: Option<String>,
-    /// Number of differences between copies of the program that should have executed alike.
+    /// Number of differences between copies of the program, which should have run the same execution.
     pub diverged: u64,
     /// Number of threads whose counts are missing, because the program could not write them.
     pub lost: u64,
-    /// Number of copies that were all ended by a signal from outside, each at a different point of its execution.
+    /// Number of copies, if a signal from outside ended all of them at different points of the execution; otherwise 0.
     pub interrupted: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct UnitProfile {
 }
 
 impl UnitProfile {
-    /// Counts of one of the unit's functions, by path ID.
+    /// Nonzero counts of one of the unit's functions by path ID, ascending.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
         self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
@@ -103,7 +103,7 @@ impl UnitProfile {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }
 
-    /// Decodes the paths of a function; `None` if nothing of it was counted.
+    /// Decodes a function's executed paths; `None` if it has no counts.
     pub fn executed_paths(&self, function: &FunctionMap) -> Result<Option<FunctionPaths>, MapError> {
         let mut counts = self.counts_of(function).peekable();
         match counts.peek() {
@@ -112,14 +112,15 @@ impl UnitProfile {
         }
     }
 
-    /// Number of executions of a function that were counted without their path, because its table was full or the numbering omits paths.
+    /// Returns the number of a function's executions that were counted without their path, because its table was full or its numbering
+    /// omits paths.
     pub fn unattributed(&self, function: &FunctionMap) -> u64 {
         self.counts.in_range(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 
 impl Profile {
-    /// All functions, with the unit and image they belong to.
+    /// Returns all functions, with their images and units.
     pub fn functions(&self) -> impl Iterator<Item = (&ImageProfile, &UnitProfile, &FunctionMap)> {
         self.images.iter().flat_map(|image| {
             image.units.iter().flat_map(move |unit| unit.map.functions.iter().map(move |function| (image, unit, function)))

@@ -1,9 +1,9 @@
 //! Decodes one function's counters into paths. Each counter belongs to one path of the function's acyclic graph.
 //!
-//! *Complete* paths end at a return, a back edge, or another cut. A path that ends with a `Reach` edge is a prefix, counted before a call
-//! that may not return. If the call did not return, the path is *unfinished*: `unfinished(prefix) = reached(prefix) - complete paths that
-//! continue it - unfinished paths that continue it to later calls`. The number is negative if a forked process completed paths that its
-//! parent began.
+//! *Complete* paths end at a return, a back edge or a different cut edge. A path that ends with a `Reach` edge is a prefix, counted before
+//! a call that may not return. If the call did not return, the path is *unfinished*: `unfinished(prefix) = reached(prefix) - complete paths
+//! that continue it - unfinished paths that continue it to later calls`. The number is negative if a forked process completed paths that
+//! its parent began.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,9 +17,9 @@ pub struct FunctionPaths {
     pub complete: Vec<PathCount>,
     /// Unfinished paths, by ID.
     pub unfinished: Vec<UnfinishedPath>,
-    /// Paths that neither completed nor stopped at a call: a signal interrupted them and ended the program, or jumped away.
+    /// Paths that neither completed nor ended at a call: a signal interrupted them, and ended the program or jumped elsewhere.
     pub lost: Vec<LostPath>,
-    /// Executions of each block, also on unfinished paths.
+    /// Executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
     /// Executions of each edge of the function's graph; 0 for `Reach` edges, which control never takes.
     pub edges: Vec<u64>,
@@ -28,7 +28,7 @@ pub struct FunctionPaths {
 /// A complete path with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCount {
-    /// Its number among the function's paths.
+    /// ID of the path.
     pub id: u64,
     /// Executions.
     pub count: u64,
@@ -47,14 +47,14 @@ pub struct PathCount {
 pub enum PathStart {
     /// At the function's entry.
     Entry,
-    /// After a cut edge, usually a loop's back edge. If several cut edges lead to the block, this is the first of them.
+    /// At the target of a cut edge, usually a loop's back edge. If several cut edges lead to the block, this is the first of them.
     After(Edge),
 }
 
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEnd {
-    /// At an edge to the exit: the function returned, or was left by an exception, `longjmp` or the like.
+    /// At an edge to the exit: the function returned, or was left by an exception or `longjmp`.
     Exit(Edge),
     /// At a cut edge, usually a loop's back edge.
     Cut(Edge),
@@ -82,7 +82,7 @@ pub struct UnfinishedPath {
 pub struct CountedPath<'p> {
     /// ID of the path or prefix.
     pub id: u64,
-    /// Number of executions; may be negative if unfinished ([`UnfinishedPath::count`]).
+    /// Number of executions; may be negative if the path is unfinished ([`UnfinishedPath::count`]).
     pub count: i128,
     /// Its edges in the acyclic graph.
     pub path: &'p [DagEdgeId],
@@ -90,7 +90,7 @@ pub struct CountedPath<'p> {
     pub blocks: &'p [Node],
     /// How it begins.
     pub beginning: PathStart,
-    /// How it ends; `None` if it is unfinished.
+    /// How it ends; `None` for an unfinished path.
     pub end: Option<PathEnd>,
 }
 
@@ -100,7 +100,7 @@ impl CountedPath<'_> {
         self.end.is_some()
     }
 
-    /// Number of executions, or 0 if negative.
+    /// Returns the number of executions, or 0 if negative.
     pub fn executions(&self) -> u64 {
         clamp(self.count)
     }
@@ -118,7 +118,7 @@ impl<'p> From<&'p UnfinishedPath> for CountedPath<'p> {
     }
 }
 
-/// Paths that began after cut edges to one block and never ended.
+/// Paths that began at the same block, after a cut edge, and never ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPath {
     /// The block where they began.
@@ -131,7 +131,7 @@ impl FunctionPaths {
     /// Decodes the counts of a function, given by path ID.
     ///
     /// # Errors
-    /// The map is damaged, or a count has an ID without a path.
+    /// The map is corrupt, or a count's ID does not denote a path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
@@ -146,7 +146,7 @@ impl FunctionPaths {
             }
         }
         let unfinished = match function.is_partial() {
-            // An execution that reached a call may have completed a path that is not counted.
+            // Cannot be computed: an execution that reached a call may have completed a path that is not counted.
             true => Vec::new(),
             false => unfinished(function, &dag, &numbering, &complete, reached),
         };
@@ -156,7 +156,7 @@ impl FunctionPaths {
         Ok(paths)
     }
 
-    /// All paths, complete ones first.
+    /// Returns all paths, complete ones first.
     pub fn all(&self) -> impl Iterator<Item = CountedPath<'_>> {
         self.complete.iter().map(CountedPath::from).chain(self.unfinished.iter().map(CountedPath::from))
     }
@@ -166,12 +166,12 @@ impl FunctionPaths {
         self.all().find(|p| p.is_complete() == is_complete && p.id == id)
     }
 
-    /// Number of calls of the function.
+    /// Returns the number of calls of the function.
     pub fn entries(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
 
-    /// Sum of the counts of complete paths.
+    /// Sum of the complete paths' counts, saturating.
     pub fn total(&self) -> u64 {
         self.complete.iter().fold(0, |sum, p| sum.saturating_add(p.count))
     }
@@ -203,8 +203,8 @@ impl FunctionPaths {
         if function.is_partial() {
             imbalance.clear();
         }
-        // After a call that returns twice, paths begin more or less often than the call is made. Paths that begin at the entry block are
-        // calls of the function or iterations of a loop whose head is that block. Neither can be balanced.
+        // Two kinds of blocks cannot be balanced. After a call that may return twice, more or fewer paths may begin than reached the call.
+        // At the entry block, paths begin by a call of the function or by a loop's back edge.
         let is_balanced =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
         self.lost = imbalance
@@ -246,7 +246,7 @@ impl<'a> PathDecoder<'a> {
         Ok(PathDecoder { function, dag, numbering })
     }
 
-    /// Decodes a path ID; `None` if there is no such path.
+    /// Decodes a path ID; `None` if the function has no path with this ID.
     pub fn decode(&self, id: u64) -> Option<DecodedPath> {
         let path = self.numbering.path(&self.dag, id)?;
         let end = path_end(self.function, &self.dag, &path);
@@ -280,7 +280,7 @@ pub fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     inner.skip(usize::from(entered)).collect()
 }
 
-/// Computes the unfinished paths, from the last calls back to the first.
+/// Computes the unfinished paths, from the last calls in topological order back to the first.
 fn unfinished(
     function: &FunctionMap,
     dag: &Dag,
@@ -317,8 +317,8 @@ fn unfinished(
 
 /// Executions of the prefixes that end before calls.
 ///
-/// A prefix is identified by its last block and the sum of edge values up to there. The sum is unique among the prefixes to that block: if
-/// two had the same sum, continuing both by the same edges would give two paths with the same ID.
+/// A prefix is identified by its last block and the sum of its edge values. The sum is unique among the prefixes that end in this block: if
+/// two had the same sum, continuing both over the same edges would give two paths with the same ID.
 struct CallPrefixes<'a> {
     dag: &'a Dag,
     values: &'a [i64],
@@ -326,8 +326,8 @@ struct CallPrefixes<'a> {
     reach: Vec<Option<DagEdgeId>>,
     /// Index of each node in the topological order.
     position: Vec<usize>,
-    /// For each prefix, by position and sum: how often it was reached, less the executions known to have continued. The prefixes furthest
-    /// from the entry come first.
+    /// By position and sum of each prefix: the number of times it was reached, minus the executions known to have continued. The prefixes
+    /// furthest from the entry come first.
     remaining: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 
@@ -348,12 +348,12 @@ impl<'a> CallPrefixes<'a> {
         CallPrefixes { dag, values: &function.values, reach, position, remaining: BTreeMap::new() }
     }
 
-    /// Subtracts a path's executions from all prefixes that it continues; the path's own last block does not count.
+    /// Subtracts a path's executions from all prefixes that it continues, that is, all that end before its last block.
     fn subtract_continued(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
         for edge in path {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
-            // The dummy edge of a path that begins after a cut edge starts in the entry block, which the path does not pass.
+            // The dummy edge of a path that begins after a cut edge starts in the entry block, which is not on the path.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
                 *self.remaining_at(at, sum) -= count;
             }

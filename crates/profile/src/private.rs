@@ -1,6 +1,7 @@
-//! Files and folders for their owner only: profiles, raw counts and recordings contain command lines and other private data.
+//! Creates files and folders that only their owner can access, since profiles, raw counts and recordings contain command lines and other
+//! private data.
 //!
-//! Everything in a run store has the permissions of the store's folder, so sharing a store takes a single change.
+//! All files in a run store have the permissions of the store's folder, so a user shares a store by changing that folder's permissions.
 
 use crate::temporary::TemporaryFolder;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -13,32 +14,32 @@ use std::sync::OnceLock;
 pub const RUN_STORE: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
-/// Run store of the whole process, if the user named one.
+/// The run store that the user named, for the whole process.
 static NAMED_STORE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the run store of the whole process. Only the first call has an effect.
-pub(crate) fn name_store(folder: PathBuf) {
+/// Sets the run store for the whole process. Only the first call has an effect.
+pub(crate) fn set_named_store(folder: PathBuf) {
     let _ = NAMED_STORE.set(folder);
 }
 
-/// Returns the folder that was set by [`name_store`].
+/// Returns the folder that [`set_named_store`] set.
 pub(crate) fn named_store() -> Option<&'static Path> {
     NAMED_STORE.get().map(PathBuf::as_path)
 }
 
-/// Permissions for folders in `folder`: those of the run store that contains it, otherwise for the owner only.
+/// Returns the mode bits for new folders in `folder`: those of the run store that contains it, otherwise owner only.
 pub fn folder_mode(folder: &Path) -> u32 {
     let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
     let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 
-/// Permissions for files in `folder`.
+/// Returns the mode bits for new files in `folder`.
 pub fn file_mode(folder: &Path) -> u32 {
     folder_mode(folder) & 0o666 | 0o600
 }
 
-/// Creates a folder with missing parents. An existing one keeps its permissions.
+/// Creates a folder and its missing parents. Existing folders keep their permissions.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let create = || match create_new_folder(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -47,7 +48,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
-            // Only once more: in `/proc`, a folder is not found although its parent exists.
+            // Tried only once more: in `/proc`, creating a folder fails with `NotFound` although the parent exists.
             create()
         }
         other => other,
@@ -79,7 +80,8 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a temporary folder, which is removed when dropped, or by a signal in programs that handle it ([`temporary`](crate::temporary)).
+/// Creates a temporary folder. It is removed when dropped, and on a signal in programs that handle signals
+/// ([`temporary`](crate::temporary)).
 pub fn temporary_folder(prefix: &str) -> io::Result<TemporaryFolder> {
     TemporaryFolder::create_in(&std::env::temp_dir(), prefix, FOLDER_MODE)
 }
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_folder_is_an_error() {
+    fn creating_a_folder_in_a_file_or_in_proc_fails() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), "").unwrap();
         assert!(create_folder(&place.path().join("file")).is_err());

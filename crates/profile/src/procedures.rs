@@ -1,5 +1,5 @@
-//! Converts profiles to the procedures that [partitions](trodden_partition) are computed from, with the executions of each edge of each
-//! path graph.
+//! Converts functions and their profiles to [procedures](trodden_partition::Procedure), the input for partitioning paths among copies: path
+//! graphs with the executions of each edge.
 
 mod calls;
 mod calls_of_program;
@@ -15,31 +15,32 @@ use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
-/// Scale of estimated frequencies, which are fractions while those of procedures are integers.
+/// Scale by which estimated frequencies, which are fractions, are converted to integers.
 const SCALE: f64 = 1024.0;
-/// Maximum estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
+/// Maximum scaled estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
 const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 
 /// Converts a function with its counts by path ID.
 ///
 /// # Errors
-/// The map is damaged, or an ID is out of range.
+/// The map is corrupt, or an ID is out of range.
 pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
-    let ends = PathEnds::new(&dag);
+    let ends = CountingEdges::new(&dag);
     let mut frequencies = vec![0u64; dag.edges().len()];
     let mut add =
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
-    // Forked processes may complete more paths than they began; those executions are among the complete paths already.
+    // The counts of unfinished paths may be negative, because forked processes complete paths that they did not begin. Those executions
+    // are already among the complete paths.
     decoded.all().for_each(|p| add(p.path, p.executions()));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.find(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
-    // An execution that reached a call that may not return was counted there, and its prefix is part of a path above. Only the `Reach` edge
-    // is not on the path that continues.
-    let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
+    // An execution that reached a call that may not return was counted there, but the edges of its prefix are already part of a path above.
+    // Only the `Reach` edge remains to be added.
+    let complete_ids: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
     let numbering = function.numbering(&dag)?;
-    for &(id, count) in counts.iter().filter(|(id, _)| !whole.contains(id)) {
+    for &(id, count) in counts.iter().filter(|(id, _)| !complete_ids.contains(id)) {
         let path = numbering.path(&dag, id).unwrap_or_default();
         add(path.last().map(std::slice::from_ref).unwrap_or_default(), count);
         paths.extend(path.last().map(|end| ExecutedPath { end: *end, count, in_passing: true }));
@@ -47,7 +48,7 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// Converts a function in which each path is an edge ([`crate::copies::edges`]); `known` are the decoded paths of the original function.
+/// Converts a function whose paths are single edges ([`crate::copies::edges`]). `known` holds the original function's decoded paths.
 pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
@@ -61,7 +62,7 @@ pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<P
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-/// Estimates how often each block and edge is executed per call of the function, from its loops and branches.
+/// Estimates the executions of each block and edge per call of the function, from its loops and branches.
 fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
     let graph = function.graph()?;
     let hint = |e: &FlowEdge| match e.kind {
@@ -73,13 +74,13 @@ fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
     Ok(Frequencies::estimate(&graph, &branch_weights(&graph, &hints)))
 }
 
-/// Converts a function without counts, with estimated frequencies for that number of calls.
+/// Converts a function without counts. Its frequencies are estimated for the given number of calls.
 pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
     let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
-        // Several cut edges to a block may share the edge by which paths begin there.
+        // Cut edges to the same block may share the edge at which paths begin.
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
         Origin::Stop(node) => estimate.node(node),
     };
@@ -91,21 +92,21 @@ fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl It
     dag.cuts().iter().map(|c| c.edge).filter(move |e| function.edges[e.index()].to == head)
 }
 
-/// Number of edges by which paths begin at a block.
+/// Returns the number of edges at which paths begin in a block, at least 1.
 fn entries(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }
 
 /// Finds the edge at which a path is counted.
-struct PathEnds {
+struct CountingEdges {
     is_end: Vec<bool>,
 }
 
-impl PathEnds {
-    fn new(dag: &Dag) -> PathEnds {
+impl CountingEdges {
+    fn new(dag: &Dag) -> CountingEdges {
         let mut is_end = vec![false; dag.edges().len()];
         Ends::from_dag(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
-        PathEnds { is_end }
+        CountingEdges { is_end }
     }
 
     fn find(&self, path: &[DagEdgeId]) -> DagEdgeId {

@@ -1,8 +1,8 @@
-//! Reads raw files: the runtime's counts, summed over its regions. Layout: [`trodden_wire`].
+//! Reads raw files: the counts that the runtime writes, summed over its regions. [`trodden_wire`] defines the layout.
 //!
-//! The programs that write a raw file may die at any moment, and damage may change any size in it, so everything is checked against the
-//! file's length before it is used. Missing or damaged data is a [`RawProblem`] if the rest can still be used, and an error otherwise.
-//! Files are sparse; holes are skipped, and memory is proportional to the number of nonzero counters.
+//! The programs that write a raw file may die at any moment, and any size in the file may be corrupt, so everything is checked against the
+//! file's length before it is used. Missing or corrupt data is a [`RawProblem`] if the rest can still be used, and an error otherwise.
+//! Files are sparse: holes are skipped, and memory is proportional to the number of nonzero counters.
 
 use crate::error::ProfileError;
 use crate::sum::Sums;
@@ -21,14 +21,14 @@ use trodden_wire::stream::{REGION_WORDS, STREAM_VERSION};
 use trodden_wire::{Checksum, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
-/// Maximum number of units; a file with more is damaged.
+/// Maximum number of units; a file with more is corrupt.
 const MAX_UNITS: u64 = 1 << 22;
 /// Maximum length of a path in bytes.
 const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Number of bytes read at a time; a multiple of 8.
 const READ_BYTES: usize = 1 << 17;
 
-/// The counts of one image, from one raw file. The units make up the image's identity.
+/// The counts of one image, from one raw file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawProfile {
     /// The raw file.
@@ -39,15 +39,15 @@ pub struct RawProfile {
     pub image_path: PathBuf,
     /// ID of the process that created the file.
     pub pid: u64,
-    /// Time of its creation, in nanoseconds since 1970.
+    /// Creation time of the file, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// Number of regions: the maximum number of threads, over all processes, that counted at the same time.
+    /// Number of regions: the maximum number of threads of all processes that counted at the same time.
     pub regions: u64,
     /// Number of threads whose counts are lost, because there was no space or the file could not be opened.
     pub lost: u64,
     /// Its units in link order.
     pub units: Vec<RawUnitCounts>,
-    /// Missing or damaged data.
+    /// Missing or corrupt data.
     pub problems: Vec<RawProblem>,
 }
 
@@ -60,37 +60,37 @@ pub struct RawUnitCounts {
     pub counters: u64,
     /// Nonzero counters by index, ascending; saturating sums over all regions.
     pub counts: Vec<(u64, u64)>,
-    /// The excess over the maximum of the few sums that saturated.
+    /// For the sums that saturated, the excess over `u64::MAX`.
     pub overflow: Vec<(u64, u128)>,
 }
 
 impl RawUnitCounts {
     /// Returns the nonzero counters with their full sums.
     pub fn full_sums(&self) -> impl Iterator<Item = (u64, u128)> {
-        let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.overflow[place].1);
+        let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |index| self.overflow[index].1);
         self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
     }
 }
 
-/// A problem of a raw file whose other data can still be used.
+/// A problem in a raw file that leaves the rest of its data usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawProblem {
     /// The last region is truncated.
-    #[error("the file ends at byte {end}, but region {region} extends to byte {expected}: its counts are incomplete. Record again")]
+    #[error("the counts of region {region} are incomplete: the file ends at byte {end}, but the region at byte {expected}. Record again")]
     Truncated {
         /// Length of the file.
         end: u64,
         /// The region.
         region: u64,
-        /// Where it should end.
+        /// Offset of the end of the complete region.
         expected: u64,
     },
-    /// The file has no region, though a program creates one when it starts.
+    /// The file has no region, although a program creates one when it starts.
     #[error(
-        "the file has no region: the program ended while it created the file, or the file was truncated after its header. Record again"
+        "the file contains no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
     )]
     NoRegion,
-    /// Threads counted in memory that was discarded, since it could not be mapped to the file.
+    /// Threads counted in memory that could not be mapped to the file, and was discarded.
     #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
     Lost {
         /// Number of threads.
@@ -98,9 +98,9 @@ pub enum RawProblem {
         /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// There are nonzero words outside of all counters.
+    /// There are nonzero words outside all counters.
     #[error(
-        "{} outside of all counters, the first at byte {first}: the file was overwritten, and its counts are unreliable. Record again",
+        "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]
     Stray {
@@ -109,28 +109,28 @@ pub enum RawProblem {
         /// Offset of the first one.
         first: u64,
     },
-    /// Number of damaged cells in tables.
+    /// Number of invalid cells in hash tables.
     #[error(
-        "{} of tables with counts of paths that do not exist: the file was overwritten, and its counts are unreliable. Record again",
-        plural((*.0).into(), "cell", "cells")
+        "the counts are unreliable, because the file was overwritten: found {} for paths that do not exist. Record again",
+        plural((*.0).into(), "hash table cell", "hash table cells")
     )]
     Cells(u64),
 }
 
 fn lost_reasons(reasons: &[LostReason]) -> String {
     let words = |reason: &LostReason| match reason {
-        LostReason::NoSpace => "the disk was full (free space, or let TRODDEN_OUTPUT name another file system)",
+        LostReason::NoSpace => "the disk was full (free space, or set TRODDEN_OUTPUT to a folder on a different file system)",
         LostReason::SizeLimit => "the file would have exceeded the process's limit for file sizes (raise the limit: ulimit -f)",
-        LostReason::Other => "they could not be written (see the program's standard error or the lines above for the reason)",
+        LostReason::Other => "they could not be written (the program's standard error or the lines above say why)",
     };
     reasons.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 impl RawProfile {
-    /// Reads a raw file, which programs may still be writing.
+    /// Reads a raw file. Programs may still be writing to it.
     ///
     /// # Errors
-    /// The file cannot be read, is not a raw file, is of another version, is not set up yet, or its header is damaged.
+    /// The file cannot be read, is not a raw file, has a different version, has no header yet, or its header is corrupt.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<Sums> = file.units.iter().map(|_| Sums::default()).collect();
@@ -157,7 +157,7 @@ pub(crate) struct RawWord {
     pub value: u64,
 }
 
-/// An open raw file whose header was checked.
+/// An open raw file with a verified header.
 pub(crate) struct RawFile {
     pub file: Raw,
     /// Path of the image as the process saw it; empty if unknown.
@@ -165,31 +165,32 @@ pub(crate) struct RawFile {
     pub header: RawHeader,
     /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Number of regions, and of threads whose counts are in none; set by `each_word`.
+    /// Number of regions. Set by `each_word`.
     pub regions: u64,
+    /// Number of threads whose counts are in no region. Set by `each_word`.
     pub lost: u64,
-    /// What is missing or damaged; added to by `each_word`.
+    /// Missing or corrupt data. `each_word` adds to it.
     pub problems: Vec<RawProblem>,
 }
 
 impl RawFile {
     /// Opens a raw file and reads its header. Fails like [`RawProfile::read`].
     pub fn open(path: &Path) -> Result<RawFile, ProfileError> {
-        // Opening a named pipe would wait for a writer.
+        // Opening a named pipe would block until it has a writer.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(ProfileError::io(path, "read")(io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let file = Raw::new(path, file)?;
-        let RawSetup { header, units, image_path } = file.setup(FileKind::RAW_COUNTS)?;
+        let RawSetup { header, units, image_path } = file.read_setup(FileKind::RAW_COUNTS)?;
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
-    /// Calls `visit` with the unit's index and the word, for each nonzero word of each region, ascending. Sets `regions`, `lost` and
-    /// `problems`.
+    /// Calls `visit` with each nonzero word of each region and the index of the word's unit, in the order of the file. Sets `regions`,
+    /// `lost` and `problems`.
     ///
     /// # Errors
-    /// The file cannot be read, or was truncated meanwhile.
+    /// The file cannot be read, or was truncated after it was opened.
     pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
@@ -199,7 +200,7 @@ impl RawFile {
             let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
             self.problems.push(RawProblem::Truncated { end: length, region: whole, expected });
         }
-        let owners = Owners::new(&self.units);
+        let owners = WordOwners::new(&self.units);
         let mut stray: Option<(u64, u64)> = None;
         let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
@@ -208,7 +209,7 @@ impl RawFile {
             match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.merge(LostThreads(value)),
-                // The thread ID of the region's holder stays until another thread takes the region.
+                // The ID of the thread that holds or last held the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
             }
@@ -226,35 +227,35 @@ impl RawFile {
     }
 }
 
-/// Maps the words of a region to units. Words in gaps between units are never counted in.
-struct Owners {
-    /// First word, end, index of the unit; ascending.
+/// Maps the words of a region to units. Gaps between units contain no counters.
+struct WordOwners {
+    /// First word, end, and index of each unit; ascending.
     ranges: Vec<(u64, u64, usize)>,
 }
 
-impl Owners {
-    fn new(units: &[RawUnit]) -> Owners {
-        let range = |(place, unit): (usize, &RawUnit)| (unit.first, unit.first.saturating_add(unit.counters), place);
+impl WordOwners {
+    fn new(units: &[RawUnit]) -> WordOwners {
+        let range = |(at, unit): (usize, &RawUnit)| (unit.first, unit.first.saturating_add(unit.counters), at);
         let mut ranges: Vec<_> = units.iter().enumerate().map(range).filter(|r| r.0 < r.1).collect();
         ranges.sort_unstable();
-        Owners { ranges }
+        WordOwners { ranges }
     }
 
     /// Returns the index and the first word of the unit that owns a word.
     fn find(&self, index: u64) -> Option<(usize, u64)> {
-        let (first, end, place) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
-        (index < end).then_some((place, first))
+        let (first, end, unit) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
+        (index < end).then_some((unit, first))
     }
 }
 
-/// A raw file or a stream file; both begin alike.
+/// A raw file of counts or a stream file. Both have the same header.
 pub(crate) struct Raw {
     pub path: PathBuf,
     pub file: File,
     length: u64,
 }
 
-/// The part of the file that a program writes first and never changes.
+/// The part of the file that a program writes first and does not change afterwards.
 pub(crate) struct RawSetup {
     pub header: RawHeader,
     /// Units in link order.
@@ -263,8 +264,8 @@ pub(crate) struct RawSetup {
     pub image_path: PathBuf,
 }
 
-/// Returns whether a file begins like one of that kind, of any version and possibly damaged.
-pub(crate) fn begins_as(path: &Path, kind: FileKind) -> bool {
+/// Returns whether a file's first bytes identify it as a file of this kind. The file may have any version, and may be corrupt.
+pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
     let mut beginning = [0; HEAD_BYTES];
     File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
 }
@@ -278,8 +279,8 @@ impl Raw {
     /// Reads and checks the header, the units and the image's path.
     ///
     /// # Errors
-    /// The file is of another kind or version, not set up yet, or damaged.
-    pub(crate) fn setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
+    /// The file has a different kind or version, has no header yet, or its header is corrupt.
+    pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
         self.read_exact(&mut bytes[..have], 0)?;
@@ -289,15 +290,15 @@ impl Raw {
         if bytes.iter().all(|b| *b == 0) {
             return Err(ProfileError::NotReady(self.path.to_owned()));
         }
-        self.check_head(&bytes[..have], kind)?;
+        self.check_file_header(&bytes[..have], kind)?;
         let header = RawHeader::read(&bytes[..have]);
         let header =
-            header.ok_or_else(|| self.damaged(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
+            header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
-            return Err(self.damaged(HEAD_BYTES as u64, what.into()));
+            return Err(self.corrupt(HEAD_BYTES as u64, what.into()));
         }
         self.check_regions(&header, kind)?;
         let units: Vec<RawUnit> = units.chunks_exact(RawUnit::BYTES).filter_map(RawUnit::read).collect();
@@ -305,7 +306,7 @@ impl Raw {
         Ok(RawSetup { header, units, image_path: PathBuf::from(OsStr::from_bytes(&path)) })
     }
 
-    fn check_head(&self, bytes: &[u8], kind: FileKind) -> Result<(), ProfileError> {
+    fn check_file_header(&self, bytes: &[u8], kind: FileKind) -> Result<(), ProfileError> {
         let (path, is_counts) = (self.path.to_owned(), kind == FileKind::RAW_COUNTS);
         let (version, name) = if is_counts { (RAW_VERSION, "raw file") } else { (STREAM_VERSION, "stream file") };
         if bytes.first_chunk().is_some_and(|head| FileHead::is_unfinished(head, kind)) {
@@ -317,27 +318,27 @@ impl Raw {
         };
         Err(match expect_head(bytes, kind, version) {
             Ok(_) => return Ok(()),
-            Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => foreign(
-                "it is a stream file, of a program built with --stream: record that program with --whole-program or --last N".into(),
-            ),
+            Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => {
+                foreign("it is a stream file of a program built with --stream. Record that program with --whole-program or --last N".into())
+            }
             Err(FileError::Kind { found: FileKind::RAW_COUNTS, .. }) => {
-                foreign("it is a raw file of counts: was the program built with --stream?".into())
+                foreign("it is a raw file of counts. Build the program with --stream to record a stream".into())
             }
             Err(FileError::Version { found, known, .. }) => {
                 ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
             }
             Err(FileError::Head(HeadError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
-            Err(FileError::Head(error @ (HeadError::Truncated | HeadError::Checksum))) => self.damaged(0, error.to_string()),
+            Err(FileError::Head(error @ (HeadError::Truncated | HeadError::Checksum))) => self.corrupt(0, error.to_string()),
             Err(other) => foreign(other.to_string()),
         })
     }
 
-    /// Reads the bytes of `count` items of `size` bytes at an offset; `max` is the maximum number of items.
+    /// Reads `count` items of `size` bytes each from an offset. Fails if there are more than `max`; `what` names the items in the error.
     fn read_items(&self, what: &str, offset: u64, count: u64, size: usize, max: u64) -> Result<Vec<u8>, ProfileError> {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
-            let what = format!("{count} {what} from byte {offset} on do not fit a file of {} bytes", self.length);
-            return Err(self.damaged(HEAD_BYTES as u64, what));
+            let what = format!("{count} {what} from byte {offset} do not fit into a file of {} bytes", self.length);
+            return Err(self.corrupt(HEAD_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
         self.read_exact(&mut bytes, offset)?;
@@ -350,39 +351,42 @@ impl Raw {
         if fits && header.region_stride.is_multiple_of(8) && header.regions_offset.is_multiple_of(8) {
             return Ok(());
         }
-        let what = format!("{} counters in regions of {} bytes from byte {}", header.counters, header.region_stride, header.regions_offset);
-        Err(self.damaged(offset_of!(RawHeader, counters) as u64, what))
+        let what = format!(
+            "invalid layout of {} counters in regions of {} bytes from byte {}",
+            header.counters, header.region_stride, header.regions_offset
+        );
+        Err(self.corrupt(offset_of!(RawHeader, counters) as u64, what))
     }
 
     fn check_units(&self, header: &RawHeader, units: &[RawUnit]) -> Result<(), ProfileError> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
-            return Err(self.damaged(header.units_offset, "the units do not make up the image that the header names".into()));
+            return Err(self.corrupt(header.units_offset, "the units do not match the image identity in the header".into()));
         }
         let overflow = |u: &&RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
         units.iter().find(overflow).map_or(Ok(()), |unit| {
-            Err(self.damaged(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
+            Err(self.corrupt(header.units_offset, format!("unit {} extends beyond the image's counters", Identity(unit.unit))))
         })
     }
 
-    /// Calls `visit` with the offset and value of each complete nonzero word from `start` on.
+    /// Calls `visit` with the offset and value of each complete nonzero word from offset `start` to the end of the file.
     fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {
-            // Data ranges begin and end anywhere, but words are aligned to the start of the regions.
-            let mut here = start + (from.max(start) - start) / 8 * 8;
-            while here < to && self.length - here >= 8 {
-                let size = (self.length - here).min((to - here).next_multiple_of(8)).min(READ_BYTES as u64) as usize / 8 * 8;
-                self.read_exact(&mut buffer[..size], here)?;
+            // A data range may begin and end at any byte, but words are aligned to the start of the regions.
+            let mut offset = start + (from.max(start) - start) / 8 * 8;
+            while offset < to && self.length - offset >= 8 {
+                let size = (self.length - offset).min((to - offset).next_multiple_of(8)).min(READ_BYTES as u64) as usize / 8 * 8;
+                self.read_exact(&mut buffer[..size], offset)?;
                 for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
                     match u64::from_le_bytes(word.try_into().expect("eight bytes")) {
                         0 => {}
-                        word => visit(here + 8 * i as u64, word),
+                        word => visit(offset + 8 * i as u64, word),
                     }
                 }
-                here += size as u64;
+                offset += size as u64;
             }
-            at = to.max(here);
+            at = to.max(offset);
         }
         Ok(())
     }
@@ -397,7 +401,7 @@ impl Raw {
         let from = match seek(&self.file, SeekFrom::Data(at)) {
             Ok(from) => from,
             Err(Errno::NXIO) => return Ok(None),
-            // The file system does not support holes: everything is data.
+            // The file system does not report holes, so everything is treated as data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
             Err(e) => return Err(ProfileError::io(&self.path, "read")(e.into())),
         };
@@ -407,22 +411,24 @@ impl Raw {
 
     fn read_exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.damaged(at, "the file was truncated while it was read".into()),
+            io::ErrorKind::UnexpectedEof => self.corrupt(at, "the file was truncated while it was being read".into()),
             _ => ProfileError::io(&self.path, "read")(e),
         })
     }
 
-    fn damaged(&self, offset: u64, what: String) -> ProfileError {
-        ProfileError::RawDamaged { path: self.path.to_owned(), offset, what }
+    fn corrupt(&self, offset: u64, what: String) -> ProfileError {
+        ProfileError::RawCorrupt { path: self.path.to_owned(), offset, what }
     }
 }
 
-/// Returns the offset of the image's switch in its raw file (0 if it has none), and the ID of the process that created the file.
+/// Returns the offset of the image's sampling switch in the raw file (0 if it has none), and the ID of the process that created the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
-    let header = raw.setup(FileKind::RAW_COUNTS)?.header;
+    let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => Err(raw.damaged(offset_of!(RawHeader, switch_offset) as u64, "the offset of its switch is outside its header".into())),
+        false => {
+            Err(raw.corrupt(offset_of!(RawHeader, switch_offset) as u64, "the offset of the sampling switch is outside the header".into()))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Sampled profiles: counted in [`bursts`], or made from [`branches`] that hardware recorded.
+//! Sampled profiles: counted in [`bursts`], or derived from [`branches`] that hardware recorded.
 
 pub mod branches;
 pub mod bursts;
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 /// How a profile was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sampling {
-    /// Counts of units of the sample tier are observed ones, a part of all executions.
+    /// Units of the sample tier were counted in bursts: their counts are the observed part of all executions.
     Bursts(BurstSampling),
-    /// Counts are estimates from branch records, or the counts of a trace.
+    /// Counts were derived from branch records, as estimates, or from a trace of all branches.
     Branches(BranchSampling),
 }
 
 impl Sampling {
-    /// Data of sampling in bursts; `None` if the profile was sampled otherwise.
+    /// Data of sampling in bursts; `None` if the profile was derived from branches.
     pub fn bursts(&self) -> Option<&BurstSampling> {
         match self {
             Sampling::Bursts(bursts) => Some(bursts),
@@ -33,7 +33,7 @@ impl Sampling {
         }
     }
 
-    /// Data of branch records or traces; `None` if the profile was sampled otherwise.
+    /// Data about the branch records or the trace; `None` if the profile was counted in bursts.
     pub fn branches(&self) -> Option<&BranchSampling> {
         match self {
             Sampling::Branches(branches) => Some(branches),

@@ -1,8 +1,8 @@
 //! Interprocedural segments of a run, read from a stream ([`crate::stream::SegmentReader`]) or counted by a program that was built for it
 //! ([`trodden_unit::SegmentWords`]).
 //!
-//! [`trodden_unit::segments`] defines segments. A segment that was observed with few callers may be the end of longer ones;
-//! [`sum_to_depth`] sums all that end with the same calls.
+//! [`trodden_unit::segments`] defines segments. A segment with few callers may be the end of longer ones; [`sum_to_depth`] sums all
+//! segments that end with the same calls.
 
 use crate::model::ImageProfile;
 use crate::paths::{DecodedPath, PathEnd};
@@ -20,7 +20,7 @@ pub struct FunctionPath {
     pub path: u64,
 }
 
-/// A segment: the paths of the callers, outermost first, and the path of the last callee.
+/// A segment: the callers' paths, outermost first, followed by the last callee's path.
 pub type Segment = Vec<FunctionPath>;
 
 /// Number of executions of each segment.
@@ -29,19 +29,19 @@ pub type SegmentCounts = BTreeMap<Segment, u64>;
 /// The segments that a program counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedSegments {
-    /// Executions; includes segments that the build did not ask for if its counters distinguish them.
+    /// Executions of interesting segments, and of other segments that the counters also distinguish.
     pub counts: SegmentCounts,
-    /// The interesting segments, which the build was asked to count.
+    /// The interesting segments, which the program was instrumented to count.
     pub interesting: BTreeSet<Segment>,
-    /// Interesting segments that cannot be counted, since an uninstrumented function makes the last call.
+    /// Interesting segments that cannot be counted, because uninstrumented code makes one of their calls.
     pub unplaced: BTreeSet<Segment>,
-    /// Number of executions that were counted without their segment: in contexts that are not interesting, or together with others.
+    /// Number of executions that were counted without their segment, because their context is not interesting or their counter is shared.
     pub others: u64,
-    /// How each function counts its segments.
+    /// Counter sizes and changed calls of each function that counts segments.
     pub counters: Vec<SegmentCounterStatistics>,
 }
 
-/// How a function counts its segments: the size of its counters, and the changes to its calls.
+/// Counter size of a function that counts segments, and changes to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentCounterStatistics {
     /// The function.
@@ -50,9 +50,9 @@ pub struct SegmentCounterStatistics {
     pub words: u64,
     /// Number of interesting segments that end in it.
     pub interesting: u64,
-    /// Number of call sites where it was inlined.
+    /// Number of call sites at which the function was inlined.
     pub inlined: u32,
-    /// Number of call sites that call a copy which takes the context as an argument.
+    /// Number of call sites that call a copy of the function with the context as an additional argument.
     pub duplicated: u32,
 }
 
@@ -61,17 +61,17 @@ pub fn counts_segments(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.segments().is_some())
 }
 
-/// Returns the segments that an image has counted.
+/// Decodes the segment counters of an image.
 pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     let contexts = Contexts::from_image(image);
     let mut out = CountedSegments::default();
-    for (place, map, words) in functions(image) {
-        let unit = &image.units[place.unit];
+    for (index, map, words) in functions(image) {
+        let unit = &image.units[index.unit];
         let chains: Vec<Option<Segment>> =
-            (0..=words.contexts.len() as u32).map(|context| contexts.callers(place, context, trodden_unit::segments::MAX_DEPTH)).collect();
+            (0..=words.contexts.len() as u32).map(|context| contexts.callers(index, context, trodden_unit::segments::MAX_DEPTH)).collect();
         let segment = |context: u32, path: u64| {
             let mut chain = chains.get(context as usize)?.clone().filter(|chain| !chain.is_empty())?;
-            chain.push(FunctionPath { function: place, path });
+            chain.push(FunctionPath { function: index, path });
             Some(chain)
         };
         for (word, count) in unit.counts.in_range(words.range()) {
@@ -85,7 +85,7 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
         if words.words > 0 {
             let SegmentWords { words, inlined, duplicated, .. } = *words;
             out.counters.push(SegmentCounterStatistics {
-                function: place,
+                function: index,
                 words,
                 interesting: interesting.len() as u64,
                 inlined,
@@ -98,7 +98,7 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
     out
 }
 
-/// Sums the executions of all chains by their last `depth` calls. Shorter chains are dropped.
+/// Sums the executions of all segments that end with the same `depth` calls. Drops shorter segments.
 pub fn sum_to_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     let mut sums = SegmentCounts::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {
@@ -107,7 +107,7 @@ pub fn sum_to_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     sums
 }
 
-/// The functions of an image that count segments or pass contexts to callees.
+/// Functions of an image that count segments or pass contexts to callees.
 fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();
@@ -115,35 +115,36 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &Func
     })
 }
 
-/// The functions of an image by name, with their contexts.
+/// Resolves the contexts of an image's functions.
 struct Contexts<'a> {
     image: &'a ImageProfile,
-    places: HashMap<(&'a str, &'a str), FunctionIndex>,
+    /// Functions by source file and name.
+    functions: HashMap<(&'a str, &'a str), FunctionIndex>,
 }
 
 impl<'a> Contexts<'a> {
     fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
         let named =
-            |(place, map, _): (FunctionIndex, &'a FunctionMap, _)| ((unit_map(image, place).source.as_str(), map.name.as_str()), place);
-        Contexts { image, places: functions(image).map(named).collect() }
+            |(index, map, _): (FunctionIndex, &'a FunctionMap, _)| ((unit_map(image, index).source.as_str(), map.name.as_str()), index);
+        Contexts { image, functions: functions(image).map(named).collect() }
     }
 
-    fn words(&self, place: FunctionIndex) -> Option<&'a SegmentWords> {
-        self.image.units[place.unit].map.functions[place.function].segment_words()
+    fn words(&self, index: FunctionIndex) -> Option<&'a SegmentWords> {
+        self.image.units[index.unit].map.functions[index.function].segment_words()
     }
 
-    /// Returns the callers' paths of a context, outermost first; `None` if the map names an unknown function, or the chain is longer than
-    /// `max`.
-    fn callers(&self, place: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
+    /// Returns the callers' paths of a context, outermost first; `None` if the map names an unknown function, or there are more than `max`
+    /// callers.
+    fn callers(&self, index: FunctionIndex, context: u32, max: u32) -> Option<Segment> {
         let Some(number) = context.checked_sub(1) else { return Some(Segment::new()) };
-        let caller = self.words(place)?.contexts.get(number as usize)?;
-        let function = *self.places.get(&(caller.unit.as_str(), caller.name.as_str()))?;
+        let caller = self.words(index)?.contexts.get(number as usize)?;
+        let function = *self.functions.get(&(caller.unit.as_str(), caller.name.as_str()))?;
         let mut chain = self.callers(function, caller.context, max.checked_sub(1)?)?;
         chain.push(FunctionPath { function, path: caller.path });
         Some(chain)
     }
 
-    /// Returns whether some call of a segment is made by no instrumented code.
+    /// Returns whether uninstrumented code makes one of a segment's calls.
     fn is_unplaced(&self, segment: &Segment) -> bool {
         segment.windows(2).any(|pair| {
             let [caller, callee] = pair else { return false };
@@ -155,7 +156,8 @@ impl<'a> Contexts<'a> {
     }
 }
 
-/// Returns the block whose call follows a path: its last block, or the one before it at a tail call; `None` if the path ends at no call.
+/// Returns the block with the call at which a path ends: its last block, or at a tail call possibly the one before; `None` if the path does
+/// not end at a call.
 pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.edges.iter().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
@@ -175,12 +177,12 @@ pub fn ends_with_tail_call(function: &FunctionMap, walk: &DecodedPath) -> bool {
     walk.end.is_some() && !stops && calling_block(function, walk).is_some()
 }
 
-/// The map of a function's unit.
-pub fn unit_map(image: &ImageProfile, place: FunctionIndex) -> &UnitMap {
-    &image.units[place.unit].map
+/// Returns the map of a function's unit.
+pub fn unit_map(image: &ImageProfile, index: FunctionIndex) -> &UnitMap {
+    &image.units[index.unit].map
 }
 
-/// The map of a function.
-pub fn function_map(image: &ImageProfile, place: FunctionIndex) -> &FunctionMap {
-    &image.units[place.unit].map.functions[place.function]
+/// Returns the map of a function.
+pub fn function_map(image: &ImageProfile, index: FunctionIndex) -> &FunctionMap {
+    &image.units[index.unit].map.functions[index.function]
 }

@@ -1,8 +1,8 @@
-//! The run store: the runs of a project, in a folder `.trodden` beside it.
+//! The run store: a project's runs, in the folder `.trodden`.
 //!
-//! `profiles/000001.trodden` is the profile of run 1, `streams/000001/` has its streams, and `runs.db` is an SQLite index of the profiles
-//! (tables in `schema`), which any SQLite client can query. Several programs may record at the same time. No profile is overwritten, and
-//! the index is kept consistent with the profiles ([`Repair`]).
+//! `profiles/000001.trodden` is the profile of run 1, `streams/000001/` contains its streams, and `runs.db` is an SQLite index of the
+//! profiles (tables in `schema`), which any SQLite client can query. Several programs may record at the same time. Profiles are never
+//! overwritten, and the index is kept consistent with them ([`Repair`]).
 
 mod index;
 mod leftovers;
@@ -20,7 +20,7 @@ use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
 use crate::temporary::TemporaryFolder;
-use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id, unsigned};
+use rows::{RUNS_QUERY, insert_run, read_entry, read_images, remove_unused, signed, suite_id, unsigned};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,16 +28,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
 const DATABASE: &str = "runs.db";
-/// Subfolder of the profiles.
+/// Subfolder with the profiles.
 const PROFILES: &str = "profiles";
-/// Subfolder of the streams, which have a folder for each run.
+/// Subfolder with a folder of streams for each run.
 const STREAMS: &str = "streams";
-/// Environment variable that names the run store, so that none is searched for.
+/// Environment variable that names the run store. If it is set, trodden does not search for a store.
 pub const RUNS_VARIABLE: &str = "TRODDEN_RUNS";
 
-/// Makes `folder` the run store of the whole process, instead of the project's `.trodden`. Only the first call has an effect.
+/// Makes `folder` the run store for the whole process, instead of the project's `.trodden`. Only the first call has an effect.
 pub fn set_store_folder(folder: PathBuf) {
-    private::name_store(folder);
+    private::set_named_store(folder);
 }
 
 /// Returns the path of a project's run store, which may not exist yet.
@@ -45,7 +45,7 @@ pub fn store_folder(project: &Path) -> PathBuf {
     private::named_store().map_or_else(|| project.join(FOLDER), Path::to_owned)
 }
 
-/// Returns the path of the run store that [`RunStore::find`] would open, or `None` if there is none.
+/// Returns the path of the run store that [`RunStore::find`] would open; `None` if there is none.
 pub fn locate(start: &Path) -> Option<PathBuf> {
     let is_store = |folder: &PathBuf| folder.join(DATABASE).is_file() || folder.join(PROFILES).is_dir();
     match private::named_store() {
@@ -63,7 +63,7 @@ pub struct RunStore {
     folder: PathBuf,
     database: Connection,
     repair: Option<Repair>,
-    /// If the store cannot be written: a copy of the index, which is used instead, and the reason.
+    /// If the store cannot be written: a temporary copy of the index, which is used instead, and the reason.
     unwritable: Option<(TemporaryFolder, String)>,
 }
 
@@ -101,7 +101,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Converts it to an error that names the database.
+    /// Converts to a [`ProfileError`] that names the database.
     fn into_error(self, database: &Path) -> ProfileError {
         match self {
             Failure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
@@ -128,7 +128,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
 
-/// Copies the database of a store with its write-ahead log to a temporary folder.
+/// Copies a store's database and its write-ahead log to a temporary folder.
 fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
     let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
     for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
@@ -141,7 +141,7 @@ fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens the store of a project, or the one that [`set_store_folder`] named, and creates it if necessary.
+    /// Opens a project's store, or the one that [`set_store_folder`] named. Creates it if it does not exist.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = store_folder(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
@@ -153,7 +153,7 @@ impl RunStore {
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
-        // Fails before anything is recorded if the store cannot be written.
+        // An empty transaction, to fail before anything is recorded if the store cannot be written.
         store.writing(|_| Ok::<(), Failure>(()))?;
         store.report_repair();
         Ok(store)
@@ -172,14 +172,14 @@ impl RunStore {
         }
     }
 
-    /// Opens the store in exactly this folder (`.trodden`), and upgrades its index if an older version created it.
+    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it.
     ///
     /// # Errors
-    /// The store cannot be opened, or a newer version created it.
+    /// The store cannot be opened, or a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
-                // SQLite must write files beside the database even to read it.
+                // SQLite creates files next to the database even to read it.
                 let copy = copy_index(folder)?;
                 (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
             }
@@ -188,13 +188,13 @@ impl RunStore {
         Ok(RunStore { folder: folder.to_owned(), database: index.database, repair: index.repair, unwritable })
     }
 
-    /// What was repaired in the index when the store was opened; `None` if it was consistent. If the store cannot be written, a copy of the
-    /// index was repaired.
+    /// Repair of the index when the store was opened; `None` if the index was consistent. If the store cannot be written, only a copy was
+    /// repaired.
     pub fn repair(&self) -> Option<&Repair> {
         self.repair.as_ref()
     }
 
-    /// Logs a repair, but only once per process: an index that cannot be written is repaired anew in each copy.
+    /// Logs the repair, once per process: each copy of an index that cannot be written is repaired again.
     fn report_repair(&self) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(repair) = &self.repair else { return };
@@ -203,7 +203,7 @@ impl RunStore {
         }
     }
 
-    /// Files among the profiles that are not listed because they cannot be read.
+    /// Profiles that are not listed because they cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.reading(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
@@ -213,12 +213,12 @@ impl RunStore {
         })
     }
 
-    /// The store's folder.
+    /// Returns the store's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Stores a profile as a new run, in the suite that the profile names.
+    /// Stores a profile as a new run. The run belongs to the profile's suite, if it has one.
     pub fn add_run(&self, profile: &Profile) -> Result<RunEntry, ProfileError> {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
@@ -236,13 +236,13 @@ impl RunStore {
                 let path = names::profile_path(&self.folder, number);
                 match file.name(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
-                    // Another recorder stored a run with this number in an index that was deleted since.
+                    // A run with this number was stored by a recorder whose index has since been deleted.
                     Some(again) => file = again,
                 }
                 number += 1;
             };
             let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
-            insert(t, number, &head, bytes)?;
+            insert_run(t, number, &head, bytes)?;
             Ok::<u64, Failure>(number)
         });
         match (listed, named) {
@@ -255,22 +255,22 @@ impl RunStore {
         }
     }
 
-    /// All runs, ascending by number.
+    /// Returns all runs, ascending by number.
     pub fn list(&self) -> Result<Vec<RunEntry>, ProfileError> {
-        self.query(&format!("{COLUMNS} ORDER BY number"), [])
+        self.query(&format!("{RUNS_QUERY} ORDER BY number"), [])
     }
 
-    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the one before the last), or a suite.
+    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite.
     ///
     /// # Errors
     /// There is no such run or suite, or the database cannot be read.
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
-            self.query(&format!("{COLUMNS} AND number = ?1"), [signed(number)])?
-        } else if let Some(back) = steps_back(wanted) {
-            self.query(&format!("{COLUMNS} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [signed(back)])?
+            self.query(&format!("{RUNS_QUERY} AND number = ?1"), [signed(number)])?
+        } else if let Some(back) = parse_steps_back(wanted) {
+            self.query(&format!("{RUNS_QUERY} ORDER BY number DESC LIMIT 1 OFFSET ?1"), [signed(back)])?
         } else {
-            self.query(&format!("{COLUMNS} AND suites.name = ?1 ORDER BY number"), [wanted])?
+            self.query(&format!("{RUNS_QUERY} AND suites.name = ?1 ORDER BY number"), [wanted])?
         };
         match found.is_empty() {
             true => Err(self.unknown_run(wanted)?),
@@ -278,7 +278,7 @@ impl RunStore {
         }
     }
 
-    /// Finds the one run that `wanted` names, or the last run of the suite. Fails like [`RunStore::select`].
+    /// Finds the run that `wanted` names; of a suite, the last run. Fails like [`RunStore::select`].
     pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
         Ok(self.select(wanted)?.pop().expect("select finds at least one"))
     }
@@ -288,7 +288,7 @@ impl RunStore {
         Profile::read(&entry.profile)
     }
 
-    /// Names of the suites and their numbers of runs.
+    /// Names of the suites, each with its number of runs.
     pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
         let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
         self.reading(|t| {
@@ -298,10 +298,10 @@ impl RunStore {
         })
     }
 
-    /// Puts a run into a suite, or takes it out of its suite if `suite` is `None`.
+    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`.
     ///
     /// # Errors
-    /// There is no such run, the name is not allowed for suites, or the profile or the database cannot be written.
+    /// The run does not exist, the suite's name is not allowed, or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
@@ -311,21 +311,21 @@ impl RunStore {
             t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![signed(bytes), signed(number)])?;
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
-            Ok::<(), Failure>(forget_unused(t)?)
+            Ok::<(), Failure>(remove_unused(t)?)
         })
     }
 
     /// Removes a run with its profile and streams.
     ///
     /// # Errors
-    /// There is no such run, or it cannot be removed.
+    /// The run does not exist, or cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
         self.writing(|t| {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
-            forget_unused(t)?;
+            remove_unused(t)?;
             let streams = self.streams(number);
-            // The profile is removed last, since the run exists as long as it does.
+            // The profile is removed last: as long as it exists, the run is listed again.
             for (removed, path) in [(std::fs::remove_dir_all(&streams), &streams), (std::fs::remove_file(&entry.profile), &entry.profile)] {
                 match removed {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e).into()),
@@ -350,7 +350,7 @@ impl RunStore {
         let mut known = match (numbers.first(), numbers.last()) {
             (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),
             (Some(only), _) => format!("there is only run {only}"),
-            _ => "there are no runs yet: `trodden record -- PROGRAM` creates one".into(),
+            _ => "there are no runs yet. `trodden record -- PROGRAM` records one".into(),
         };
         let suites: Vec<String> = self.suites()?.into_iter().map(|s| s.0).collect();
         if !suites.is_empty() {
@@ -364,18 +364,18 @@ impl RunStore {
             let mut statement = t.prepare(sql)?;
             let mut entries: Vec<RunEntry> = statement.query_map(values, |row| read_entry(&self.folder, row))?.collect::<Result<_, _>>()?;
             for entry in &mut entries {
-                entry.images = images(t, entry.number)?;
+                entry.images = read_images(t, entry.number)?;
             }
             Ok(entries)
         })
     }
 
-    /// Reads in one transaction, for a consistent result.
+    /// Runs `work` in a read transaction, so that its result is consistent.
     fn reading<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// Writes in one transaction that takes the lock at its start, so that it cannot fail half-way for lack of it.
+    /// Runs `work` in a write transaction, which takes the lock at its start so that `work` does not fail halfway because of it.
     fn writing<T, E: Into<Failure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
@@ -403,18 +403,17 @@ impl RunStore {
     }
 }
 
-/// Refuses suite names that [`RunStore::select`] would read as single runs, empty ones, and those with control characters, such as line
-/// breaks.
+/// Rejects suite names that are empty, contain control characters such as line breaks, or that [`RunStore::select`] would take for a run.
 pub fn check_suite_name(name: &str) -> Result<(), ProfileError> {
-    let taken = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || steps_back(name).is_some();
-    match taken || name.trim().is_empty() || name.contains(char::is_control) {
+    let denotes_run = name.strip_prefix('#').unwrap_or(name).parse::<u64>().is_ok() || parse_steps_back(name).is_some();
+    match denotes_run || name.trim().is_empty() || name.contains(char::is_control) {
         true => Err(ProfileError::SuiteName(name.to_owned())),
         false => Ok(()),
     }
 }
 
-/// Parses `last` as 0 and `last~N` as N.
-fn steps_back(wanted: &str) -> Option<u64> {
+/// Parses `last` as 0 and `last~N` as N; `None` for other names.
+fn parse_steps_back(wanted: &str) -> Option<u64> {
     match wanted.strip_prefix("last")? {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),

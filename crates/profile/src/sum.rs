@@ -1,11 +1,12 @@
-//! Sparse saturating sums of counters: lists of (index, count), ascending, without zeros.
+//! Sparse, saturating sums of counters: lists of (index, count), ascending by index and without zeros.
 
 use std::collections::BTreeMap;
 
-/// Saturating sums, and the excess of the saturated ones over `u64::MAX`.
+/// Sums, and the excess over `u64::MAX` of those that saturated.
 pub type SparseSums = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
-/// Sums counts that come in any order. Uses at most twice the memory of the result, plus that of repeated indices not yet summed.
+/// Sums counts that are added in any order. The list is summed up each time it doubles, so it takes at most about twice the memory of the
+/// result.
 #[derive(Debug, Default)]
 pub struct Sums {
     list: Vec<(u64, u64)>,
@@ -16,7 +17,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Adds to a counter.
+    /// Adds `count` to a counter.
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
         if self.list.len() >= 4096 && self.list.len() >= 2 * self.summed_length {
@@ -24,7 +25,7 @@ impl Sums {
         }
     }
 
-    /// Adds a count that may exceed a word.
+    /// Adds a count that may exceed 64 bits.
     pub fn add_wide(&mut self, index: u64, count: u128) {
         let low = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(index, low);
@@ -41,7 +42,7 @@ impl Sums {
     }
 
     fn sum_up(&mut self) {
-        // Stable sorting is linear on lists of a few ascending runs, as these are.
+        // The list consists of a few ascending runs, for which the stable sort takes linear time.
         self.list.sort_by_key(|c| c.0);
         self.list.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
@@ -58,12 +59,12 @@ impl Sums {
     }
 }
 
-/// Returns by how much a sum exceeds `u64::MAX`, if it does.
+/// Returns the excess of a sum over `u64::MAX`; `None` if it does not overflow.
 fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// Merges two such lists; `add` combines the values of indices that are in both.
+/// Merges two lists that are ascending by index. `add` combines the values of indices that are in both.
 pub fn merge<T: Copy>(one: &[(u64, T)], other: &[(u64, T)], add: impl Fn(T, T) -> T) -> Vec<(u64, T)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_above_a_word_are_kept_as_excess() {
+    fn counts_above_64_bits_are_returned_as_excess() {
         let mut sums = Sums::default();
         sums.add_wide(3, u128::from(u64::MAX) + 5);
         sums.add_wide(3, 2);

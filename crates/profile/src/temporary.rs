@@ -1,8 +1,8 @@
-//! Registry of temporary files and folders, for programs that remove them when a signal ends them.
+//! Registry of temporary files and folders, from which a program removes them when a signal ends it.
 //!
-//! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove everything
-//! misses nothing, and no name is created after that. This crate handles no signals; a program passes its preparations to
-//! [`set_preparation`].
+//! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove all files misses
+//! none, and no name is created after that. This crate does not handle signals; a program passes the function that installs its signal
+//! handlers to [`set_preparation`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -22,15 +22,16 @@ static PREPARATION: OnceLock<fn()> = OnceLock::new();
 enum Removal {
     /// Delete it.
     Delete,
-    /// Rename the file back to its own name, replacing what has that name meanwhile.
+    /// Rename the file back to its original name, replacing any file that now has this name.
     Rename(PathBuf),
 }
 
-/// Maximum number of attempts to remove a folder that others may still be writing to, and the pause between them.
+/// Maximum number of attempts to remove a folder to which other threads or processes may still be writing.
 const MAX_REMOVALS: u32 = 200;
+/// Pause between two attempts.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Sets a function that is called before the registry is locked. Only the first call has an effect.
+/// Sets a function that is called each time before the registry is locked. Only the first call has an effect.
 pub fn set_preparation(prepare: fn()) {
     let _ = PREPARATION.set(prepare);
 }
@@ -53,7 +54,7 @@ impl Registry {
         self.0.insert(path.to_owned(), Removal::Delete);
     }
 
-    /// Registers a file that is renamed temporarily and will get its own name back.
+    /// Registers a file that was temporarily renamed from `own` to `path`.
     pub fn register_renamed(&mut self, path: &Path, own: &Path) {
         self.0.insert(path.to_owned(), Removal::Rename(own.to_owned()));
     }
@@ -63,7 +64,7 @@ impl Registry {
         self.0.remove(path);
     }
 
-    /// Removes all registered files and folders from the disk.
+    /// Removes all registered files and folders from the disk, and renames temporarily renamed files back. Ignores failures.
     pub fn remove_all(&self) {
         for (path, removal) in self.0.iter() {
             if let Removal::Rename(own) = removal {
@@ -75,16 +76,16 @@ impl Registry {
                 if removed.is_ok() || std::fs::symlink_metadata(path).is_err() {
                     break;
                 }
-                // A thread or child process of this program is still writing to it, or removing its own files.
+                // A thread or child process of this program is still writing to the folder, or removing files from it.
                 std::thread::sleep(REMOVAL_PAUSE);
             }
         }
     }
 }
 
-/// Creates a folder with missing parents, like [`std::fs::create_dir_all`], under the lock of the registry.
+/// Creates a folder and its missing parents, like [`std::fs::create_dir_all`], while holding the registry's lock.
 ///
-/// Without the lock, a thread could recreate a parent that is a temporary folder after a signal handler has removed it.
+/// Without the lock, a thread could recreate a temporary folder as a parent after a signal handler has removed it.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     let _names = lock_registry();
     std::fs::create_dir_all(path)
@@ -98,7 +99,7 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Creates a folder in `base` with exactly these permissions, regardless of the umask.
+    /// Creates a folder in `base` with the given mode bits, regardless of the umask.
     pub fn create_in(base: &Path, prefix: &str, mode: u32) -> io::Result<TemporaryFolder> {
         let mut names = lock_registry();
         let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempdir_in(base)?;
@@ -107,12 +108,12 @@ impl TemporaryFolder {
         Ok(TemporaryFolder { path: made.keep(), is_kept: false })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames the folder and keeps it.
+    /// Renames the folder, which is then no longer removed.
     pub fn rename_and_keep(mut self, path: &Path) -> io::Result<()> {
         let mut names = lock_registry();
         std::fs::rename(&self.path, path)?;
@@ -121,7 +122,7 @@ impl TemporaryFolder {
         Ok(())
     }
 
-    /// Keeps the folder where it is.
+    /// Makes the folder permanent.
     pub fn keep(&mut self) {
         self.keep_on_signals();
         self.is_kept = true;
@@ -136,7 +137,7 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Locked, so that a thread that removes everything does not remove it at the same time.
+            // Locked, so that `remove_all` in a different thread does not remove the folder at the same time.
             let mut names = lock_registry();
             names.unregister(&self.path);
             let _ = std::fs::remove_dir_all(&self.path);
@@ -147,16 +148,16 @@ impl Drop for TemporaryFolder {
 /// A registered file, which is removed when dropped.
 #[derive(Debug)]
 pub struct TemporaryFile {
-    // Fields are dropped in this order: the file is removed before its name leaves the registry.
+    // Fields are dropped in this order: the file is removed before its name is removed from the registry.
     file: NamedTempFile,
-    _name: EnteredName,
+    _name: RegisteredName,
 }
 
-/// Registry entry of a file that is removed by other means.
+/// A name in the registry. Dropping it removes the name, but not the file.
 #[derive(Debug)]
-struct EnteredName(PathBuf);
+struct RegisteredName(PathBuf);
 
-impl Drop for EnteredName {
+impl Drop for RegisteredName {
     fn drop(&mut self) {
         lock_registry().unregister(&self.0);
     }
@@ -168,11 +169,11 @@ impl TemporaryFile {
         let mut names = lock_registry();
         let file = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
         names.register(file.path());
-        let name = EnteredName(file.path().to_owned());
+        let name = RegisteredName(file.path().to_owned());
         Ok(TemporaryFile { file, _name: name })
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn as_file(&self) -> &File {
         self.file.as_file()
     }
@@ -192,7 +193,7 @@ impl TemporaryFile {
         renamed
     }
 
-    /// Renames the file if no file has that name; otherwise returns it.
+    /// Renames the file if the name is free; otherwise returns the file.
     pub fn name(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
         let names = lock_registry();
@@ -208,7 +209,7 @@ impl TemporaryFile {
     }
 }
 
-/// Replaces the file at `path` by an unnamed file. `link` links it to the temporary name that it has for a moment.
+/// Replaces the file at `path` by an unnamed file. `link` gives the unnamed file a temporary name, which is then renamed to `path`.
 pub fn replace_file(path: &Path, folder: &Path, prefix: &str, link: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let _names = lock_registry();
     let named = tempfile::Builder::new().prefix(prefix).make_in(folder, link)?;

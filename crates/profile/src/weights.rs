@@ -1,11 +1,11 @@
-//! Edge frequencies of a profile, as input of a later build.
+//! Extracts a profile's edge frequencies, which a later build uses as weights.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_unit::{MapError, Weights};
 
 impl Profile {
-    /// Returns the executions of the edges of all executed functions.
+    /// Returns the edge executions of all executed functions.
     pub fn weights(&self) -> Result<Weights, MapError> {
         let mut weights = Weights::default();
         for (_, unit, function) in self.functions() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
 use trodden_unit::{Frame, Identity, UnitCache, UnitMap};
 
-/// A built program and its folder.
+/// A program and its folder.
 struct Built {
     folder: tempfile::TempDir,
     image: PathBuf,
@@ -116,7 +116,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     let text = problems[0].to_string();
     assert!(text.contains(&identity(&built.units)) && text.contains(&identity(&other.units)), "{text}");
     assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
-    // The cache has the maps of the build that ran, which are the right ones.
+    // The cache has the maps of the build that ran.
     built.frames().iter().for_each(|f| drop(built.store().put(f).unwrap()));
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(profile.images[0].units.len(), 3);
@@ -124,7 +124,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
 }
 
 #[test]
-fn bad_files_and_images_do_not_affect_others() {
+fn unreadable_files_and_images_do_not_affect_others() {
     let built = Built::new();
     built.write_image(&built.frames());
     let good = built.raw(vec![BTreeMap::from([(0, 1)])], "good.raw");
@@ -146,7 +146,7 @@ fn bad_files_and_images_do_not_affect_others() {
 }
 
 #[test]
-fn damaged_frames_and_wrong_maps_are_reported() {
+fn wrong_maps_are_reported() {
     let mut built = Built::new();
     let mut frames = built.frames();
     frames[1] = Frame::pack(built.units[1].0, &built.maps[2], b"");
@@ -169,7 +169,7 @@ fn cache_keeps_the_latest_map_and_any_bitcode() {
     store.put(&frame(&built.maps[0], b"bitcode")).unwrap();
     store.put(&frame(&built.maps[0], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[0]).clone(), true));
-    // Another version of the plugin describes the same unit differently.
+    // A different version of the plugin describes the same unit differently.
     store.put(&frame(&built.maps[1], b"")).unwrap();
     assert_eq!(kept(), ((*built.maps[1]).clone(), false));
     store.put(&frame(&built.maps[1], b"bitcode")).unwrap();

@@ -1,4 +1,4 @@
-//! Stored profiles: round trips, and damage, which is reported and costs no more than the blocks that it hits.
+//! Stored profiles: written profiles are read unchanged, and corrupt bytes are reported and lose only the blocks that contain them.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn sampling_data_survives_storing() {
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
-    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the observed blocks lie on these paths";
+    let said = "sampled from branch records: 12 samples, 11 windows, 31 complete paths, 75.0% of the observed blocks are on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
     // Two such profiles can be merged, but not with one that was counted in full.
     let mut merger = Merger::new(BuildPolicy::Separate);
@@ -56,17 +56,17 @@ fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
 }
 
 #[test]
-fn profiles_of_other_versions_are_refused_but_not_called_damaged() {
+fn profiles_of_other_versions_are_rejected_but_not_called_corrupt() {
     const MAP: u32 = 2;
     const RUN: u32 = 1;
     let whole = bytes_of(&profile(0, 3));
     for kind in [MAP, RUN] {
-        for (layout, said) in [(0, "made by an older version of trodden"), (999, "made by a newer version of trodden")] {
-            let refused = with_file(&with_layout(&whole, kind, layout), |file| {
+        for (layout, said) in [(0, "written by an older version of trodden"), (999, "written by a newer version of trodden")] {
+            let rejected = with_file(&with_layout(&whole, kind, layout), |file| {
                 [Profile::read(file).unwrap_err(), Profile::recover(file).unwrap_err()].map(|e| e.to_string())
             });
-            for text in refused {
-                assert!(text.contains(said) && !text.contains("damaged") && !text.contains("intact"), "{kind} {layout}: {text}");
+            for text in rejected {
+                assert!(text.contains(said) && !text.contains("corrupt") && !text.contains("intact"), "{kind} {layout}: {text}");
                 assert!(layout > 0 || text.contains("record again"), "{text}");
             }
         }
@@ -74,7 +74,7 @@ fn profiles_of_other_versions_are_refused_but_not_called_damaged() {
 }
 
 #[test]
-fn links_are_followed_and_pipes_are_written_to() {
+fn profiles_are_written_through_links_and_into_pipes() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let profile = profile(0, 3);
@@ -164,24 +164,24 @@ fn every_truncation_is_an_error_and_the_part_before_is_recovered() {
 }
 
 #[test]
-fn one_damaged_byte_costs_one_block() {
+fn corrupt_byte_loses_one_block() {
     let profile = profile(0, 7);
     let bytes = bytes_of(&profile);
     for at in HEAD_BYTES..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x40;
-        with_file(&damaged, |path| {
-            let error = Profile::read(path).expect_err("damage is noticed").to_string();
-            assert!(error.contains("p.trodden: damaged at byte"), "{error}");
+        let mut corrupt = bytes.clone();
+        corrupt[at] ^= 0x40;
+        with_file(&corrupt, |path| {
+            let error = Profile::read(path).expect_err("the changed byte is detected").to_string();
+            assert!(error.contains("p.trodden: corrupt at byte"), "{error}");
             let part = Profile::recover(path).expect("most of it is intact");
             assert!(!part.lost.is_empty(), "byte {at}");
             assert_part(&part.profile, &profile);
         });
     }
     for at in 0..HEAD_BYTES {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x40;
-        with_file(&damaged, |path| {
+        let mut corrupt = bytes.clone();
+        corrupt[at] ^= 0x40;
+        with_file(&corrupt, |path| {
             assert!(Profile::read(path).unwrap_err().to_string().contains("p.trodden: "), "byte {at}");
             if let Ok(part) = Profile::recover(path) {
                 assert!((part.lost.len(), part.profile) == (1, profile.clone()), "byte {at}");
@@ -190,20 +190,20 @@ fn one_damaged_byte_costs_one_block() {
     }
 }
 
-/// Checks that everything that was recovered was in the original.
-fn assert_part(part: &Profile, whole: &Profile) {
-    assert!(part.run == whole.run || part.run == Default::default());
+/// Checks that every recovered part is in the original.
+fn assert_part(part: &Profile, original: &Profile) {
+    assert!(part.run == original.run || part.run == Default::default());
     for image in &part.images {
-        let all = whole.images.iter().find(|i| i.identity == image.identity).expect("an image of the whole");
+        let all = original.images.iter().find(|i| i.identity == image.identity).expect("an image of the original");
         let mut rest = all.units.iter();
         for unit in &image.units {
-            let original = rest.find(|u| u.unit == unit.unit).expect("units in order");
+            let before = rest.find(|u| u.unit == unit.unit).expect("units in order");
             assert!(
                 unit.counts.executions.is_empty()
-                    || unit.counts.executions == original.counts.executions
+                    || unit.counts.executions == before.counts.executions
                     || all.units.iter().any(|u| u.counts.executions == unit.counts.executions)
             );
-            assert_eq!(unit.map, original.map);
+            assert_eq!(unit.map, before.map);
         }
     }
 }
@@ -218,12 +218,12 @@ fn other_kinds_of_files_are_named_in_the_error() {
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a trace"), "{error}");
     let error = with_file(b"TRODPROF\x01\0\0\0 and more", |p| Profile::read(p).unwrap_err());
-    assert!(error.to_string().contains("an earlier version of trodden: use that version, or record again"), "{error}");
+    assert!(error.to_string().contains("by an earlier version of trodden. Use that version, or record again"), "{error}");
     let raw = common::RawFile::new(Path::new("/p"), &[(identity(1), 4)]).bytes();
     let error = with_file(&raw, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a raw file"), "{error}");
     let error = with_file(b"", |p| Profile::read(p).unwrap_err());
     assert!(matches!(error, ProfileError::Foreign { .. }), "{error}");
     let error = Profile::read(Path::new("/nowhere/p.trodden")).unwrap_err();
-    assert!(error.to_string().starts_with("/nowhere/p.trodden: cannot read"), "{error}");
+    assert!(error.to_string().starts_with("cannot read /nowhere/p.trodden: "), "{error}");
 }

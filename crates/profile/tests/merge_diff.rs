@@ -42,7 +42,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
     paths.insert(100, other.clone());
     paths.push(gone.clone());
     let mut progress = Vec::new();
-    let merged = merge_files(&paths, BuildPolicy::Refuse, |done| progress.push(done));
+    let merged = merge_files(&paths, BuildPolicy::Reject, |done| progress.push(done));
     assert_eq!(merged.files, 200);
     assert_eq!(progress, (1..=203).collect::<Vec<_>>());
     assert_eq!(merged.refused.iter().map(|r| &r.0).collect::<Vec<_>>(), [&bad, &other, &gone]);
@@ -60,7 +60,7 @@ fn merging_adds_counts_and_leaves_out_bad_files() {
 #[test]
 fn merging_does_not_depend_on_the_order_and_saturates() {
     let sum = |seeds: &[u64]| {
-        let mut merger = Merger::new(BuildPolicy::Refuse);
+        let mut merger = Merger::new(BuildPolicy::Reject);
         for &seed in seeds {
             let mut profile = profile(0, seed);
             if let Some(count) = profile.images[0].units[3].counts.executions.first_mut() {
@@ -76,10 +76,10 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
 }
 
 #[test]
-fn refused_profiles_add_nothing() {
-    let mut merger = Merger::new(BuildPolicy::Refuse);
+fn rejected_profiles_are_not_added() {
+    let mut merger = Merger::new(BuildPolicy::Reject);
     merger.add("one", profile(0, 1)).unwrap();
-    // The same library, but another build of the program: nothing may be added, not even the library's counts.
+    // The same library, but a different build of the program. Nothing may be added, not even the library's counts.
     let mut mixed = profile(1, 2);
     mixed.images[1] = profile(0, 3).images[1].clone();
     mixed.images.swap(0, 1);
@@ -96,7 +96,7 @@ fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
     let all = merger.finish().unwrap();
     assert_eq!(all.images.len(), 4);
     assert_eq!(all.images[0], profile(0, 1).images[0]);
-    let mut merger = Merger::new(BuildPolicy::Refuse);
+    let mut merger = Merger::new(BuildPolicy::Reject);
     let mut other = profile(1, 2);
     other.images.iter_mut().for_each(|i| i.path += "-other");
     other.run = run("./other");
@@ -107,9 +107,9 @@ fn builds_are_kept_separate_on_request_and_programs_can_be_mixed() {
 }
 
 #[test]
-fn profile_does_not_differ_from_itself_or_its_double() {
+fn profile_does_not_differ_from_itself_or_its_copy() {
     let one = profile(0, 1);
-    let mut merger = Merger::new(BuildPolicy::Refuse);
+    let mut merger = Merger::new(BuildPolicy::Reject);
     merger.add("one", one.clone()).unwrap();
     merger.add("one", one.clone()).unwrap();
     let double = merger.finish().unwrap();
@@ -161,13 +161,13 @@ fn appeared_vanished_and_changed_paths_are_reported_with_their_shares() {
 }
 
 #[test]
-fn other_builds_are_refused_or_matched_function_by_function() {
+fn different_builds_are_rejected_or_compared_by_function() {
     let (old, mut new) = (profile(0, 1), profile(1, 2));
     let error = diff(("old.trodden", &old), ("new.trodden", &new), &DiffOptions::default()).unwrap_err().to_string();
     for part in [&old.images[0].identity.to_string(), &new.images[0].identity.to_string(), "old.trodden", "new.trodden"] {
         assert!(error.contains(part), "{error}");
     }
-    // One unit is unchanged; the others changed.
+    // One unit is unchanged.
     new.images[0].units[1] = profile(0, 9).images[0].units[1].clone();
     let across = DiffOptions { across_builds: true, ..DiffOptions::default() };
     let result = diff(("old", &old), ("new", &new), &across).unwrap();

@@ -19,7 +19,7 @@ const MAX_ACTIVATIONS: u64 = 200;
 /// A path: the block after the cut edge where it begins (`None`: the entry), and its edges, including a cut one at its end.
 type LoggedPath = (Option<Node>, Vec<Edge>);
 
-/// What was executed.
+/// Everything that was executed.
 #[derive(Default)]
 struct Log {
     blocks: Vec<i64>,
@@ -69,12 +69,12 @@ impl Machine<'_> {
         if !std::mem::take(&mut a.is_after_call) {
             self.log.blocks[a.at.index()] += 1;
             a.steps += 1;
-            if self.calls(a, random, running) {
+            if self.make_call(a, random, running) {
                 return false;
             }
         }
         if a.steps > 60 || random.below(1000) < self.rates.2 {
-            self.killed(a);
+            self.kill(a);
             return false;
         }
         let open: Vec<Edge> =
@@ -110,8 +110,8 @@ impl Machine<'_> {
         true
     }
 
-    /// Makes the call in a block that might not return; returns whether this activation is over.
-    fn calls(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
+    /// Makes the call of a block that might not return. Returns whether this activation is over.
+    fn make_call(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.edges[e.index()].kind == EdgeKind::Reach) else { return false };
         let RegisterAction::Count { increment } = self.subject.plan.action(&self.subject.graph, *reach) else {
@@ -136,7 +136,7 @@ impl Machine<'_> {
     }
 
     /// Kills the program between two blocks. What was executed since the last count is not known.
-    fn killed(&mut self, a: &Activation) {
+    fn kill(&mut self, a: &Activation) {
         let map = &self.subject.map;
         let known = match a.last_call {
             Some(edges) => {
@@ -254,7 +254,7 @@ fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &Function
 }
 
 #[test]
-fn decoding_gives_what_was_executed() {
+fn decoded_paths_are_those_that_were_executed() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
@@ -279,23 +279,23 @@ fn decoding_gives_what_was_executed() {
 }
 
 #[test]
-fn count_without_a_path_is_damage() {
+fn counter_without_path_is_an_error() {
     let subject = RandomFunction::random(&mut Random::new(3), "f", 10);
     let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
-    assert_eq!(error.to_string(), format!("the map of function `f` is damaged: there is no path {}", subject.map.counters));
+    assert_eq!(error.to_string(), format!("the map of function `f` is corrupt: there is no path {}", subject.map.counters));
 }
 
 #[test]
-fn acyclic_graph_of_another_function_is_damage() {
-    let mut refused = 0;
+fn acyclic_graph_of_different_function_is_an_error() {
+    let mut rejected = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);
         let (one, other) = (RandomFunction::random(&mut random, "one", 6), RandomFunction::random(&mut random, "other", 6));
         let mixed = FunctionMap { edges: other.map.edges.clone(), ..one.map.clone() };
         match FunctionPaths::decode(&mixed, [(0, 1)]) {
             Ok(paths) => assert_eq!(paths.edges.len(), mixed.edges.len()),
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
         }
     }
-    assert!(refused > 1500, "{refused}");
+    assert!(rejected > 1500, "{rejected}");
 }

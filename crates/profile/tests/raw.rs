@@ -1,4 +1,4 @@
-//! Raw files: sums over regions, holes, and damage.
+//! Raw files: sums over regions, holes, and corrupt files.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn regions_are_summed_and_saturate() {
 
 #[test]
 fn holes_of_terabytes_are_skipped() {
-    // Far too much to be read in full. Skipped if the file system does not support files of that size.
+    // The file is too large to be read in full. The test is skipped if the file system does not support files of that size.
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
     let (head, stride) = file.head();
@@ -87,7 +87,7 @@ fn every_truncation_is_an_error_or_is_reported() {
 }
 
 #[test]
-fn stray_counts_are_reported() {
+fn counts_outside_units_are_reported() {
     let mut file = example();
     file.regions[0].insert(600, 4); // between the units
     let mut bytes = file.bytes();
@@ -101,7 +101,7 @@ fn stray_counts_are_reported() {
 }
 
 #[test]
-fn holder_of_a_region_is_not_a_count() {
+fn identifier_of_the_thread_that_holds_a_region_is_not_a_count() {
     let mut file = example();
     let holder = trodden_wire::region_holder_offset(file.counters()) / 8;
     file.regions[1].insert(holder, 4711);
@@ -116,11 +116,11 @@ fn lost_counts_are_reported() {
     use trodden_wire::{LostReason, LostThreads};
     let mut file = example();
     let lost = LostThreads::default().with(LostReason::NoSpace).with(LostReason::NoSpace);
-    let place = trodden_wire::region_lost_offset(file.counters()) / 8;
-    file.regions[1].insert(place, lost.0);
+    let index = trodden_wire::region_lost_offset(file.counters()) / 8;
+    file.regions[1].insert(index, lost.0);
     let mut bytes = file.bytes();
-    let in_head = offset_of!(RawHeader, lost);
-    bytes[in_head..in_head + 8].copy_from_slice(&LostThreads::default().with(LostReason::SizeLimit).0.to_le_bytes());
+    let offset = offset_of!(RawHeader, lost);
+    bytes[offset..offset + 8].copy_from_slice(&LostThreads::default().with(LostReason::SizeLimit).0.to_le_bytes());
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!(raw.problems, [RawProblem::Lost { threads: 3, reasons: vec![LostReason::NoSpace, LostReason::SizeLimit] }]);
@@ -134,37 +134,37 @@ fn lost_counts_are_reported() {
 }
 
 #[test]
-fn program_without_room_for_its_file_is_reported() {
+fn file_that_could_not_be_allocated_is_reported() {
     let (_folder, path) = stored("a.raw", &[0]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert!(collected.profile.run.lost == 1 && collected.problems[0].loses_counts());
-    // An empty file was just created, or its program ended while it created it, and is not such a case.
+    // An empty file was just created, or its program ended while it created it; its counts are not reported as lost.
     let (_folder, path) = stored("a.raw", &[]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::NotReady(_))));
 }
 
 #[test]
-fn files_of_other_kinds_and_versions_are_refused() {
+fn files_of_other_kinds_and_versions_are_rejected() {
     let bytes = example().bytes();
-    let refused = |head: &[u8]| {
+    let read_with_header = |head: &[u8]| {
         let (_folder, path) = stored("a.raw", &[head, &bytes[head.len()..]].concat());
         let error = RawProfile::read(&path).unwrap_err();
         assert!(error.to_string().contains("a.raw"), "{error}");
         error
     };
     for version in [1, 2, trodden_wire::RAW_VERSION + 1] {
-        let error = refused(&FileHead::new(FileKind::RAW_COUNTS, version).to_bytes());
+        let error = read_with_header(&FileHead::new(FileKind::RAW_COUNTS, version).to_bytes());
         assert!(matches!(error, ProfileError::Version { found, .. } if found == u64::from(version)), "{error}");
     }
-    assert!(matches!(refused(b"TRODRAW\0"), ProfileError::Earlier { .. }));
-    assert!(matches!(refused(&[1]), ProfileError::Foreign { .. }));
+    assert!(matches!(read_with_header(b"TRODRAW\0"), ProfileError::Earlier { .. }));
+    assert!(matches!(read_with_header(&[1]), ProfileError::Foreign { .. }));
     for (kind, phrase) in FileKind::ALL.iter().filter(|(kind, _)| *kind != FileKind::RAW_COUNTS) {
-        let error = refused(&FileHead::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
+        let error = read_with_header(&FileHead::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
         assert!(matches!(error, ProfileError::Foreign { .. }), "{phrase}: {error}");
     }
     let unfinished = FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
-    assert!(matches!(refused(&unfinished), ProfileError::NotReady(_)));
+    assert!(matches!(read_with_header(&unfinished), ProfileError::NotReady(_)));
     assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
 }
@@ -188,30 +188,30 @@ fn every_changed_byte_of_the_setup_is_detected() {
     }
 }
 
-/// Values that no program writes are refused even if the checksum is right.
+/// Values that no program writes are rejected even if the checksum is right.
 #[test]
-fn impossible_values_in_the_header_are_refused() {
+fn impossible_values_in_the_header_are_rejected() {
     let bytes = example().bytes();
-    let offset_of_damage_with = |at: usize, value: u64| {
+    let error_offset_with = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         common::seal(&mut bytes);
         let (_folder, path) = stored("a.raw", &bytes);
         match RawProfile::read(&path).unwrap_err() {
-            ProfileError::RawDamaged { offset, .. } => offset as usize,
+            ProfileError::RawCorrupt { offset, .. } => offset as usize,
             other => panic!("{other}"),
         }
     };
     let counters = offset_of!(RawHeader, counters);
     for huge in [u64::MAX, 1 << 63, 1 << 61, 1 << 40] {
-        assert_eq!(offset_of_damage_with(counters, huge), counters);
+        assert_eq!(error_offset_with(counters, huge), counters);
         for field in [offset_of!(RawHeader, units), offset_of!(RawHeader, units_offset)] {
-            assert_eq!(offset_of_damage_with(field, huge), HEAD_BYTES, "units");
+            assert_eq!(error_offset_with(field, huge), HEAD_BYTES, "units");
         }
         for field in [offset_of!(RawHeader, path_offset), offset_of!(RawHeader, path_len)] {
-            assert_eq!(offset_of_damage_with(field, huge), HEAD_BYTES, "path");
+            assert_eq!(error_offset_with(field, huge), HEAD_BYTES, "path");
         }
     }
-    assert_eq!(offset_of_damage_with(offset_of!(RawHeader, region_stride), 0), counters);
-    assert_eq!(offset_of_damage_with(offset_of!(RawHeader, image), 1), RawHeader::BYTES, "identity");
+    assert_eq!(error_offset_with(offset_of!(RawHeader, region_stride), 0), counters);
+    assert_eq!(error_offset_with(offset_of!(RawHeader, image), 1), RawHeader::BYTES, "identity");
 }

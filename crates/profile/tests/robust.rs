@@ -1,5 +1,5 @@
-//! Readers never panic, whatever is in a file: valid files are damaged in tens of thousands of ways, from seeds. `cargo xtask fuzz` does
-//! more of this for all readers.
+//! Readers never panic for any content of a file. Valid files are corrupted in tens of thousands of ways, from seeds. `cargo xtask fuzz`
+//! does the same for all readers.
 
 mod common;
 
@@ -10,8 +10,8 @@ use trodden_profile::{DiffOptions, FunctionPaths, Profile, RawProfile, collect, 
 use trodden_testkit::{Random, functions};
 use trodden_unit::{Frame, Image, UnitMap};
 
-/// Damages bytes: flips bits, overwrites with special values, deletes, truncates, inserts and copies parts.
-fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
+/// Corrupts bytes: flips bits, overwrites with special values, deletes, truncates, inserts and copies parts.
+fn corrupt(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {
             return;
@@ -44,7 +44,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn damaged_raw_files_do_not_panic() {
+fn readers_of_corrupt_raw_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.raw");
     let mut file = RawFile::new(Path::new("/nowhere/prog"), &[(identity(1), 40), (identity(2), 3)]);
@@ -53,18 +53,18 @@ fn damaged_raw_files_do_not_panic() {
     let mut read = 0;
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
-        let mut damaged = bytes.clone();
-        // Usually where the structure is.
+        let mut corrupted = bytes.clone();
+        // Usually the bytes before the counters are changed.
         if random.chance(80) {
-            let rest = damaged.split_off(200.min(head));
-            damage(&mut random, &mut damaged);
-            damaged.extend(rest);
-            // A matching checksum lets the damage reach the rest of the reader.
-            common::seal(&mut damaged);
+            let rest = corrupted.split_off(200.min(head));
+            corrupt(&mut random, &mut corrupted);
+            corrupted.extend(rest);
+            // With a matching checksum, the changed bytes are read.
+            common::seal(&mut corrupted);
         } else {
-            damage(&mut random, &mut damaged);
+            corrupt(&mut random, &mut corrupted);
         }
-        std::fs::write(&path, &damaged).unwrap();
+        std::fs::write(&path, &corrupted).unwrap();
         if let Ok(raw) = RawProfile::read(&path) {
             read += 1;
             assert!(raw.units.iter().all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
@@ -75,16 +75,16 @@ fn damaged_raw_files_do_not_panic() {
 }
 
 #[test]
-fn damaged_stored_profiles_do_not_panic() {
+fn readers_of_corrupt_profiles_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.trodden");
     let mut bytes = Vec::new();
     profile(0, 1).write_to(&mut bytes).unwrap();
     let mut recovered = 0;
     for seed in 0..8_000 {
-        let mut damaged = bytes.clone();
-        damage(&mut Random::new(seed), &mut damaged);
-        std::fs::write(&path, &damaged).unwrap();
+        let mut corrupted = bytes.clone();
+        corrupt(&mut Random::new(seed), &mut corrupted);
+        std::fs::write(&path, &corrupted).unwrap();
         let _ = Profile::read(&path);
         if let Ok(part) = Profile::recover(&path) {
             recovered += 1;
@@ -102,15 +102,15 @@ fn use_profile(profile: &Profile) {
     let _ = diff(("a", profile), ("b", profile), &DiffOptions { across_builds: true, ..DiffOptions::default() });
 }
 
-/// Checksums protect maps from random damage, so here it is applied after they were checked.
+/// Random changes do not pass the checksums of maps, so they are made to bytes without a checksum.
 #[test]
-fn damaged_maps_and_impossible_counts_do_not_panic() {
+fn decoders_of_corrupt_maps_and_impossible_counts_do_not_panic() {
     let (mut parsed, mut decoded) = (0, 0);
     for seed in 0..70_000 {
         let mut random = Random::new(seed);
         let (map, _) = functions::unit(&mut random, "a.c", 3, 8);
         let mut bytes = postcard::to_allocvec(&map).unwrap();
-        damage(&mut random, &mut bytes);
+        corrupt(&mut random, &mut bytes);
         let Ok(map) = postcard::from_bytes::<UnitMap>(&bytes) else { continue };
         parsed += 1;
         for function in &map.functions {
@@ -124,7 +124,7 @@ fn damaged_maps_and_impossible_counts_do_not_panic() {
 }
 
 #[test]
-fn damaged_frames_and_images_do_not_panic() {
+fn readers_of_corrupt_frames_and_images_do_not_panic() {
     let (map, _) = functions::unit(&mut Random::new(1), "a.c", 4, 8);
     let frames = [Frame::pack(identity(1), &map, b"bitcode"), Frame::pack(identity(2), &map, b"")];
     let image = common::image_file(&[(identity(1), map.counters), (identity(2), map.counters)], &frames);
@@ -132,13 +132,13 @@ fn damaged_frames_and_images_do_not_panic() {
     let section: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
-        let mut damaged = section.clone();
-        damage(&mut random, &mut damaged);
-        for frame in Frame::read_all(&damaged).0 {
+        let mut corrupted = section.clone();
+        corrupt(&mut random, &mut corrupted);
+        for frame in Frame::read_all(&corrupted).0 {
             let _ = (frame.map(), frame.bitcode());
         }
-        let mut damaged = image.clone();
-        damage(&mut random, &mut damaged);
-        let _ = Image::read(&damaged);
+        let mut corrupted = image.clone();
+        corrupt(&mut random, &mut corrupted);
+        let _ = Image::read(&corrupted);
     }
 }

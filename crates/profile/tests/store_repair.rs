@@ -1,4 +1,4 @@
-//! Repair of the run store when its index or its profiles are lost, damaged, or changed by hand.
+//! Repair of the run store when its index or its profiles are lost, corrupt, or changed by the user.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunEntry, RunStore};
 
-/// A store of three runs: one recorded in a suite, one put into another suite later, one with the name of a test.
+/// Returns a store of three runs: one recorded in a suite, one put into a different suite later, one with the name of a test.
 fn three_runs() -> (TempDir, Vec<RunEntry>) {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
@@ -31,7 +31,7 @@ fn at(project: &TempDir, name: &str) -> PathBuf {
     project.path().join(FOLDER).join(name)
 }
 
-/// Paths and contents of all profiles.
+/// Returns the paths and contents of all profiles.
 fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let files = fs::read_dir(at(project, "profiles")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
@@ -39,7 +39,7 @@ fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Opens the store, and returns the message about a repair.
+/// Opens the store, and returns the message about its repair.
 fn open(project: &TempDir) -> (RunStore, Option<String>) {
     let store = RunStore::find(project.path()).unwrap();
     let said = store.repair().map(ToString::to_string);
@@ -67,7 +67,7 @@ fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
         }
         let recorder = RunStore::create(project.path()).unwrap();
         let said = recorder.repair().expect("a repair is reported").to_string();
-        assert!(said.contains("its index runs.db was missing, and was rebuilt from the profiles: 3 runs"), "{said}");
+        assert!(said.contains("the index runs.db was missing, and was rebuilt from the profiles (3 runs)"), "{said}");
         assert!(!said.contains('\n'));
         assert_eq!(recorder.list().unwrap(), runs);
         assert_eq!(recorder.add_run(&profile(1, 7)).unwrap().number, 4);
@@ -78,26 +78,26 @@ fn lost_index_is_rebuilt_and_no_profile_is_overwritten() {
 }
 
 #[test]
-fn damaged_index_is_rebuilt() {
+fn corrupt_index_is_rebuilt() {
     let (project, runs) = three_runs();
     let database = at(&project, "runs.db");
     drop(rusqlite::Connection::open(&database).unwrap().pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())));
     let intact = fs::read(&database).unwrap();
     let page = 4096;
     assert!(intact.len() > 5 * page);
-    let mut damaged: Vec<(String, Vec<u8>)> = vec![("text".into(), vec![b'x'; 9000])];
+    let mut corrupted: Vec<(String, Vec<u8>)> = vec![("text".into(), vec![b'x'; 9000])];
     for length in [0, 1, 99, 100, page - 1, page, 2 * page, intact.len() / 2, intact.len() - page, intact.len() - 1] {
-        damaged.push((format!("cut to {length}"), intact[..length].to_vec()));
+        corrupted.push((format!("cut to {length}"), intact[..length].to_vec()));
     }
     for lost in 0..intact.len() / page {
         for byte in [0, 0xff] {
             let mut bytes = intact.clone();
             bytes[lost * page..][..page].fill(byte);
-            damaged.push((format!("page {lost} is {byte}"), bytes));
+            corrupted.push((format!("page {lost} is {byte}"), bytes));
         }
     }
     let mut rebuilt = 0;
-    for (what, bytes) in damaged {
+    for (what, bytes) in corrupted {
         remove_index(&project);
         fs::write(&database, bytes).unwrap();
         let (store, said) = open(&project);
@@ -119,7 +119,7 @@ fn index_with_other_tables_is_rebuilt() {
         database.execute_batch(change).unwrap();
         drop(database);
         let (store, said) = open(&project);
-        assert!(said.as_deref().is_some_and(|s| s.contains("was damaged")), "{change}: {said:?}");
+        assert!(said.as_deref().is_some_and(|s| s.contains("was corrupt")), "{change}: {said:?}");
         assert_eq!(store.list().unwrap(), runs, "{change}");
     }
 }
@@ -136,7 +136,10 @@ fn profiles_of_killed_recorders_are_listed() {
         fs::write(at(&project, "profiles").join(name), &bytes).unwrap();
     }
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.ends_with("its index runs.db differed from the profiles: 2 runs added")), "{said:?}");
+    assert!(
+        said.as_deref().is_some_and(|s| s.ends_with("the index runs.db differed from the profiles and was updated: 2 runs added")),
+        "{said:?}"
+    );
     for number in [4, 17] {
         runs.push(RunEntry { number, profile: at(&project, &format!("profiles/{number:06}.trodden")), ..runs[0].clone() });
     }
@@ -151,7 +154,7 @@ fn runs_whose_profiles_were_deleted_are_not_listed() {
     fs::remove_file(&runs[2].profile).unwrap();
     fs::remove_file(&runs[0].profile).unwrap();
     let (store, said) = open(&project);
-    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, because the profile is gone")), "{said:?}");
+    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, because the profile no longer exists")), "{said:?}");
     assert_eq!(store.list().unwrap(), runs[1..2]);
     assert_eq!(store.suites().unwrap(), [("smoke".to_string(), 1)]);
     assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 4, "numbers are not reused");
@@ -173,7 +176,10 @@ fn truncated_profiles_are_reported_and_kept() {
         remove_index(&project);
         fs::write(&runs[1].profile, &whole[..length]).unwrap();
         let (store, said) = open(&project);
-        assert!(said.as_deref().is_some_and(|s| s.contains("not listed: ") && s.contains("000002.trodden: ")), "{length}: {said:?}");
+        assert!(
+            said.as_deref().is_some_and(|s| s.contains("unreadable profiles: ") && s.contains("000002.trodden: ")),
+            "{length}: {said:?}"
+        );
         assert_eq!(store.list().unwrap().iter().map(|r| r.number).collect::<Vec<_>>(), [1, 3]);
         let unreadable = store.unreadable().unwrap();
         assert_eq!(unreadable.iter().map(|u| &u.path).collect::<Vec<_>>(), [&runs[1].profile]);
@@ -193,7 +199,7 @@ fn truncated_profiles_are_reported_and_kept() {
 }
 
 #[test]
-fn entries_that_are_not_files_are_reported_and_not_waited_for() {
+fn entries_that_are_not_files_are_reported_and_not_read() {
     let (project, runs) = three_runs();
     fs::create_dir(at(&project, "profiles/000004.trodden")).unwrap();
     let pipe = at(&project, "profiles/000005.trodden");
@@ -250,7 +256,7 @@ fn recorders_with_deleted_indexes_do_not_overwrite_profiles() {
     for round in 0..4 {
         stores.push(RunStore::create(project.path()).unwrap());
         remove_index(&project);
-        // Those that were opened earlier have indexes that were deleted.
+        // The indexes of stores that were opened earlier are deleted.
         for (at, store) in stores.iter().enumerate() {
             let seed = 10 * round + at as u64;
             given.push((store.add_run(&profile(0, seed)).unwrap().number, seed));

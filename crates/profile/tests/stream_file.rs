@@ -1,4 +1,4 @@
-//! Stream files with changed bytes: no event is read that was not written, unless an error or a loss is reported.
+//! Stream files with changed bytes: if no error and no loss is reported, only events that were written are read.
 
 mod common;
 
@@ -19,7 +19,7 @@ const TEMPLATE: u64 = 0x7000_1000;
 /// Number of events in each chunk of the example.
 const EVENTS: usize = 10;
 
-/// A stream of one thread with a full chunk and one that is being filled: the offset of the first one, and the file's bytes.
+/// Builds a stream of one thread, with a full chunk and a chunk that is being filled. Returns the full chunk's offset and the file.
 fn example() -> (usize, Vec<u8>) {
     let file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 40)]);
     let (mut bytes, _) = file.head();
@@ -35,9 +35,9 @@ fn example() -> (usize, Vec<u8>) {
             ChunkHeader { state, thread, process, parent: 0, started_ns, sequence, template: TEMPLATE, lost: 0, checksum: 0, reserved: 0 };
         let chunk = &mut bytes[first + sequence as usize * CHUNK_BYTES as usize..];
         ChunkHeader { checksum: unsealed.fields_checksum(), ..unsealed }.write(chunk).unwrap();
-        for (event, place) in chunk[HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS).enumerate() {
+        for (event, word) in chunk[HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS).enumerate() {
             let counter = TEMPLATE as u32 + 8 * (sequence as u32 * EVENTS as u32 + event as u32);
-            place.copy_from_slice(&(counter | TAG_PATH).to_le_bytes());
+            word.copy_from_slice(&(counter | TAG_PATH).to_le_bytes());
         }
     }
     (first, bytes)
@@ -74,9 +74,9 @@ fn every_changed_byte_of_the_setup_is_detected() {
     }
     let (later, raw) = (STREAM_VERSION + 1, FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
     for (head, wanted) in [
-        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "use the version that wrote the file, or record again"),
-        (&raw.to_bytes(), "was the program built with --stream?"),
-        (b"TRODSTR2", "of an earlier version of trodden"),
+        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "Use the version of trodden that wrote the file, or record again"),
+        (&raw.to_bytes(), "Build the program with --stream to record a stream"),
+        (b"TRODSTR2", "by an earlier version of trodden"),
     ] {
         std::fs::write(&path, [head, &bytes[head.len()..]].concat()).unwrap();
         let error = events(&path).unwrap_err().to_string();
@@ -102,11 +102,11 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
                         "{what}"
                     );
                 }
-                Err(error) => assert!(error.to_string().contains("a.stream: damaged at byte"), "{what}: {error}"),
+                Err(error) => assert!(error.to_string().contains("a.stream: corrupt at byte"), "{what}: {error}"),
             }
             let drained = Drain::resume(&path, &log, None, CompressionMethod::Phrases).unwrap();
             let lost: u64 = StreamLog::open(&log).unwrap().threads().iter().map(|thread| thread.lost).sum();
-            assert!(drained.events == 2 * EVENTS as u64 || drained.damaged > 0 || lost > 0, "{what}: {drained:?}");
+            assert!(drained.events == 2 * EVENTS as u64 || drained.invalid_words > 0 || lost > 0, "{what}: {drained:?}");
             assert!(drained.events <= 2 * EVENTS as u64, "{what}: {drained:?}");
         }
     }

@@ -93,7 +93,7 @@ impl BurstThread {
             on: SwitchedOn::default(),
             since: SwitchedOn::default(),
             stretch: 1,
-            asked_ns: 0,
+            intended_ns: 0,
             processor: ProcessorTime::default(),
             by_processor: false,
             waiting: Waiting::default(),
@@ -127,7 +127,7 @@ struct BurstController {
     /// Factor by which bursts and pauses are longer until the next reading.
     stretch: u32,
     /// Total intended length of bursts, in nanoseconds.
-    asked_ns: u64,
+    intended_ns: u64,
     processor: ProcessorTime,
     /// Whether time is processor time. This is decided once, since times of different clocks cannot be added.
     by_processor: bool,
@@ -181,7 +181,7 @@ impl BurstController {
             bursts: self.on.bursts,
             clock: match processor_ns {
                 Some(_) => SampledClock::Processor,
-                None => SampledClock::Wall { asked_ns: self.asked_ns, waited: self.waiting.share() },
+                None => SampledClock::Wall { intended_ns: self.intended_ns, waited: self.waiting.share() },
             },
         })
     }
@@ -228,7 +228,7 @@ impl BurstController {
         };
         self.on.add(burst);
         self.since.add(burst);
-        self.asked_ns += asked.as_nanos() as u64;
+        self.intended_ns += asked.as_nanos() as u64;
         last
     }
 

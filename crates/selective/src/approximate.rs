@@ -1,17 +1,17 @@
-//! Approximate separation: numbers in one register with few *aliases*, which are other paths with the number of an interesting one.
+//! Approximate separation: numbers in one register with few *aliases*, which are other paths that have the number of an interesting path.
 //!
-//! The thesis states the aim (section 6.2.1) but no method. Here the values of preferential numbering are improved greedily: the value of
-//! one edge at a time is changed so that first the number of aliases and then the span becomes least, until no change improves either.
-//! Other paths with numbers of their own inside the span are harmless, since their counters belong to no path. The time is bounded; large
-//! functions keep their values.
+//! The thesis states the aim (section 6.2.1) but no method. This implementation improves the values of preferential numbering greedily. It
+//! changes the value of one edge at a time so that first the number of aliases and then the span becomes least, until no change improves
+//! either. Other paths may have different numbers inside the span, because the counters of these numbers belong to no path. The time is
+//! bounded. The values of large functions are not changed.
 
 use trodden_flow::{Dag, DagEdgeId, Numbering};
 
 /// Maximum number of counters per interesting path.
 const MAX_COUNTERS_PER_PATH: i64 = 4;
-/// Maximum number of paths; graphs with more keep their values.
+/// Maximum number of paths. The values of graphs with more paths are not changed.
 const MAX_PATHS: u64 = 4096;
-/// Maximum number of path numbers computed, which take a tenth of a second or less.
+/// Maximum number of path numbers to compute. This takes at most a tenth of a second.
 const MAX_STEPS: u64 = 1 << 22;
 
 /// All paths of a graph with their numbers.
@@ -22,11 +22,11 @@ struct PathNumbers {
     takes: Vec<Vec<bool>>,
 }
 
-/// The result of a change: number of aliases, and span. Less is better.
+/// The result of a change: number of aliases, and span. Smaller values are better.
 type Outcome = (usize, i64);
 
 /// Improves values under which interesting paths have different numbers, so that there are fewer aliases. Computes at most `steps` numbers.
-pub fn fewer_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
+pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
     if all.paths() > MAX_PATHS {
         return values;
     }
@@ -72,7 +72,8 @@ impl PathNumbers {
         self.sums.iter_mut().zip(&self.takes[edge.index()]).filter(|(_, takes)| **takes).for_each(|(sum, _)| *sum += by);
     }
 
-    /// The result of a change of some paths' numbers; `None` if interesting paths would have the same number, or a span above `max_span`.
+    /// Returns the result of a change of some paths' numbers. `None` if interesting paths would have the same number, or a span above
+    /// `max_span`.
     fn outcome(&self, takes: &[bool], change: i64, max_span: i64) -> Option<Outcome> {
         let number = |at: usize| self.sums[at] + if takes.get(at).copied().unwrap_or(false) { change } else { 0 };
         let mut own: Vec<i64> = (0..self.sums.len()).filter(|at| self.interesting[*at]).map(number).collect();

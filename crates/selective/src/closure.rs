@@ -4,13 +4,13 @@
 //! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 2.2, algorithm 1 and section 5. A labelling is
 //! *valid* if each interesting path has a number that no other path has. SPP and PSPP number all paths by Ball-Larus, uninteresting
 //! out-edges first, push values over nodes with one in-edge, and drop the values of uninteresting edges. PSPP orders interesting
-//! out-edges by decreasing least number, which makes the result valid. If all edges are interesting, nothing is dropped or pushed. All
-//! but the repair, which is exponential, are linear except for sorting.
+//! out-edges by decreasing least number, which makes the result valid. If all edges are interesting, no value is
+//! dropped or pushed. The repair takes exponential time. The others take linear time except for sorting.
 
 use super::NumberingError;
 use super::set::InterestingSet;
 use std::collections::HashMap;
-use trodden_flow::numbering::{Numbering, TooManyPaths, marked_last, number_marked, push_down, zero_unmarked};
+use trodden_flow::numbering::{Numbering, TooManyPaths, number_marked, number_marked_last, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// Maximum number of paths for the repair of SPP, which tries every path for every edge.
@@ -33,7 +33,7 @@ pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Nu
 }
 
 fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
-    let mut values = marked_last(dag, set.edges(), sorted)?;
+    let mut values = number_marked_last(dag, set.edges(), sorted)?;
     if set.edges().contains(&false) {
         push_down(dag, &mut values);
         zero_unmarked(set.edges(), &mut values);
@@ -44,14 +44,14 @@ fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, Num
 /// SPP that drops the value of an uninteresting edge only if the labelling stays valid.
 ///
 /// # Errors
-/// There are too many paths, for any numbering or for trying them all.
+/// There are too many paths for any numbering, or for trying each.
 pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     if all.paths() > MAX_REPAIRED_PATHS {
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MAX_REPAIRED_PATHS });
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
-    let mut values = marked_last(dag, set.edges(), false)?;
+    let mut values = number_marked_last(dag, set.edges(), false)?;
     if set.edges().contains(&false) {
         push_down(dag, &mut values);
     }
@@ -68,11 +68,11 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
 /// graph adds the number of interesting paths, and no value is negative, so other paths have higher numbers.
 ///
 /// # Errors
-/// There are too many paths, or the greatest sum does not fit a word.
+/// There are too many paths, or the greatest sum does not fit into a word.
 pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
     let (mut values, marked_paths) = number_marked(dag, set.edges());
-    // A path may leave this graph repeatedly. Only the first time matters, but the whole sum must fit a word.
+    // A path may leave this graph repeatedly. Only the first time matters, but the complete sum must fit into a word.
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
@@ -82,7 +82,7 @@ pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingE
     }
 }
 
-/// The greatest sum of values on a path; `None` if it does not fit a word.
+/// Returns the greatest sum of values on a path. `None` if it does not fit into a word.
 fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     let mut greatest_sum = vec![0i64; dag.node_count()];
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -94,7 +94,7 @@ fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     Some(greatest_sum[dag.entry().index()])
 }
 
-/// Whether each interesting path has a number that no other path has.
+/// Returns true if each interesting path has a number that no other path has.
 fn is_valid(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
     let mut seen: HashMap<i64, bool> = HashMap::new();
     paths.iter().all(|path| {

@@ -1,8 +1,8 @@
 //! Preferential numbering of pairs of a context and a path, for the interprocedural segments of the thesis (section 3.4.4).
 //!
-//! A function to which callers pass one of several contexts becomes a supergraph, in which each context is an edge to the function's
-//! entry. The interesting pairs are paths of that graph and get compact numbers. A pair's key, which distinguishes it from all others, is
-//! the path's Ball-Larus number with the context in the bits above. Number and key share one register, as in [`crate::plan`].
+//! Callers pass one of several contexts to a function. In the function's supergraph, each context is an edge to the function's entry. The
+//! interesting pairs are paths of that graph and have compact numbers. Each pair has a different key: the path's Ball-Larus number, with
+//! the context in the bits above it. Number and key share one register, as in [`crate::plan`].
 
 use crate::plan::{InterestingPlanError, MAX_COUNTERS};
 use crate::preferential;
@@ -43,7 +43,7 @@ pub fn preferential_contexts(
     let sum = |path: &[DagEdgeId]| path.iter().map(|edge| numbers.values[edge.index()]).fold(0i64, i64::wrapping_add);
     let ids: Vec<i64> = paths.iter().map(|path| sum(path)).collect();
     if ids.iter().collect::<BTreeSet<_>>().len() < ids.len() {
-        return Err(InterestingPlanError::Wrong("two segments have one number".into()));
+        return Err(InterestingPlanError::Wrong("two segments have the same number".into()));
     }
     let (low, high) = (ids.iter().copied().min().unwrap_or(0), ids.iter().copied().max().unwrap_or(0));
     let words = (i128::from(high) - i128::from(low) + 1) as u128;
@@ -61,7 +61,7 @@ pub fn preferential_contexts(
     }
     let expected_value = |(word, key): (usize, &Option<u64>)| match key {
         Some(key) => (word as u64) << shift | key,
-        // A value that cannot occur for this counter.
+        // This value cannot occur for the counter.
         None => u64::from(word == 0) << shift,
     };
     let joined = |number: i64, key: u64| number.wrapping_shl(shift).wrapping_add(key as i64);
@@ -83,9 +83,9 @@ pub fn preferential_contexts(
 
 /// A function's acyclic graph with its contexts.
 struct Supergraph {
-    /// Its first edges are the contexts.
+    /// The graph. Its first edges are the contexts.
     dag: Dag,
-    /// For each edge of the function's graph, its edge here.
+    /// For each edge of the function's graph, the supergraph's edge.
     edges: Vec<Option<DagEdgeId>>,
 }
 

@@ -1,7 +1,8 @@
-//! The result of a scheme: one or two registers with values and increments for each edge, and how to recognise a path by them at its end.
+//! The result of a scheme: one or two registers with values and increments for each edge, and the rule that recognises a path by them at
+//! its end.
 //!
-//! Two registers have increments on the same edges, so that one probe serves both. Arithmetic wraps around: increments on chords may be
-//! large even if sums along paths are not. [`crate::plan`] makes a plan of a labelling, for backends.
+//! Two registers have increments on the same edges, so that one probe increments both. Arithmetic wraps around, because increments on
+//! chords may be large even if sums along paths are not. [`crate::plan`] makes a plan from a labelling.
 
 use super::NumberingError;
 use super::optimal::Proof;
@@ -17,14 +18,14 @@ use trodden_flow::placement::Probes;
 /// Maximum span of a scheme that stores an expected value for each number.
 const MAX_CHECKED_SPAN: u128 = 1 << 24;
 
-/// Where increments go.
+/// The placement of increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterPlacement {
-    /// Wherever a value is not zero.
+    /// On each edge whose value is not zero.
     Direct,
     /// On the chords of a maximum spanning tree.
     Chords,
-    /// Whichever has probes of less weight; on a tie, whichever has fewer probes, or else direct.
+    /// The one whose probes have less weight. If the weights are equal, the one with fewer probes. If these are equal, direct.
     Cheaper,
 }
 
@@ -37,7 +38,7 @@ pub struct Register {
     pub probes: Probes,
 }
 
-/// Registers with their increments placed.
+/// Registers with placed increments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRegisters {
     registers: Vec<Register>,
@@ -57,12 +58,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// Number of counters for an array of them all.
+    /// Returns the number of counters of an array for all these numbers.
     pub fn width(self) -> u128 {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
     }
 
-    /// The counter of a number; `None` outside of the span.
+    /// Returns the counter of a number. `None` outside of the span.
     pub fn slot(self, number: i64) -> Option<u64> {
         (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
     }
@@ -73,7 +74,7 @@ impl Span {
 pub enum Class {
     /// An interesting path, by its counter.
     Known(u64),
-    /// Another path.
+    /// A path that is not interesting.
     Unknown,
 }
 
@@ -85,22 +86,22 @@ pub enum Classification {
         /// Number of paths.
         paths: u64,
     },
-    /// Interesting if a path of interesting edges has this sum. The counter is the register's offset in the span.
+    /// A path is interesting if a path of interesting edges has its sum. The counter is the register's offset in the span.
     Closure {
         /// The interesting edges and their possible sums.
         member: ClosureMembership,
     },
-    /// Interesting if the number is in this sorted list. The counter is the register's offset in the span.
+    /// A path is interesting if its number is in this sorted list. The counter is the register's offset in the span.
     Listed {
         /// Numbers of the interesting paths, each with its Ball-Larus number.
         ids: Vec<(i64, u64)>,
     },
-    /// Interesting if the number is in the span and the second register has the expected value for it.
+    /// A path is interesting if its number is in the span and the second register has the expected value for this number.
     Checked {
         /// For each number of the span, the Ball-Larus number of the interesting path that has it, if any.
         expected: Vec<Option<u64>>,
     },
-    /// Interesting if the register is in the hash table. The counter is its slot.
+    /// A path is interesting if the register is in the hash table. The counter is its slot.
     Hashed(PerfectHash),
 }
 
@@ -116,7 +117,7 @@ pub struct ClosureMembership {
 /// A numbering of paths with its increments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelling {
-    /// The scheme that made it.
+    /// The scheme that made the numbering.
     pub scheme: NumberingScheme,
     placed: PlacedRegisters,
     classification: Classification,
@@ -126,18 +127,18 @@ pub struct Labelling {
 }
 
 impl Labelling {
-    /// The one or two registers.
+    /// Returns the one or two registers.
     pub fn registers(&self) -> &[Register] {
         &self.placed.registers
     }
 
-    /// The increments on an edge of the DAG.
+    /// Returns the increments on an edge of the DAG.
     pub fn increments(&self, edge: DagEdgeId) -> Increments {
         let of = |i: usize| self.registers().get(i).map_or(0, |r| r.probes.increment(edge));
         [of(0), of(1)]
     }
 
-    /// The registers at the end of a path.
+    /// Returns the registers at the end of a path.
     pub fn run(&self, path: &[DagEdgeId]) -> Increments {
         path.iter().fold([0, 0], |sum, e| {
             let step = self.increments(*e);
@@ -145,7 +146,7 @@ impl Labelling {
         })
     }
 
-    /// What a program recognises a path as by its registers at the end.
+    /// Returns the class as which a program recognises a path by its registers at the end.
     pub fn classify(&self, dag: &Dag, registers: Increments) -> Class {
         let slot = || self.span.slot(registers[0]);
         let known = match &self.classification {
@@ -158,14 +159,14 @@ impl Labelling {
         known.map_or(Class::Unknown, Class::Known)
     }
 
-    /// How paths are recognised by registers.
+    /// Returns how paths are recognised by registers.
     pub fn classification(&self) -> &Classification {
         &self.classification
     }
 
-    /// The interesting path of a counter, or `None`. `all` is the Ball-Larus numbering of the same DAG.
+    /// Returns the interesting path of a counter, or `None`. `all` is the Ball-Larus numbering of the same DAG.
     ///
-    /// If the scheme is not exact, the counter may count other paths, too.
+    /// If the scheme is not exact, the counter may also count other paths.
     pub fn path(&self, dag: &Dag, all: &Numbering, slot: u64) -> Option<Vec<DagEdgeId>> {
         let number = || i64::try_from(slot).ok().and_then(|s| self.span.low.checked_add(s));
         match &self.classification {
@@ -180,7 +181,7 @@ impl Labelling {
         }
     }
 
-    /// Number of counters for the interesting paths.
+    /// Returns the number of counters for the interesting paths.
     pub fn slots(&self) -> u128 {
         match &self.classification {
             Classification::Hashed(table) => table.slots().into(),
@@ -188,7 +189,7 @@ impl Labelling {
         }
     }
 
-    /// How many register values are recognised as interesting; `None` if they are not listed.
+    /// Returns the number of register values that are recognised as interesting. `None` if they are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),
@@ -199,42 +200,42 @@ impl Labelling {
         }
     }
 
-    /// The range of interesting paths' numbers.
+    /// Returns the range of interesting paths' numbers.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths, in the list or in the closure.
     pub fn interesting(&self) -> u128 {
         self.interesting
     }
 
-    /// Numbers in the span per interesting path; 1 is most compact.
+    /// Returns the ratio of the span to the number of interesting paths. It is at least 1.
     pub fn delta(&self) -> f64 {
         self.span.width() as f64 / self.interesting as f64
     }
 
-    /// How compact the numbers could be; `None` if the scheme does not search for that.
+    /// Returns what is proven about the least span. `None` if the scheme does not search for it.
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// Where increments were placed: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
+    /// Returns where increments were placed: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
     pub fn placement(&self) -> RegisterPlacement {
         self.placed.placement
     }
 
-    /// Whether an edge of the DAG needs a probe.
+    /// Returns true if an edge of the DAG needs a probe.
     pub fn has_probe(&self, edge: DagEdgeId) -> bool {
         self.increments(edge) != [0, 0]
     }
 
-    /// Number of edges with a probe.
+    /// Returns the number of edges with a probe.
     pub fn probes(&self, dag: &Dag) -> usize {
         dag.edge_ids().filter(|e| self.has_probe(*e)).count()
     }
 
-    /// Number of edges with a nonzero value in some register, which is how the P3 paper counts overhead.
+    /// Returns the number of edges with a nonzero value in a register, which is the P3 paper's measure of overhead.
     pub fn labels(&self, dag: &Dag) -> usize {
         dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
     }
@@ -280,7 +281,7 @@ impl Labelling {
         }
         let mut expected = vec![None; span.width() as usize];
         for path in paths {
-            let slot = span.slot(sum(path, values)).expect("the span was made of them");
+            let slot = span.slot(sum(path, values)).expect("the span contains the numbers of all interesting paths");
             expected[slot as usize] = Some(all.id(path));
         }
         let classification = Classification::Checked { expected };
@@ -310,7 +311,7 @@ impl ClosureMembership {
         ClosureMembership { interesting: interesting.to_vec(), values, sums_to_exit }
     }
 
-    /// A path of interesting edges with this sum, by depth-first search that skips edges after which the sum is impossible.
+    /// Returns a path of interesting edges with this sum, by depth-first search that skips edges after which the sum is impossible.
     pub fn path(&self, dag: &Dag, number: i64) -> Option<Vec<DagEdgeId>> {
         let mut path: Vec<DagEdgeId> = Vec::new();
         let mut stack: Vec<(Node, i128, usize)> = vec![(dag.entry(), number.into(), 0)];

@@ -1,7 +1,7 @@
 //! The vectors of numbers that interesting paths can have: an integer lattice in echelon form.
 //!
-//! Path sums depend on the values of chords, and on a constant that can be added to all paths (on the out-edges of the entry). So the
-//! numbers are `A w`, with a row per path, a column per chord that some but not all of the paths take, and a column of ones. Integer
+//! Path sums depend on the values of chords, and on a constant that is added to all paths (on the out-edges of the entry). So the numbers
+//! are `A w`. The matrix has a row per path, a column per chord that some but not all of the paths contain, and a column of ones. Integer
 //! column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y` for any integers `y`. A row either has a
 //! *pivot*, and its number can be chosen in steps of it, or its number follows from the previous ones. If all pivots exist and are 1, any
 //! numbers are possible (closed form). Rows are ordered so that numbers follow as early as possible. Arithmetic is checked.
@@ -15,12 +15,12 @@ pub(super) enum NumberSearch {
     /// Coefficients of the lattice that give such numbers.
     Numbers(Vec<i64>),
     /// No such numbers exist.
-    Nothing,
+    NoNumbers,
     /// The search ended before it could decide.
     Unfinished,
 }
 
-/// Maximum number of rows of which differences are formed; it bounds the time, which is quadratic. With 8 or 2,048, three programs'
+/// Maximum number of rows whose differences are computed. It bounds the time, which is quadratic. With 8 or 2,048, three programs'
 /// functions get the same numbers (docs/benchmarks/constants.md).
 const MAX_COMPARED_ROWS: usize = 128;
 
@@ -33,20 +33,20 @@ pub struct Lattice {
     pub rows: Vec<Vec<i64>>,
     /// For each step, the pivot; `None` if the number follows from previous ones.
     pub pivots: Vec<Option<i64>>,
-    /// For each pivot, the differences of rows that it determines although neither row's number is known yet. A difference of two paths'
-    /// numbers is not zero, and smaller than the span, which prunes the search.
+    /// For each pivot, the differences of rows that it determines although neither row's number is known yet. A difference
+    /// between the numbers of two paths is not zero, and smaller than the span. This prunes the search.
     pub differences: Vec<Vec<Vec<i64>>>,
     /// Columns of `U`: the contribution of each `y` to the values of the columns' edges, and last to the constant.
     transform: Vec<Vec<i64>>,
-    /// For each column but the last, the edge that carries its value.
-    carriers: Vec<DagEdgeId>,
+    /// For each column but the last, the edge that has its value.
+    value_edges: Vec<DagEdgeId>,
 }
 
 impl Lattice {
-    /// The lattice of these paths; `None` if coefficients overflow a word.
+    /// Returns the lattice of these paths. `None` if coefficients overflow.
     pub fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
-        let (carriers, rows) = incidence(dag, paths);
-        let width = carriers.len() + 1;
+        let (value_edges, rows) = incidence(dag, paths);
+        let width = value_edges.len() + 1;
         let order = order(&rows);
         let mut columns: Vec<Vec<i64>> = (0..width).map(|c| order.iter().map(|r| rows[*r][c]).collect()).collect();
         let mut transform: Vec<Vec<i64>> = (0..width).map(|c| (0..width).map(|r| i64::from(r == c)).collect()).collect();
@@ -66,20 +66,20 @@ impl Lattice {
         let rows: Vec<Vec<i64>> = pivots.iter().enumerate().map(row).collect();
         transform.truncate(rank);
         let differences = differences(&rows, rank);
-        Some(Lattice { order, rows, pivots, differences, transform, carriers })
+        Some(Lattice { order, rows, pivots, differences, transform, value_edges })
     }
 
-    /// Number of paths that can be numbered independently.
+    /// Returns the number of paths that can be numbered independently.
     pub fn rank(&self) -> usize {
         self.transform.len()
     }
 
-    /// Whether the paths can have any numbers.
+    /// Returns true if the paths can have any numbers.
     pub fn has_all_numbers(&self) -> bool {
         self.pivots.iter().all(|p| *p == Some(1))
     }
 
-    /// The coefficients `y` that give these numbers, in the order of the paths; `None` if no integers do.
+    /// Returns the coefficients `y` that give these numbers, in the order of the paths. `None` if no integers do.
     #[cfg(test)]
     fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let mut coefficients: Vec<i64> = Vec::new();
@@ -95,17 +95,17 @@ impl Lattice {
         Some(coefficients)
     }
 
-    /// The values of edges for these coefficients; `None` if one overflows a word.
+    /// Returns the values of edges for these coefficients. `None` if one overflows.
     pub fn values(&self, dag: &Dag, coefficients: &[i64]) -> Option<Vec<i64>> {
         let of = |column: usize| -> Option<i64> {
             let terms = self.transform.iter().zip(coefficients).map(|(t, y)| t[column].checked_mul(*y));
             terms.into_iter().try_fold(0i64, |sum, term| sum.checked_add(term?))
         };
         let mut values = vec![0i64; dag.edges().len()];
-        for (column, edge) in self.carriers.iter().enumerate() {
+        for (column, edge) in self.value_edges.iter().enumerate() {
             values[edge.index()] = of(column)?;
         }
-        let constant = of(self.carriers.len())?;
+        let constant = of(self.value_edges.len())?;
         for edge in dag.out(dag.entry()) {
             values[edge.index()] = values[edge.index()].checked_add(constant)?;
         }
@@ -113,7 +113,8 @@ impl Lattice {
     }
 }
 
-/// Differences of rows, each once up to sign, by the last pivot that they depend on.
+/// Returns the differences between rows by the last pivot on which they depend. Of differences that are equal except for the sign, one is
+/// returned.
 fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
     if rows.len() > MAX_COMPARED_ROWS {
@@ -135,13 +136,14 @@ fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     differences.into_iter().map(|d| d.into_iter().collect()).collect()
 }
 
-/// The sum of products, over the length of the shorter vector.
+/// Returns the sum of products, over the length of the shorter vector.
 #[cfg(test)]
 fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
-/// The matrix `A`: a column per chord, with equal ones merged, and a column of ones. The spanning tree is the first out-edge of each node.
+/// Returns the matrix `A`: a column per chord, with equal ones merged, and a column of ones. The spanning tree is the first out-edge of
+/// each node.
 fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
     let mut paths_with: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {
@@ -149,16 +151,16 @@ fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i6
             paths_with.entry(edge).or_default().push(number);
         }
     }
-    let mut carriers: BTreeMap<Vec<usize>, DagEdgeId> = BTreeMap::new();
+    let mut value_edges: BTreeMap<Vec<usize>, DagEdgeId> = BTreeMap::new();
     for (edge, by) in paths_with.into_iter().filter(|(_, by)| by.len() < paths.len()) {
-        carriers.entry(by).or_insert(edge);
+        value_edges.entry(by).or_insert(edge);
     }
-    let mut rows = vec![vec![0; carriers.len() + 1]; paths.len()];
-    for (column, by) in carriers.keys().enumerate() {
+    let mut rows = vec![vec![0; value_edges.len() + 1]; paths.len()];
+    for (column, by) in value_edges.keys().enumerate() {
         by.iter().for_each(|r| rows[*r][column] = 1);
     }
-    rows.iter_mut().for_each(|r| r[carriers.len()] = 1);
-    (carriers.into_values().collect(), rows)
+    rows.iter_mut().for_each(|r| r[value_edges.len()] = 1);
+    (value_edges.into_values().collect(), rows)
 }
 
 /// Makes `row` zero in all columns from `rank` on except that one, by Euclid's algorithm.
@@ -189,7 +191,7 @@ fn subtract(columns: &mut [Vec<i64>], from: usize, what: usize, times: i64) -> O
     Some(())
 }
 
-/// The order of the rows: rows that follow from the previous ones come first, then the row after which most others follow.
+/// Returns the order of the rows: rows that follow from the previous ones come first, then the row after which most others follow.
 fn order(rows: &[Vec<i64>]) -> Vec<usize> {
     let mut basis = Basis::default();
     let mut left: Vec<usize> = (0..rows.len()).collect();
@@ -205,7 +207,7 @@ fn order(rows: &[Vec<i64>]) -> Vec<usize> {
         // Rows that are multiples of each other modulo the basis follow together.
         let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalised(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
-        // On a tie, take the row with the fewest nonzero entries left, so that linear combinations arise early.
+        // Of equal rows, the one with the fewest remaining nonzero entries is chosen, so that linear combinations occur early.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
         let best = (0..left.len()).max_by_key(|i| (gain(*i), std::cmp::Reverse(weight(*i)), std::cmp::Reverse(*i))).expect("some are left");
         basis.add(&rows[left[best]]);
@@ -245,7 +247,7 @@ impl Basis {
     }
 }
 
-/// The multiple whose first nonzero entry is 1.
+/// Returns the multiple whose first nonzero entry is 1.
 fn normalised(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
     let inverse = power(lead, PRIME - 2);
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_lets_independent_paths_have_all_numbers() {
+    fn independent_paths_can_have_any_numbers_because_of_the_constant() {
         // Rows 110, 011 and 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
         let (dag, paths) = diamonds();
         let lattice = Lattice::new(&dag, &paths).unwrap();

@@ -1,9 +1,9 @@
-//! Selective numberings of paths: a [`NumberingScheme`] takes a DAG, weights and a set of interesting paths, and gives a [`Labelling`].
+//! Selective numberings of paths: a [`NumberingScheme`] makes a [`Labelling`] from a DAG, weights and a set of interesting paths.
 //!
 //! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges ([`selective`] and its neighbours); `ppp`, `known-table`,
 //! `ppp-optimal` and `approximate` number any list of paths. All but `spp` and `approximate` are exact. The sources are the P3 paper
 //! (Afraz, Saha and Kanade, 2015) and Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and
-//! [`plan`] makes plans of them for backends.
+//! [`plan`] makes plans from them.
 #![forbid(unsafe_code)]
 
 mod approximate;
@@ -30,12 +30,12 @@ pub use set::{InterestingSet, MAX_LISTED};
 use trodden_flow::Dag;
 use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, TooManyPaths};
 
-/// How a numbering is searched for and its probes are placed.
+/// Options for the search for a numbering, and for the placement of its probes.
 #[derive(Clone, Copy)]
 pub struct NumberOptions<'a> {
     /// Number of additional orders of out-edges that preferential numbering tries.
     pub restarts: u32,
-    /// Where increments go.
+    /// The placement of increments.
     pub placement: RegisterPlacement,
     /// Limits of the search by the optimal and the approximate scheme.
     pub budget: Budget<'a>,
@@ -47,14 +47,14 @@ impl Default for NumberOptions<'_> {
     }
 }
 
-/// Why paths could not be numbered.
+/// The reason why paths could not be numbered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberingError {
     /// See [`TooManyPaths`].
     #[error(transparent)]
     TooManyPaths(#[from] TooManyPaths),
     /// The set of interesting paths is empty.
-    #[error("no path is interesting: name a path whose edges lead from the entry to the exit")]
+    #[error("no path is interesting. Give a path whose edges lead from the entry to the exit")]
     NothingInteresting,
     /// An interesting path is not a path of the graph.
     #[error("interesting path {number} is not a path: {why}")]
@@ -65,7 +65,7 @@ pub enum NumberingError {
         why: String,
     },
     /// No path has this number.
-    #[error("there is no path {id}: paths are numbered from 0, and there are {paths}")]
+    #[error("there is no path {id}. The {paths} paths are numbered from 0")]
     NoSuchId {
         /// The number.
         id: u64,
@@ -79,7 +79,7 @@ pub enum NumberingError {
         nodes: Vec<u32>,
     },
     /// The list of interesting paths, which the scheme needs, is too long.
-    #[error("{paths} paths are interesting, and this scheme needs a list of them: name at most {limit}, or use pspp")]
+    #[error("{paths} paths are interesting, but the limit of this scheme is {limit}. Give fewer paths, or use pspp")]
     TooManyInteresting {
         /// Number of interesting paths.
         paths: u128,
@@ -87,20 +87,20 @@ pub enum NumberingError {
         limit: u64,
     },
     /// The exponential baseline would take too long.
-    #[error("mspp tries every path for every edge, and there are {paths}: its limit is {limit}, so use pspp instead")]
+    #[error("mspp is limited to {limit} paths, because it tries every path for every edge, but there are {paths}. Use pspp")]
     TooLargeForRepair {
         /// Number of paths.
         paths: u64,
         /// The limit.
         limit: u64,
     },
-    /// The numbers overflow a word.
-    #[error("the numbers of the interesting paths would not fit 64 bits: name fewer paths, or use known-table")]
+    /// The numbers do not fit into a word.
+    #[error("the numbers of the interesting paths do not fit into 64 bits. Give fewer paths, or use known-table")]
     Overflow,
     /// The numbers of the interesting paths are too far apart for an array.
     #[error(
-        "the numbers of the interesting paths spread over a range of {span}, but at most {limit} is possible: select fewer \
-         paths, or use the scheme known-table"
+        "the numbers of the interesting paths have a range of {span}, but the limit is {limit}. Give fewer paths, or use \
+         known-table"
     )]
     TooWide {
         /// The span.
@@ -114,10 +114,10 @@ pub enum NumberingError {
 }
 
 impl NumberingError {
-    /// The message of [`NumberingError::NoPathThrough`], with the given names of the nodes.
+    /// Returns the message of [`NumberingError::NoPathThrough`], with the given names of the nodes.
     pub fn no_path_through<N: std::fmt::Display>(nodes: &[N]) -> String {
         let nodes: Vec<String> = nodes.iter().map(N::to_string).collect();
-        format!("no path passes through all of the nodes {}: name fewer of them", nodes.join(", "))
+        format!("no path passes through all of the nodes {}. Give fewer nodes", nodes.join(", "))
     }
 }
 
@@ -134,7 +134,7 @@ pub fn number(
 ) -> Result<Labelling, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     let place = |values: &[&[i64]]| labelling::place(dag, values, weights, options.placement);
-    if scheme.takes_closure() {
+    if scheme.selects_edges() {
         let set = set.closed();
         let values = match scheme {
             NumberingScheme::Spp => selective(dag, &set)?,
@@ -163,7 +163,7 @@ pub fn number(
             match scheme {
                 NumberingScheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
                 _ => {
-                    let values = approximate::fewer_aliases(dag, &all, &paths, values, options.budget.steps);
+                    let values = approximate::reduce_aliases(dag, &all, &paths, values, options.budget.steps);
                     Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths))
                 }
             }

@@ -1,29 +1,29 @@
 //! A complete search for compact numbers, one bit at a time from the lowest.
 //!
-//! The numbers below a span are spread evenly over the residues of a power of two. If nearly all numbers are used, the coefficients'
-//! lowest bits must halve the set of paths nearly evenly, the next bits each half, and so on. The bits of the rows form a linear code
-//! over GF(2): those of independent paths can be chosen, and the others follow. A group of paths that can be divided in one way only
-//! gives an equation; the other groups are tried one by one, so that a bad choice is noticed early. All paths take part in each bit,
-//! unlike in a search path by path. Once the modulus reaches the span, elimination decides whether integers exist. Mirrored numbers
+//! The numbers below a span are spread evenly over the residues of a power of two. If nearly all numbers are used, the coefficients' lowest
+//! bits must divide the set of paths into nearly equal halves, the next bits must divide each half, and so on. The bits of the rows form a
+//! linear code over GF(2): those of independent paths can be chosen, and the others follow. A group of paths that can be divided in only
+//! one way gives an equation. The other groups are tried one by one, so that a wrong choice is detected early. Unlike a search path by
+//! path, each bit considers all paths. Once the modulus reaches the span, elimination decides whether integers exist. Mirrored numbers
 //! (`span - 1 - number`) are tried only once.
 
 use super::lattice::{Lattice, NumberSearch};
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Maximum number of paths. Sets of coefficients are bits of a word, with one to spare.
+/// Maximum number of paths. Sets of coefficients are bits of a word, which also has a bit for the constant 1.
 pub const MAX_PATHS: usize = 63;
 /// The bit of the constant 1 in a set of choices.
 const CONSTANT_ONE: u64 = 1 << 63;
 
-/// Takes a step of the search. Returns false if the search must end.
-pub type TakeStep<'a> = &'a mut dyn FnMut() -> bool;
+/// A function that counts a step of the search. Returns false if the search must end.
+pub type CountStep<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. Bits are tried in the order
 /// of `shuffle`.
-pub fn find(lattice: &Lattice, span: u64, take_step: TakeStep, shuffle: &mut Shuffle) -> NumberSearch {
+pub fn find(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
-    let mut search = Lifting { lattice, span, parities, take_step, shuffle };
+    let mut search = Lifting { lattice, span, parities, count_step, shuffle };
     let values = vec![0i64; lattice.rows.len()];
     search.lift(0, &coefficients, &values)
 }
@@ -33,11 +33,11 @@ struct Lifting<'a> {
     span: u64,
     /// For each row, the set of its odd coefficients.
     parities: Vec<u64>,
-    take_step: TakeStep<'a>,
+    count_step: CountStep<'a>,
     shuffle: &'a mut Shuffle,
 }
 
-/// Paths whose numbers agree so far, and how many of them may have the next bit set.
+/// Paths whose numbers have the same lower bits, and the number of them whose next bit may be set.
 struct Group {
     members: Vec<usize>,
     min_set: usize,
@@ -54,14 +54,14 @@ struct RowBit {
     own: Option<u32>,
 }
 
-/// Equations for one bit of all coefficients, each at the index of its lowest coefficient.
+/// Equations for one bit of all coefficients. The index of each is its lowest coefficient.
 struct Equations {
     by_coefficient: Vec<Equation>,
     /// Number of choices so far.
     choice_count: u32,
 }
 
-/// States that the coefficients in `vector` and the choices in `choices` have the same sum. An empty vector means no equation.
+/// An equation: the coefficients in `vector` and the choices in `choices` have the same sum. With an empty vector, there is no equation.
 #[derive(Clone, Copy, Default)]
 struct Equation {
     vector: u64,
@@ -96,7 +96,7 @@ impl Equations {
         reduced.vector != 0 || reduced.choices == 0
     }
 
-    /// The choices that the bit of a row depends on, and the choice of this row, if it is new.
+    /// Returns the choices that the bit of a row depends on, and the choice of this row, if it is new.
     fn row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
         let reduced = self.reduce(Equation { vector: parities, choices: 0 });
         if reduced.vector == 0 {
@@ -108,7 +108,7 @@ impl Equations {
         (1 << own, Some(own))
     }
 
-    /// The coefficients' bits, given those that no equation determines.
+    /// Returns the coefficients' bits, given those that no equation determines.
     fn solve(&self, given: u64, choices: u64) -> u64 {
         let mut bits = given;
         for (at, equation) in self.by_coefficient.iter().enumerate().rev().filter(|(_, e)| e.vector != 0) {
@@ -125,8 +125,8 @@ impl Lifting<'_> {
         if 1u64 << level >= self.span {
             return self.solve_exactly(values, (1 << level) - 1);
         }
-        let Some(groups) = self.groups(level, values) else { return NumberSearch::Nothing };
-        let Some(mut equations) = self.equations(&groups, level, values) else { return NumberSearch::Nothing };
+        let Some(groups) = self.groups(level, values) else { return NumberSearch::NoNumbers };
+        let Some(mut equations) = self.equations(&groups, level, values) else { return NumberSearch::NoNumbers };
         let place = |(group, row): (usize, usize)| {
             let (choices, own) = equations.row_bit(self.parities[row]);
             RowBit { group, base: values[row] >> level & 1 == 1, choices, own }
@@ -144,23 +144,24 @@ impl Lifting<'_> {
         let mut coefficients: Vec<i64> = Vec::with_capacity(self.lattice.rank());
         for ((row, pivot), value) in self.lattice.rows.iter().zip(&self.lattice.pivots).zip(values) {
             let known = row.iter().zip(&coefficients).try_fold(0i64, |sum, (a, y)| sum.checked_add(a.checked_mul(*y)?));
-            // Such numbers might exist with coefficients beyond a word. These could not be used, but their absence is not proven either.
+            // Such numbers could exist with coefficients that do not fit into a word. These could not be used, but it is not proven that
+            // there are none.
             let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearch::Unfinished };
             match pivot {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
                 None if left == 0 => {}
-                _ => return NumberSearch::Nothing,
+                _ => return NumberSearch::NoNumbers,
             }
         }
         NumberSearch::Numbers(coefficients)
     }
 
-    /// How many numbers below the span have this residue modulo `2^bits`.
+    /// Returns the number of numbers below the span that have this residue modulo `2^bits`.
     fn count_with_residue(&self, residue: u64, bits: u32) -> usize {
         (self.span.saturating_sub(residue)).div_ceil(1 << bits) as usize
     }
 
-    /// The groups, the most constrained ones first; `None` if a group has more paths than numbers.
+    /// Returns the groups, the most constrained ones first. `None` if a group has more paths than numbers.
     fn groups(&self, level: u32, values: &[i64]) -> Option<Vec<Group>> {
         let mut by_residue: Vec<(u64, usize)> = values.iter().enumerate().map(|(row, v)| (*v as u64 & ((1 << level) - 1), row)).collect();
         by_residue.sort_unstable();
@@ -178,7 +179,7 @@ impl Lifting<'_> {
         Some(groups)
     }
 
-    /// A path whose bit may be assumed clear, since it is clear either in the numbers or in the mirrored ones.
+    /// Returns a path whose bit may be assumed clear, since it is clear either in the numbers or in the mirrored ones.
     fn symmetric_row(&self, level: u32, values: &[i64]) -> Option<usize> {
         match (self.span % 4, level) {
             (0 | 2, 0) => Some(0),
@@ -188,7 +189,7 @@ impl Lifting<'_> {
         }
     }
 
-    /// The equations that hold before any bit is chosen; `None` if they contradict each other.
+    /// Returns the equations that hold before any bit is chosen. `None` if they contradict each other.
     fn equations(&self, groups: &[Group], level: u32, values: &[i64]) -> Option<Equations> {
         let mut equations = Equations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
         let base = |row: usize| values[row] >> level & 1 == 1;
@@ -202,7 +203,7 @@ impl Lifting<'_> {
         known.then_some(equations)
     }
 
-    /// Chooses the bits of `places`. `counts`: how many numbers of each group may still have the bit clear, and set.
+    /// Chooses the bits of `places`. `counts` has, for each group, the remaining numbers with the bit clear, and with the bit set.
     fn choose(
         &mut self,
         places: &[RowBit],
@@ -211,7 +212,7 @@ impl Lifting<'_> {
         next: &mut dyn FnMut(&mut Self, u64) -> NumberSearch,
     ) -> NumberSearch {
         let Some((place, rest)) = places.split_first() else { return next(self, choices) };
-        if !(self.take_step)() {
+        if !(self.count_step)() {
             return NumberSearch::Unfinished;
         }
         let follows = (place.choices & choices).count_ones() & 1 == 1;
@@ -227,11 +228,11 @@ impl Lifting<'_> {
             counts[group][bit_of_number] -= 1;
             let step = self.choose(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
             counts[group][bit_of_number] += 1;
-            if !matches!(step, NumberSearch::Nothing) {
+            if !matches!(step, NumberSearch::NoNumbers) {
                 return step;
             }
         }
-        NumberSearch::Nothing
+        NumberSearch::NoNumbers
     }
 
     /// Continues with the next level. Coefficients that no equation determines may have either bit.
@@ -249,10 +250,10 @@ impl Lifting<'_> {
             let values: Vec<i64> = self.lattice.rows.iter().zip(values).map(value).collect();
             let step = self.lift(level + 1, &coefficients, &values);
             free_bits += 1;
-            if !matches!(step, NumberSearch::Nothing) || free_bits >> free.len() != 0 {
+            if !matches!(step, NumberSearch::NoNumbers) || free_bits >> free.len() != 0 {
                 return step;
             }
-            if !(self.take_step)() {
+            if !(self.count_step)() {
                 return NumberSearch::Unfinished;
             }
         }

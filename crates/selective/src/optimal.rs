@@ -1,9 +1,9 @@
-//! The most compact numbers for a list of interesting paths (thesis, problem A), with a bound on how compact they could be.
+//! The most compact numbers for a list of interesting paths (thesis, problem A), with a lower bound on their span.
 //!
-//! A span equal to the number of paths is optimal, and is possible for independent paths unless the lattice of numbers is too coarse
-//! ([`super::lattice`]). Otherwise spans are searched in turn by two methods: path by path, which is fast if solutions are many, and bit
-//! by bit ([`super::lifting`]), which finds rare solutions and exhausts spans where paths have much in common. An exhausted span raises
-//! the bound, and a solution becomes the best so far. Each round allows more steps. If the budget ends first, the bound says what is
+//! A span equal to the number of paths is optimal, and is possible for independent paths unless the lattice lacks some numbers
+//! ([`super::lattice`]). Otherwise spans are searched in turn by two methods: path by path, which is fast if there are many solutions, and
+//! bit by bit ([`super::lifting`]), which finds rare solutions and exhausts spans of paths with many common edges. An exhausted span raises
+//! the bound, and a solution becomes the best so far. Each round allows more steps. If the budget ends before, the bound is what was
 //! proven. All arithmetic is exact.
 
 use super::NumberingError;
@@ -19,7 +19,7 @@ use trodden_flow::numbering::sequence::Shuffle;
 pub struct Budget<'a> {
     /// Maximum number of steps, each of which tries a number.
     pub steps: u64,
-    /// Called now and then; returning true ends the search. A caller with a clock can limit the time.
+    /// Called repeatedly. If it returns true, the search ends. A caller with a clock can limit the time.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for Budget<'_> {
     }
 }
 
-/// What is proven about the least span.
+/// Proven facts about the least span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// No labelling of these paths has a smaller span.
@@ -42,25 +42,25 @@ pub struct Proof {
     pub steps: u64,
 }
 
-/// How a search for the least span ended.
+/// The end of a search for the least span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
     /// The paths are independent and any numbers are possible, so the least span is their number.
     ClosedForm,
     /// The span is proven to be the least.
     Optimal,
-    /// The budget was spent; a smaller span may exist.
+    /// The budget was spent. A smaller span may exist.
     BudgetSpent,
 }
 
-/// Values of edges, and what is proven about them.
+/// Values of edges, and proven facts about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The value of each edge.
     pub values: Vec<i64>,
     /// Greatest minus least number of an interesting path, plus one.
     pub span: u64,
-    /// What is proven about the span.
+    /// Proven facts about the span.
     pub proof: Proof,
 }
 
@@ -68,9 +68,9 @@ pub struct Assignment {
 
 /// Number of steps of the first search, doubled in each round. With 100 times as many, two of three programs take five times as long.
 const FIRST_STEPS: u64 = 20_000;
-/// How many times more steps the search bit by bit gets.
+/// Factor by which the steps of the search bit by bit exceed those of the search path by path.
 const LIFTING_FACTOR: u64 = 16;
-/// Maximum span to search; a search lists all its numbers.
+/// Maximum span to search. A search lists all its numbers.
 const MAX_SPAN: usize = 1 << 24;
 /// Maximum number of paths to search numbers for. Without a search, spans of three programs' functions are 1.3 to 1.4 times as wide.
 const MAX_SEARCHED_PATHS: usize = 200;
@@ -109,7 +109,7 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
                         best = (span, values);
                     }
                 }
-                NumberSearch::Nothing => bound = bound.max(span + 1),
+                NumberSearch::NoNumbers => bound = bound.max(span + 1),
                 NumberSearch::Unfinished => {}
             }
             // The result changes which spans are worth searching.
@@ -142,16 +142,16 @@ impl OptimalSearch<'_> {
     /// Searches bit by bit, for lattices with few enough paths.
     fn lift(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
         let (lattice, last) = (self.lattice, self.last_step(max_steps));
-        lifting::find(lattice, span, &mut || self.take_step(last), shuffle)
+        lifting::find(lattice, span, &mut || self.count_step(last), shuffle)
     }
 
-    /// The last step of a search of `max_steps` steps.
+    /// Returns the last step of a search of `max_steps` steps.
     fn last_step(&self, max_steps: u64) -> u64 {
         self.steps.saturating_add(max_steps).min(self.budget.steps)
     }
 
-    /// Takes a step. Returns false if it was the last one of this search, or if the whole search is stopped.
-    fn take_step(&mut self, last: u64) -> bool {
+    /// Counts a step. Returns false if it was the last one of this search, or if the whole search is stopped.
+    fn count_step(&mut self, last: u64) -> bool {
         self.steps += 1;
         let ends = self.steps >= last || (self.steps.is_multiple_of(STEPS_PER_STOP_CHECK) && (self.budget.stop)());
         if ends {
@@ -174,10 +174,10 @@ impl OptimalSearch<'_> {
         let mut next = match state.advance(self.lattice) {
             Advance::Done => return NumberSearch::Numbers(state.coefficients),
             Advance::Choice => 0,
-            Advance::Conflict => return NumberSearch::Nothing,
+            Advance::Conflict => return NumberSearch::NoNumbers,
         };
         loop {
-            if !self.take_step(last) {
+            if !self.count_step(last) {
                 return NumberSearch::Unfinished;
             }
             let step = state.numbers.len();
@@ -191,7 +191,7 @@ impl OptimalSearch<'_> {
                         Advance::Choice | Advance::Conflict => state.backtrack(&mut choices),
                     };
                 }
-                None if choices.is_empty() => return NumberSearch::Nothing,
+                None if choices.is_empty() => return NumberSearch::NoNumbers,
                 None => next = state.backtrack(&mut choices),
             }
         }
@@ -215,7 +215,7 @@ enum Advance {
 }
 
 impl SearchState {
-    /// The contribution of the coefficients so far to the next path's number.
+    /// Returns the contribution of the coefficients so far to the next path's number.
     fn known(&self, lattice: &Lattice) -> i64 {
         lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
     }
@@ -239,7 +239,7 @@ impl SearchState {
         self.numbers.push(number);
     }
 
-    /// Whether the next path, which has a pivot, can have this number.
+    /// Returns true if the next path, which has a pivot, can have this number.
     fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
@@ -251,14 +251,14 @@ impl SearchState {
         self.take(number as usize);
     }
 
-    /// Whether the last choice leaves all known differences of numbers nonzero and within the span.
+    /// Returns true if the last choice leaves all known differences of numbers nonzero and within the span.
     fn can_differ(&self, lattice: &Lattice) -> bool {
         let span = self.used.len() as i64;
         let value = |d: &Vec<i64>| d.iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)));
         lattice.differences[self.coefficients.len() - 1].iter().map(value).all(|v| v != 0 && v > -span && v < span)
     }
 
-    /// Undoes the last choice and what followed from it. Returns the next candidate to try.
+    /// Undoes the last choice and the numbers that followed from it. Returns the next candidate to try.
     fn backtrack(&mut self, choices: &mut Vec<(usize, usize)>) -> usize {
         let (step, next) = choices.pop().expect("a conflict follows from a choice");
         self.numbers.drain(step..).for_each(|n| self.used[n] = false);
@@ -273,7 +273,7 @@ mod tests {
     use trodden_flow::dag::Entries;
     use trodden_flow::graph::{Graph, Node};
 
-    /// Nearly all paths through four branches in a row, some with longer edges, so that they have much in common.
+    /// Nearly all paths through four branches in a row, some with longer edges, so that they have many common edges.
     fn lattice(shuffle: &mut Shuffle) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {
@@ -288,7 +288,7 @@ mod tests {
         Lattice::new(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
     }
 
-    /// Whether coefficients give all paths different numbers from 0 to `span - 1`.
+    /// Returns true if coefficients give all paths different numbers from 0 to `span - 1`.
     fn are_numbers(lattice: &Lattice, coefficients: &[i64], span: u64) -> bool {
         let number = |row: &Vec<i64>| -> Option<u64> {
             let terms = row.iter().zip(coefficients).map(|(a, y)| a.checked_mul(*y));
@@ -317,13 +317,13 @@ mod tests {
                     );
                 }
                 assert_eq!(
-                    matches!(lifted, NumberSearch::Nothing),
-                    matches!(found, NumberSearch::Nothing),
+                    matches!(lifted, NumberSearch::NoNumbers),
+                    matches!(found, NumberSearch::NoNumbers),
                     "graph {graph}, span {span}: {lifted:?}, {found:?}"
                 );
-                impossible += u32::from(found == NumberSearch::Nothing);
-                wide += u32::from(found == NumberSearch::Nothing && span > count);
-                if found != NumberSearch::Nothing {
+                impossible += u32::from(found == NumberSearch::NoNumbers);
+                wide += u32::from(found == NumberSearch::NoNumbers && span > count);
+                if found != NumberSearch::NoNumbers {
                     break;
                 }
             }

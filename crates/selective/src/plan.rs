@@ -1,9 +1,10 @@
-//! Plans that count each interesting path in a counter of its own, and all others in one, made from a [`Labelling`].
+//! Plans that count each interesting path in a separate counter, and all others in one counter. They are made from a [`Labelling`].
 //!
-//! Both registers of a labelling become one: the second, a Ball-Larus number below 2^w, is in the lower w bits, the first above them.
-//! Sums are linear, so one addition serves both, even with negative increments, and one comparison of the whole word recognises a path.
-//! So every scheme is a [`Plan`] with its increments and a [`PathEnding`]. Paths that end with an excluded edge, because a call was
-//! reached, are never counted: reaching a call says nothing about uninteresting paths. Every plan is verified ([`mod@crate::verify`]).
+//! Both registers of a labelling are joined in one. The second, a Ball-Larus number below 2^w, is in the lower w bits, and the first is
+//! above them. Sums are linear, so one addition increments both, even by negative increments, and one comparison of the word recognises a
+//! path. Every scheme therefore is a [`Plan`] with its increments and a [`PathEnding`]. Paths that end with an excluded edge, because a
+//! call was reached, are not counted: it is unknown at the call whether such a path will be interesting. Every plan is verified
+//! ([`mod@crate::verify`]).
 
 use crate::verify::{VerifyBudget, verify};
 use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number};
@@ -17,7 +18,7 @@ use trodden_flow::placement::Probes;
 use trodden_flow::plan::{Partial, Plan, probe_costs};
 use trodden_flow::trim::restrict_to;
 
-/// Maximum number of counters of a function, including the one of all other paths.
+/// Maximum number of counters of a function, including the one for all other paths.
 pub const MAX_COUNTERS: u64 = 1 << 20;
 
 /// The interesting paths of a function.
@@ -31,7 +32,7 @@ pub struct InterestingInput<'a> {
     pub marks_call: &'a [bool],
 }
 
-/// The plan that counts all paths together, if no path that is left is interesting.
+/// Returns the plan that counts all paths together, if none of the remaining paths is interesting.
 fn plan_without_interesting_paths(
     dag: Dag,
     numbering: Numbering,
@@ -46,7 +47,7 @@ fn plan_without_interesting_paths(
     InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
 }
 
-/// Why a plan is impossible.
+/// The reason why a plan is impossible.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
     /// All edges are excluded.
@@ -56,13 +57,13 @@ pub enum InterestingPlanError {
     #[error(transparent)]
     Numbering(#[from] NumberingError),
     /// Too many counters.
-    #[error("{words} counters would be needed, more than {MAX_COUNTERS}: name fewer paths, or use another scheme")]
+    #[error("{words} counters would be necessary, but the limit is {MAX_COUNTERS}. Give fewer paths, or use a different scheme")]
     TooWide {
         /// Number of counters.
         words: u128,
     },
-    /// Both numbers do not fit one word.
-    #[error("it has {paths} paths, whose Ball-Larus numbers leave no room for other numbers in a 64-bit register: use known-table")]
+    /// Both numbers do not fit into one word.
+    #[error("it has {paths} paths, and their Ball-Larus numbers leave no bits for other numbers in a 64-bit register. Use known-table")]
     TooLong {
         /// Number of paths.
         paths: u64,
@@ -72,7 +73,7 @@ pub enum InterestingPlanError {
     Wrong(String),
 }
 
-/// Plans to count the paths of the acyclic graph `dag` with the given numbers. Paths with an excluded edge are left out.
+/// Plans to count the paths of the acyclic graph `dag` with the given numbers. Paths with an excluded edge are not counted.
 ///
 /// # Errors
 /// See [`InterestingPlanError`].
@@ -103,13 +104,13 @@ pub fn plan_interesting(
     let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
     let (ending, registers) = register.ending()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
-    let interesting = if input.scheme.takes_closure() { set.closed() } else { set };
+    let interesting = if input.scheme.selects_edges() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
     let mut paths: Vec<(u64, u64)> =
         interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
     if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.counter_count()) {
-        return Err(InterestingPlanError::Wrong("two paths have one word".into()));
+        return Err(InterestingPlanError::Wrong("two paths have the same word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
     let partial = Partial { dag: trimmed, never_taken: input.marks_call.to_vec() };
@@ -117,8 +118,9 @@ pub fn plan_interesting(
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
-/// How a program recognises a list of paths by preferential numbering: the counter of a path by its sum, and the increment of each edge
-/// of the acyclic graph. The lower bits of a sum are the path's Ball-Larus number, whether or not the path is on the list.
+/// Returns how a program recognises a list of paths by preferential numbering: the ending, which maps a path's sum to its counter, and the
+/// increment of each edge of the acyclic graph. The lower bits of a sum are the path's Ball-Larus number, whether or not the path is on the
+/// list.
 ///
 /// # Errors
 /// See [`InterestingPlanError`].
@@ -143,7 +145,7 @@ fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
-/// A labelling that is to be carried out with one register.
+/// A labelling whose registers are joined in one.
 struct SingleRegister<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
@@ -151,14 +153,14 @@ struct SingleRegister<'a> {
 }
 
 impl SingleRegister<'_> {
-    /// The ending, and the increment of each edge.
+    /// Returns the ending, and the increment of each edge.
     fn ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
             Classification::Checked { expected } => self.checked(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
-                // An array by path number needs no more counters.
+                // An array indexed by path number does not need more counters.
                 Ok((PathEnding::Direct { bias: 0, width: check_counters(self.all.paths().into())?, checked: false }, first()))
             }
             Classification::Hashed(table) => {
@@ -186,7 +188,7 @@ impl SingleRegister<'_> {
         let joined = |word: u64, id: u64| (word << shift) | id;
         let expected_value = |(word, id): (usize, &Option<u64>)| match id {
             Some(id) => joined(word as u64, *id),
-            // A value that cannot occur for this counter.
+            // This value cannot occur for the counter.
             None => joined(u64::from(word == 0), 0),
         };
         let expected = expected.iter().enumerate().map(expected_value).collect();
@@ -197,7 +199,7 @@ impl SingleRegister<'_> {
         Ok((PathEnding::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
     }
 
-    /// Whether the sums of all paths lie within a span.
+    /// Returns true if the sums of all paths lie within a span.
     fn sums_lie_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
         let sums = self.dag.sums_to_exit(|e| Some(values[e.index()]));
@@ -205,7 +207,7 @@ impl SingleRegister<'_> {
     }
 }
 
-/// The number of counters, if it is within the limit.
+/// Returns the number of counters, if it is within the limit.
 fn check_counters(words: u128) -> Result<u64, InterestingPlanError> {
     u64::try_from(words).ok().filter(|w| *w < MAX_COUNTERS).ok_or(InterestingPlanError::TooWide { words })
 }

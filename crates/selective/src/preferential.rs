@@ -1,10 +1,10 @@
 //! Preferential path profiling: compact numbers for any list of interesting paths.
 //!
-//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are visited from the exit to the entry. For
-//! each prefix by which an interesting path reaches an edge, the edge's value must put the numbers through it above those through the
-//! edges before; the join takes the greatest such value. Interesting paths have different numbers from 0 on, which other paths may have,
-//! too. Prefixes form a trie, so the work is linear in its size. The order of the out-edges decides how many numbers stay unused;
-//! additional orders are drawn from a fixed seed, and the first with the least span is taken.
+//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are visited from the exit to the entry. Each
+//! prefix by which an interesting path reaches an edge requires a value with which the numbers through the edge are above those through the
+//! edges before. The *join*, the edge's value, is the greatest required one. Interesting paths have different numbers from 0 on, and other
+//! paths may have the same numbers. Prefixes form a trie, so the work is linear in its size. The number of unused numbers depends on the
+//! order of the out-edges. Additional orders are drawn from a fixed seed, and the first one with the least span is used.
 
 use super::NumberingError;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Maximum number of restarts; more gain nothing.
+/// Maximum number of restarts. With more, the span is hardly smaller.
 pub const MAX_RESTARTS: u32 = 1 << 16;
 
 /// The result of preferential numbering.
@@ -27,7 +27,7 @@ pub struct PreferentialIds {
 /// Numbers `paths`, which must differ and lead from entry to exit: in the order of the out-edges, and in `restarts` random orders.
 ///
 /// # Errors
-/// The numbers do not fit a word.
+/// The numbers do not fit into a word.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = Trie::new(dag, paths);
     let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
@@ -76,7 +76,7 @@ impl Trie {
         trie
     }
 
-    /// The edges of each prefix.
+    /// Returns the edges of each prefix.
     pub(super) fn prefixes(&self) -> Vec<Vec<DagEdgeId>> {
         let mut edges = vec![Vec::new(); self.next.len()];
         for at in 0..self.next.len() {
@@ -87,7 +87,7 @@ impl Trie {
         edges
     }
 
-    /// The nodes at which interesting paths with the same prefix diverge.
+    /// Returns the nodes at which interesting paths with the same prefix diverge.
     pub(super) fn critical(&self, dag: &Dag) -> Vec<Node> {
         let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
         dag.order().iter().copied().filter(parts).collect()

@@ -1,32 +1,32 @@
 //! Decides whether one register and one comparison can separate interesting paths from all others (thesis, lemma 3.3.1).
 //!
-//! A path's number is linear in its edges. So separating values exist if and only if no weighted set of interesting paths takes every
-//! edge as often as a set of other paths with the same weight (Farkas): in figure 3.5, `sacet` and `sbcdt` take the same edges as `sacdt`
-//! and `sbcet`. The simplex method (Bland's rule; integers with a common denominator, after Edmonds) finds either the values or the sets.
-//! All paths are listed.
+//! A path's number is linear in its edges. So separating values exist if and only if no weighted set of interesting paths contains every
+//! edge as often as a set of other paths with the same weight (Farkas). For example, `sacet` and `sbcdt` in figure 3.5 have the same edges
+//! as `sacdt` and `sbcet`. The simplex method (Bland's rule; integers with a common denominator, after Edmonds) finds either the values or
+//! the sets. All paths are listed.
 
 use super::{InterestingSet, NumberingError};
 use trodden_flow::{Dag, DagEdgeId, Numbering};
 
-/// Maximum number of paths of a graph for which this is decided.
+/// Maximum number of paths of a graph for which separation is decided.
 pub const MAX_SEPARATED_PATHS: u64 = 4096;
 
 /// Paths, each with a weight.
 pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
 
-/// The answer.
+/// The result of the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Separation {
     /// With these values of the edges, interesting paths have negative numbers, others do not, and no two are equal.
     Separated(Vec<i64>),
-    /// No values exist, because these interesting paths take each edge as often as these other paths.
+    /// No values exist, because these interesting paths contain each edge as often as these other paths.
     Inseparable {
         /// Interesting paths with weights.
         interesting: WeightedPaths,
         /// Other paths with the same total weight.
         others: WeightedPaths,
     },
-    /// Undecided: there are too many paths, or a number overflows.
+    /// Undecided, because there are too many paths, or a number overflows.
     Unknown,
 }
 
@@ -144,7 +144,7 @@ impl Tableau {
         found
     }
 
-    /// The dual price of each row, times the denominator.
+    /// Returns the dual price of each row, times the denominator.
     fn prices(&self) -> Vec<i128> {
         let last = &self.rows[self.basis.len()];
         (0..self.basis.len()).map(|row| self.denominator - last[self.paths + row]).collect()

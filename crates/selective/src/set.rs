@@ -1,8 +1,8 @@
 //! The interesting paths that a scheme must distinguish, given as a list of paths or as a set of edges.
 //!
-//! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting to them. PPP and
-//! the table of known paths work on a list. A list gives the set of its edges, whose closure may contain more paths; a set of edges gives
-//! the list of its closure, if that is short enough.
+//! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting. PPP and the table of
+//! known paths work on a list. From a list, the set of its edges is made, whose closure may contain more paths. From a set of edges, the
+//! list of its closure is made, if that is short enough.
 //!
 //! Invariants: every edge of the set lies on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
 
@@ -23,15 +23,15 @@ pub struct InterestingSet {
 }
 
 impl InterestingSet {
-    /// Every path.
+    /// Creates the set of all paths.
     pub fn all(dag: &Dag) -> InterestingSet {
         InterestingSet::from_edges(dag, &vec![true; dag.edges().len()]).expect("a graph has a path")
     }
 
-    /// The given paths.
+    /// Creates the set of the given paths.
     ///
     /// # Errors
-    /// There are none, or one of them does not lead from entry to exit.
+    /// No path is given, or a path does not lead from entry to exit.
     pub fn from_paths(dag: &Dag, numbering: &Numbering, paths: &[Vec<DagEdgeId>]) -> Result<InterestingSet, NumberingError> {
         for (number, path) in paths.iter().enumerate() {
             check_path(dag, path).map_err(|why| NumberingError::NoPath { number, why })?;
@@ -48,29 +48,30 @@ impl InterestingSet {
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
 
-    /// The paths with these Ball-Larus numbers.
+    /// Creates the set of the paths with these Ball-Larus numbers.
     ///
     /// # Errors
-    /// There are none, or no path has one of the numbers.
+    /// No number is given, or no path has one of the numbers.
     pub fn from_ids(dag: &Dag, numbering: &Numbering, ids: &[u64]) -> Result<InterestingSet, NumberingError> {
         let path = |id: &u64| numbering.path(dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() });
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(path).collect::<Result<_, _>>()?;
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// All paths of marked edges. `marked` has an entry for each edge of the DAG.
+    /// Creates the set of all paths of marked edges. `marked` has an entry for each edge of the DAG.
     ///
     /// # Errors
     /// There is no such path.
     pub fn from_edges(dag: &Dag, marked: &[bool]) -> Result<InterestingSet, NumberingError> {
-        let edges = dag.on_whole_paths(|e| marked[e.index()]);
+        let edges = dag.on_marked_paths(|e| marked[e.index()]);
         match count(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
         }
     }
 
-    /// All paths through every one of these nodes. They form a closure, since an edge that bypasses one of the nodes is on none of them.
+    /// Creates the set of all paths through all of these nodes. They form a closure, because an edge that bypasses one of the nodes is on
+    /// none of them.
     ///
     /// # Errors
     /// No path passes through all of them.
@@ -85,37 +86,37 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &marked).map_err(|_| NumberingError::NoPathThrough { nodes: nodes.iter().map(|n| n.0).collect() })
     }
 
-    /// Whether an edge lies on an interesting path.
+    /// Returns true if an edge lies on an interesting path.
     pub fn has(&self, edge: DagEdgeId) -> bool {
         self.edges[edge.index()]
     }
 
-    /// For each edge of the DAG, whether it lies on an interesting path.
+    /// Returns, for each edge of the DAG, whether it lies on an interesting path.
     pub fn edges(&self) -> &[bool] {
         &self.edges
     }
 
-    /// Number of paths of interesting edges.
+    /// Returns the number of paths of interesting edges.
     pub fn closure(&self) -> u128 {
         self.closure
     }
 
-    /// Whether the set was given by its paths.
+    /// Returns true if the set was given by its paths.
     pub fn is_listed(&self) -> bool {
         self.listed.is_some()
     }
 
-    /// Number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths, in the list or in the closure.
     pub fn count(&self) -> u128 {
         self.listed.as_ref().map_or(self.closure, |l| l.len() as u128)
     }
 
-    /// The set with the same edges whose interesting paths are all paths of the closure.
+    /// Returns the set with the same edges whose interesting paths are all paths of the closure.
     pub fn closed(&self) -> InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// The interesting paths, sorted by Ball-Larus number.
+    /// Returns the interesting paths, sorted by Ball-Larus number.
     ///
     /// # Errors
     /// There are more than [`MAX_LISTED`].
@@ -126,7 +127,7 @@ impl InterestingSet {
         if self.closure > u128::from(MAX_LISTED) {
             return Err(NumberingError::TooManyInteresting { paths: self.closure, limit: MAX_LISTED });
         }
-        // Out-edges are visited in the order of the numbering, so paths come out in the order of their numbers.
+        // Out-edges are visited in the order of the numbering, so paths are in the order of their numbers.
         let mut paths = Vec::new();
         let mut path: Vec<DagEdgeId> = Vec::new();
         let mut stack = vec![(dag.entry(), 0)];
@@ -151,7 +152,7 @@ impl InterestingSet {
     }
 }
 
-/// Checks a path. The error says what is wrong.
+/// Checks a path. The error is the reason why it is not one.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
         return Err(format!("there is no edge {}", bad.0));
@@ -166,7 +167,7 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
 }
 
-/// Number of paths of marked edges.
+/// Returns the number of paths of marked edges.
 fn count(dag: &Dag, marked: &[bool]) -> u128 {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;

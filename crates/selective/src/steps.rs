@@ -3,7 +3,7 @@
 
 use super::preferential::Trie;
 use super::{InterestingSet, NumberingError};
-use trodden_flow::numbering::{TooManyPaths, marked_last, push_down, zero_unmarked};
+use trodden_flow::numbering::{TooManyPaths, number_marked_last, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
 /// The steps of precise selective path profiling.
@@ -26,7 +26,7 @@ pub struct SelectiveSteps {
 /// # Errors
 /// There are too many paths.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
-    let initial = marked_last(dag, set.edges(), true)?;
+    let initial = number_marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -65,7 +65,7 @@ pub struct PreferentialStep {
 /// interesting paths with the same prefix diverge.
 ///
 /// # Errors
-/// The numbers do not fit a word.
+/// The numbers do not fit into a word.
 pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
     let trie = Trie::new(dag, paths);
     let prefixes = trie.prefixes();

@@ -10,7 +10,7 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 #[test]
-fn each_interesting_pair_has_a_counter_of_its_own() {
+fn each_interesting_pair_has_a_separate_counter() {
     let (mut seen, mut others, mut compact, mut chords) = (0, 0, 0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0x1ccc);

@@ -1,4 +1,4 @@
-//! Plans of interesting paths: on random graphs every interesting path is counted by a counter of its own, which under the exact schemes
+//! Plans of interesting paths: on random graphs every interesting path is counted by a separate counter, which under the exact schemes
 //! counts no other path.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
 
 const MAX_PATHS: usize = 300;
 
-/// A random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
+/// Returns a random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
 fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
@@ -46,7 +46,7 @@ fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
 }
 
 #[test]
-fn interesting_paths_have_counters_of_their_own() {
+fn interesting_paths_have_separate_counters() {
     let mut endings = BTreeSet::new();
     for scheme in NumberingScheme::ALL {
         let mut plans = 0;
@@ -82,7 +82,7 @@ fn interesting_paths_have_counters_of_their_own() {
     assert!(endings.len() > 2, "{endings:?}");
 }
 
-/// Takes walks through the graph itself, and carries out the plan's action on each edge.
+/// Takes walks through the graph itself, and executes the plan's action on each edge.
 #[test]
 fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;

@@ -1,6 +1,6 @@
-//! Schemes against brute force on random acyclic graphs, and the worked examples of the thesis.
+//! Schemes against brute force on random acyclic graphs, and the examples of the thesis.
 //!
-//! The oracle enumerates paths and adds values edge by edge; it shares nothing with the code under test but the graph.
+//! The oracle enumerates paths and adds values edge by edge; it has only the graph in common with the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -15,7 +15,7 @@ const MAX_PATHS: u64 = 400;
 
 type Path = Vec<DagEdgeId>;
 
-/// A DAG with at least two and not too many paths, all its paths, and some interesting ones.
+/// Returns a DAG with at least two and not too many paths, all its paths, and some interesting ones.
 fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
     loop {
         let cycles = if random.chance(70) { Cycles::None } else { Cycles::Some };
@@ -96,7 +96,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
         };
         for scheme in SCHEMES {
             let labelling = number(scheme, &dag, &weights, &set, &options).unwrap();
-            let interesting = if scheme.takes_closure() { &closed } else { &interesting };
+            let interesting = if scheme.selects_edges() { &closed } else { &interesting };
             assert_eq!(labelling.interesting(), interesting.len() as u128, "seed {seed}");
             match scheme {
                 NumberingScheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
@@ -132,7 +132,7 @@ fn spp_is_invalid(labelling: &Labelling, paths: &[Path], closed: &BTreeSet<Path>
 }
 
 #[test]
-fn pspp_is_ball_larus_when_everything_is_interesting_and_needs_no_more_probes_for_less() {
+fn pspp_is_ball_larus_if_all_paths_are_interesting_and_never_needs_more_probes() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0x9599);
         let (dag, _, _) = subject(&mut random);
@@ -153,7 +153,7 @@ fn pspp_is_ball_larus_when_everything_is_interesting_and_needs_no_more_probes_fo
     }
 }
 
-/// A graph whose edges are given as pairs of letters.
+/// Returns a graph whose edges are given as pairs of letters.
 fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
     let mut names = vec![entry, exit];
     names.extend(edges.iter().flat_map(|e| e.chars()).filter(|c| *c != entry && *c != exit));
@@ -165,7 +165,7 @@ fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
     Dag::new(&graph, &[], Entries::PerEdge)
 }
 
-/// The path that visits the nodes named by the letters of `word`.
+/// Returns the path that visits the nodes named by the letters of `word`.
 fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
     let letters: Vec<char> = word.chars().collect();
     let place = |pair: &[char]| edges.iter().position(|e| e.chars().eq(pair.iter().copied())).unwrap();
@@ -175,7 +175,7 @@ fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
 const MOTIVATING: [&str; 8] = ["sa", "ac", "cd", "dt", "ct", "ab", "bc", "sb"];
 
 #[test]
-fn figure_3_4_of_the_thesis() {
+fn figure_3_4_has_the_published_numbers() {
     let dag = letters(&MOTIVATING, 's', 't');
     let word = |w: &str| path(&dag, &MOTIVATING, w);
     let interesting: BTreeSet<Path> = ["sacdt", "sact", "sbct"].map(word).into();
@@ -228,7 +228,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
 }
 
 #[test]
-fn figure_3_11_holes_are_filled_by_the_optimum_only() {
+fn only_the_optimum_fills_the_holes_of_figure_3_11() {
     // The graph of figure 3.6, whose 6 numbers leave a hole in a span of 7, in parallel with one more path, which fits the hole.
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt", "st"];
     let dag = letters(&edges, 's', 't');
@@ -243,7 +243,7 @@ fn figure_3_11_holes_are_filled_by_the_optimum_only() {
 }
 
 #[test]
-fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
+fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
     let (mut better, mut closed) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed ^ 0x0071);
@@ -270,8 +270,8 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
     assert!(better >= 30 && closed >= 100, "{better} better than PPP, {closed} in closed form");
 }
 
-/// Whether some labelling gives the paths different numbers below `span`. Tries every assignment of numbers, and asks by floating-point
-/// elimination whether real values of the edges give it. Integer solutions are among the real ones, so `false` is a proof.
+/// Returns true if some labelling gives the paths different numbers below `span`. Tries every assignment of numbers, and determines by
+/// floating-point elimination whether real values of the edges give it. Integer solutions are among the real ones, so `false` is a proof.
 fn fits(dag: &Dag, paths: &[Path], span: i64) -> bool {
     let mut numbers = vec![0i64; paths.len()];
     loop {
@@ -349,7 +349,7 @@ fn thirty_paths_through_branches_in_a_row_are_proven_optimal() {
 }
 
 #[test]
-fn more_orders_are_never_worse() {
+fn more_orders_never_increase_the_span() {
     let mut better = 0;
     for seed in 0..2_000 {
         let mut random = Random::new(seed ^ 0x0fde);
@@ -384,7 +384,7 @@ fn paths_through_nodes_are_a_closure() {
 }
 
 #[test]
-fn errors_say_what_is_impossible() {
+fn errors_name_the_impossible_request() {
     let diamonds: Vec<(Node, Node)> = (0..30).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
     let dag = Dag::new(&Graph::new(31, Node(0), Node(30), diamonds).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();

@@ -36,7 +36,7 @@ fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
     assert_eq!(aliases(&dag, &set, &[1.0; 8]), 0);
 }
 
-/// Whether both sets of weighted paths take each edge equally often.
+/// Returns true if both sets of weighted paths take each edge equally often.
 fn balances(dag: &Dag, a: &[(Vec<DagEdgeId>, i64)], b: &[(Vec<DagEdgeId>, i64)]) -> bool {
     let taken = |paths: &[(Vec<DagEdgeId>, i64)]| {
         let mut count = vec![0; dag.edges().len()];

@@ -17,7 +17,7 @@ use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 type Counts = BTreeMap<u64, u64>;
 
-/// A walk from the entry to the exit.
+/// Returns a walk from the entry to the exit.
 fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
     while at != graph.exit() {
@@ -29,7 +29,7 @@ fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     Some(walk)
 }
 
-/// The counts of a plan of all paths.
+/// Returns the counts of a plan of all paths.
 fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
     let mut counts = Counts::new();
     for walk in walks {
@@ -49,7 +49,7 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
     counts
 }
 
-/// The counts of a program. A path's number is in the bits of `mask`.
+/// Returns the counts of a program. A path's number is in the bits of `mask`.
 fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
     let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));

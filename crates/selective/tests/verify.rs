@@ -1,4 +1,4 @@
-//! Tests of the verifier of labellings: against brute force, on correct and on damaged labellings.
+//! Tests of the verifier of labellings: against brute force, on correct and on faulty labellings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -33,7 +33,7 @@ fn subject(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numb
 }
 
 #[test]
-fn search_and_enumeration_and_brute_force_agree() {
+fn search_enumeration_and_brute_force_agree() {
     let (mut unsound, mut clean) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed);
@@ -45,7 +45,7 @@ fn search_and_enumeration_and_brute_force_agree() {
         let labelling = number(scheme, &dag, &weights, &set, &NumberOptions { budget, ..NumberOptions::default() }).unwrap();
         let region = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
             NumberingScheme::BallLarus => true,
-            _ if scheme.takes_closure() => p.iter().all(|e| set.has(*e)),
+            _ if scheme.selects_edges() => p.iter().all(|e| set.has(*e)),
             _ => ids.contains(&all.id(p)),
         };
         let ids: BTreeSet<u64> = set.paths(&dag).unwrap().iter().map(|p| all.id(p)).collect();
@@ -104,7 +104,7 @@ fn graphs_with_billions_of_paths_are_verified_exactly() {
 }
 
 #[test]
-fn paths_are_sampled_beyond_the_budget_and_the_verdict_says_so() {
+fn paths_beyond_the_budget_are_sampled_and_the_verdict_mentions_this() {
     let diamonds: Vec<(Node, Node)> = (0..40).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
     let dag = Dag::new(&Graph::new(41, Node(0), Node(40), diamonds).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();

@@ -1,10 +1,10 @@
-//! Comparison of two sequences: where they first differ, and what each did that the other did not, aligned by calls.
+//! Comparison of two sequences: the first difference, and all differences, aligned by calls.
 //!
 //! At a difference, both sequences are in the same frames. The rest of the innermost frame is, in each, a list of units: paths of that
-//! frame, and whole calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1986).
-//! Among the remaining units, calls of the same function are paired in order and compared recursively; then the comparison continues after
-//! the frame. Thus one more iteration or one changed call is one small difference. Equal ranges are skipped by fingerprint and never
-//! expanded.
+//! frame, and complete calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1986).
+//! Among the remaining units, calls of the same function are paired in order and compared recursively. The comparison then continues after
+//! the frame. An additional iteration, or a changed call, is therefore one small difference. Equal ranges are skipped by fingerprint and
+//! never expanded.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};
@@ -12,11 +12,11 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of units of a frame that are aligned at a time, up to the longest common run. Without one, the rest of the frame is one
-/// difference.
+/// Maximum number of units of a frame that are aligned at a time, up to the longest common run. If there is no common run, the rest of the
+/// frame is one difference.
 pub const MAX_UNITS: usize = 2000;
 
-/// Differing ranges at corresponding places of two sequences. One of them may be empty.
+/// Differing ranges at corresponding positions of two sequences. One of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequenceDifference {
     /// Positions in the left sequence.
@@ -27,7 +27,7 @@ pub struct SequenceDifference {
     pub aligned: bool,
 }
 
-/// Returns the first position at which two sequences differ; `None` if they are equal.
+/// Returns the first position at which two sequences differ. `None` if they are equal.
 pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64> {
     let equal = common_extension(left, 0, right, 0);
     (equal < left.grammar().len() || equal < right.grammar().len()).then_some(equal)
@@ -51,9 +51,9 @@ struct Side<'a> {
     frames: Frames<'a>,
 }
 
-/// A path of the frame, or a whole call in it.
+/// A path of the frame, or a complete call in it.
 struct Unit {
-    stretch: Range<u64>,
+    range: Range<u64>,
     fingerprint: Fingerprint,
     /// The `Enter` symbol of a call.
     call: Option<u64>,
@@ -67,7 +67,7 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Compares two ranges that begin in the same frame. Uses an explicit stack, since calls nest deeply.
+    /// Compares two ranges that begin in the same frame. Uses an explicit stack, because calls can be deeply nested.
     fn compare(&mut self, left: Range<u64>, right: Range<u64>) {
         let mut open = vec![(left, right)];
         while let Some((left, right)) = open.pop() {
@@ -82,7 +82,7 @@ impl Comparison<'_> {
             }
             let end_left = self.left.frames.frame_end(from_left).min(left.end);
             let end_right = self.right.frames.frame_end(from_right).min(right.end);
-            // Compare what comes after the frame once the frame itself is done.
+            // The events after the frame are compared after those of the frame.
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
@@ -92,12 +92,12 @@ impl Comparison<'_> {
         }
     }
 
-    /// Aligns the rest of a frame. Records differences of whole units, and returns pairs of ranges that remain to be compared.
+    /// Aligns the rest of a frame. Records differences of complete units, and returns pairs of ranges that remain to be compared.
     fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
         let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
         let keys = |units: &[Unit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
         let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
-        let start = |units: &[Unit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.stretch.start);
+        let start = |units: &[Unit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
         let mut rest = None;
         if !reaches(&a, left.end) || !reaches(&b, right.end) {
             let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
@@ -120,7 +120,7 @@ impl Comparison<'_> {
         inner
     }
 
-    /// Pairs calls of the same function among units that are not equal. What lies between the pairs differs.
+    /// Pairs calls of the same function among units that are not equal. The units between the pairs differ.
     fn pair(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {
@@ -131,7 +131,7 @@ impl Comparison<'_> {
             let Some(partners) = unit.call.and_then(|call| places.get(&call)) else { continue };
             let Some(&partner) = partners.get(partners.partition_point(|partner| *partner < right_at)) else { continue };
             self.push_difference(&left[left_at..place], &right[right_at..partner], position);
-            let (a, b) = (&unit.stretch, &right[partner].stretch);
+            let (a, b) = (&unit.range, &right[partner].range);
             inner.push((a.start + 1..a.end, b.start + 1..b.end));
             (left_at, right_at, position) = (place + 1, partner + 1, (a.end, b.end));
         }
@@ -142,26 +142,26 @@ impl Comparison<'_> {
         if left.is_empty() && right.is_empty() {
             return;
         }
-        let stretch = |units: &[Unit], at: u64| units.first().map_or(at, |u| u.stretch.start)..units.last().map_or(at, |u| u.stretch.end);
-        self.differences.push(SequenceDifference { left: stretch(left, at.0), right: stretch(right, at.1), aligned: true });
+        let range = |units: &[Unit], at: u64| units.first().map_or(at, |u| u.range.start)..units.last().map_or(at, |u| u.range.end);
+        self.differences.push(SequenceDifference { left: range(left, at.0), right: range(right, at.1), aligned: true });
     }
 }
 
 /// Returns true if the units extend to `end`.
 fn reaches(units: &[Unit], end: u64) -> bool {
-    units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.stretch.end >= end)
+    units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.range.end >= end)
 }
 
 impl Side<'_> {
-    /// The first units of a range within one frame.
-    fn units(&self, stretch: Range<u64>) -> Vec<Unit> {
+    /// Returns the first units of a range within one frame.
+    fn units(&self, range: Range<u64>) -> Vec<Unit> {
         let mut units = Vec::new();
-        let mut at = stretch.start;
-        while at < stretch.end && units.len() < MAX_UNITS {
+        let mut at = range.start;
+        while at < range.end && units.len() < MAX_UNITS {
             let is_call = self.frames.class_at(at) == Some(EventClass::Enter);
-            let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(stretch.end) } else { at + 1 };
+            let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(range.end) } else { at + 1 };
             let call = is_call.then(|| self.grammar.at(at)).flatten();
-            units.push(Unit { stretch: at..end, fingerprint: self.fingerprints.stretch(at, end), call });
+            units.push(Unit { range: at..end, fingerprint: self.fingerprints.range(at, end), call });
             at = end;
         }
         units

@@ -1,4 +1,4 @@
-//! Compressors: take symbols one by one, and return a grammar. Windows bound their memory.
+//! Compressors, which take symbols one by one and return a grammar. With windows, their memory is bounded.
 //!
 //! | method | time per symbol | size | depth | online |
 //! |---|---|---|---|---|
@@ -27,7 +27,7 @@ pub trait Compressor {
     /// Appends a symbol.
     fn push(&mut self, symbol: u64);
 
-    /// Number of body items and terminals in memory, each some tens of bytes.
+    /// Returns the number of body items and terminals in memory, each of which takes some tens of bytes.
     fn items_in_memory(&self) -> usize;
 
     /// Returns the grammar of all symbols so far.
@@ -55,7 +55,7 @@ impl CompressionMethod {
     pub const ALL: [CompressionMethod; 4] =
         [CompressionMethod::Sequitur, CompressionMethod::RePair, CompressionMethod::LocallyConsistent, CompressionMethod::Phrases];
 
-    /// Name in options and reports.
+    /// Returns the name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             CompressionMethod::Sequitur => "sequitur",
@@ -81,7 +81,7 @@ impl CompressionMethod {
         }
     }
 
-    /// Compresses a whole sequence.
+    /// Compresses a complete sequence.
     ///
     /// # Errors
     /// The grammar has too many items.

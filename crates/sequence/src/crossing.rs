@@ -1,9 +1,9 @@
-//! Enumeration of the short strings of a sequence from its grammar, each occurrence once, without expanding the sequence (J. R. Larus,
-//! "Whole program paths", PLDI 1999, section 4).
+//! Enumeration of the short strings of a sequence from its grammar, each occurrence once, without an expansion of the sequence (J. R.
+//! Larus, "Whole program paths", PLDI 1999, section 4).
 //!
 //! Each occurrence of a string of length l has a smallest rule of the derivation that contains it, in whose body it crosses a boundary
-//! between two items. So for each rule, the strings that cross such boundaries are counted as often as the rule occurs. Only the first and
-//! last l - 1 symbols of an item's expansion matter; the rest is a gap. Time and memory are O(items x l).
+//! between two items. Each string that crosses such a boundary is therefore counted as often as its rule occurs. Only the first and
+//! last l - 1 symbols of an item's expansion are needed. The others are replaced by a gap. Time and memory are O(items x l).
 
 use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub(crate) const GAP: u32 = u32::MAX;
 pub(crate) struct CrossingTexts {
     /// Terminal numbers and gaps, rule after rule.
     pub text: Vec<u32>,
-    /// For each place of the text, the end of the item that it comes from. For a terminal, its own place, so that a string of length 1
+    /// For each position in the text, the end of its item. For a terminal, this is the position itself, so that a string of length 1
     /// crosses.
     ends: Vec<u32>,
     /// Range of each rule in `text`, and the number of the rule's occurrences.
@@ -62,7 +62,7 @@ impl CrossingTexts {
         place + length > self.ends[place] as usize
     }
 
-    /// Calls `visit` with each string of exactly `length` symbols (at most `longest`), and the number of its occurrences there.
+    /// Calls `visit` with each string of exactly `length` symbols (at most `longest`), and the number of its occurrences at this position.
     pub fn for_each(&self, length: usize, mut visit: impl FnMut(&[u32], u64)) {
         for (range, occurrences) in &self.rules {
             let mut gap_free = range.start;

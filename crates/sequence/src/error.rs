@@ -4,15 +4,15 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// The bytes of a window do not describe a grammar.
-    #[error("window is damaged at byte {offset}: {what}. Record again, or read only the windows before it")]
+    #[error("window is corrupt at byte {offset}: {what}. Record again, or read only the windows before it")]
     Malformed {
         /// Offset of the first wrong byte, from the start of the window.
         offset: usize,
-        /// What is wrong there.
+        /// The fault at this byte.
         what: &'static str,
     },
     /// The bytes end within a window.
-    #[error("window is truncated: {needed} bytes needed, {available} available. The windows before it can be read")]
+    #[error("window is truncated: it needs {needed} bytes, but has {available}. The windows before it can be read")]
     Truncated {
         /// Minimum size of the window, in bytes.
         needed: usize,

@@ -1,21 +1,21 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
-//! Calls are bracketed by `Enter` and `Leave`, with the callee's events in between; calls of functions that record nothing have no
-//! brackets. Paths with calls are recorded by one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
+//! The events of a call are between `Enter` and `Leave`. Calls of functions that record no events do not have these. Paths with calls are
+//! recorded by one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
 
-/// How paths that contain calls are recorded.
+/// The way in which paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// In pieces: a subpath ends before each call's `Enter`, and another begins after the return.
+    /// In pieces: a subpath ends before each call's `Enter`, and the next begins after the return.
     Subpaths,
-    /// As a whole, after the events of their calls.
+    /// As one event, after the events of their calls.
     WholePaths,
-    /// As a whole, after the events of their calls. In addition, before each call, the prefix up to it as a subpath that ends at the call.
-    /// Prefixes are redundant, but let strings of events identify what was executed as well as with subpaths.
+    /// As one event, after the events of their calls. In addition, before each call, the prefix up to it is recorded as a subpath that ends
+    /// at the call. Prefixes are redundant, but strings of events then identify the executed code as well as subpaths do.
     Prefixes,
 }
 
-/// How a subpath ended.
+/// The end of a subpath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubpathEnd {
     /// At a call. The frame continues after it.
@@ -33,7 +33,7 @@ pub enum EventClass {
     Subpath {
         /// Number of the function.
         function: u32,
-        /// How the path ended.
+        /// The end of the path.
         end: SubpathEnd,
     },
     /// A function was entered.
@@ -54,7 +54,7 @@ impl<F: Fn(u64) -> EventClass> Classify for F {
     }
 }
 
-/// The classes of a grammar's terminals, by terminal number.
+/// Returns the classes of a grammar's terminals, by terminal number.
 pub(crate) fn classes(grammar: &crate::Grammar, classify: &impl Classify) -> Vec<EventClass> {
     grammar.terminals().iter().map(|symbol| classify.class(*symbol)).collect()
 }

@@ -1,7 +1,7 @@
 //! General paths: the last k branches as a path, across loops and joins.
 //!
-//! After C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily:
-//! its states are the paths seen so far, and a transition leads from a path and a branch to the path of the last k branches. So a branch
+//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily:
+//! its states are the paths so far, and a transition leads from a path and a branch to the path of the last k branches. So a branch
 //! usually costs one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is
 //! proportional to the number of distinct paths, at most 2^k per loop.
 
@@ -38,7 +38,7 @@ impl GeneralPaths {
         Ok(GeneralPaths { k, states: vec![(Box::default(), 0)], numbers: HashMap::new(), next: HashMap::default() })
     }
 
-    /// The state at the start of a frame.
+    /// Returns the state at the start of a frame.
     pub fn start(&self) -> GeneralPathState {
         GeneralPathState(0)
     }
@@ -70,7 +70,7 @@ impl GeneralPaths {
         number
     }
 
-    /// Number of executions of each path, including the shorter ones near the start of a frame.
+    /// Returns the number of executions of each path, including the shorter ones near the start of a frame.
     pub fn counts(&self) -> BTreeMap<&[u64], u64> {
         self.states.iter().filter(|state| state.1 > 0).map(|state| (&*state.0, state.1)).collect()
     }

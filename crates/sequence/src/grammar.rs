@@ -19,7 +19,7 @@ pub use search::{Occurrences, SearchPattern};
 use crate::SequenceError;
 use std::collections::HashMap;
 
-/// Maximum number of items in a grammar; items are counted in 32 bits.
+/// Maximum number of items in a grammar. Items are counted in 32 bits.
 pub const MAX_ITEMS: usize = (u32::MAX >> 1) as usize;
 
 /// Number of a rule in its grammar.
@@ -77,7 +77,7 @@ pub(crate) struct RawRules {
 pub(crate) const RULE: u32 = 1 << 31;
 
 impl Grammar {
-    /// The grammar of the empty sequence.
+    /// Returns the grammar of the empty sequence.
     pub fn empty() -> Grammar {
         Grammar { terminals: Vec::new(), starts: vec![0, 0], items: Vec::new(), ends: Vec::new() }
     }
@@ -96,7 +96,7 @@ impl Grammar {
         Grammar { terminals, starts, items, ends }
     }
 
-    /// Length of the sequence.
+    /// Returns the length of the sequence.
     pub fn len(&self) -> u64 {
         self.rule_length(self.root())
     }
@@ -106,22 +106,22 @@ impl Grammar {
         self.items.is_empty()
     }
 
-    /// The rule that generates the whole sequence.
+    /// Returns the rule that generates the complete sequence.
     pub fn root(&self) -> RuleId {
         RuleId(self.starts.len() as u32 - 2)
     }
 
-    /// All rules in order. Each uses only earlier ones.
+    /// Returns all rules in order. Each uses only earlier ones.
     pub fn rules(&self) -> impl DoubleEndedIterator<Item = RuleId> + use<> {
         (0..self.starts.len() as u32 - 1).map(RuleId)
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn rule_count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The distinct symbols, by terminal number.
+    /// Returns the distinct symbols, by terminal number.
     pub fn terminals(&self) -> &[u64] {
         &self.terminals
     }
@@ -131,17 +131,17 @@ impl Grammar {
         self.terminals.iter().position(|t| *t == symbol).map(|t| TerminalId(t as u32))
     }
 
-    /// The body of a rule.
+    /// Returns the body of a rule.
     pub fn body(&self, rule: RuleId) -> impl DoubleEndedIterator<Item = GrammarItem> + ExactSizeIterator + '_ {
         self.items[self.places(rule)].iter().map(|item| self.item(*item))
     }
 
-    /// Number of symbols in the expansion of a rule.
+    /// Returns the number of symbols in the expansion of a rule.
     pub fn rule_length(&self, rule: RuleId) -> u64 {
         rule_length(&self.starts, &self.ends, rule.0 as usize)
     }
 
-    /// Number of symbols in the expansion of an item.
+    /// Returns the number of symbols in the expansion of an item.
     pub fn item_length(&self, item: GrammarItem) -> u64 {
         match item {
             GrammarItem::Terminal(_) => 1,
@@ -161,7 +161,7 @@ impl Grammar {
         }
     }
 
-    /// Number of occurrences of each rule in the derivation of the sequence; 1 for the root.
+    /// Returns the number of occurrences of each rule in the derivation of the sequence, which is 1 for the root.
     pub fn rule_occurrences(&self) -> Vec<u64> {
         let mut occurrences = vec![0; self.rule_count()];
         occurrences[self.root().0 as usize] = 1;
@@ -175,7 +175,7 @@ impl Grammar {
         occurrences
     }
 
-    /// Number of occurrences of each symbol, by terminal number. Linear in the number of items.
+    /// Returns the number of occurrences of each symbol, by terminal number. Linear in the number of items.
     pub fn terminal_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.terminals.len()];
         for (rule, occurrences) in self.rules().zip(self.rule_occurrences()) {
@@ -206,7 +206,7 @@ impl Grammar {
         values
     }
 
-    /// Concatenates windows into one grammar. Linear in the number of items; nothing is expanded.
+    /// Concatenates windows into one grammar. Linear in the number of items, because nothing is expanded.
     ///
     /// # Errors
     /// The result has more than [`MAX_ITEMS`] items.
@@ -232,10 +232,10 @@ impl Grammar {
         raw.grammar()
     }
 
-    /// Returns the sequence of those symbols for which `keep` holds. Linear in the number of items; nothing is expanded.
+    /// Returns the sequence of those symbols for which `keep` returns true. Linear in the number of items, because nothing is expanded.
     ///
     /// # Errors
-    /// The result is too large, which cannot happen as it has no more items than this grammar.
+    /// The result is too large, which is impossible because it has at most as many items as this grammar.
     pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
@@ -257,7 +257,7 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols; nothing is expanded.
+    /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols, because nothing is expanded.
     ///
     /// # Errors
     /// The result has more than [`MAX_ITEMS`] items.
@@ -320,7 +320,7 @@ impl Terminals {
 }
 
 impl RawRules {
-    /// Builds a grammar from the rules that the root uses, sorted such that rules come after those that they use.
+    /// Builds a grammar from the rules that the root uses, sorted so that rules are after those that they use.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
         let order = self.order();
         let size: usize = order.iter().map(|rule| self.bodies[*rule as usize].len()).sum();
@@ -360,7 +360,7 @@ impl RawRules {
         self
     }
 
-    /// The rules reachable from the root in depth-first postorder, computed without recursion.
+    /// Returns the rules reachable from the root in depth-first postorder, computed without recursion.
     fn order(&self) -> Vec<u32> {
         let mut seen = vec![false; self.bodies.len()];
         let mut order = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A *subpath* is a string of symbols in the sequence, its *frequency* the number of its (possibly overlapping) occurrences, and its *cost*
 //! its frequency times the sum of its symbols' weights. It is *hot* if its length is within bounds and its cost reaches a threshold, and
-//! *minimal* if it contains no shorter hot subpath. Nearly everything that contains a hot subpath is hot itself, so minimality keeps the
+//! *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so minimality keeps the
 //! result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not extended.
 
 use crate::SequenceError;
@@ -57,7 +57,7 @@ pub fn minimal_hot_subpaths(
     let mut found = Vec::new();
     for length in 1..=longest {
         if length > 1 {
-            level = level.longer(&texts, length);
+            level = level.extend(&texts, length);
         }
         let mut alive = vec![true; level.strings.len()];
         for (string, alive) in level.strings.iter().zip(&mut alive) {
@@ -78,13 +78,13 @@ pub fn minimal_hot_subpaths(
 
 /// All strings of one length that may be part of a hot subpath.
 struct Level {
-    /// The number of the string that begins at each place of the texts; [`GAP`] where there is none.
+    /// The number of the string that begins at each position of the texts. [`GAP`] if there is none.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }
 
 struct CountedString {
-    /// A place where the string occurs.
+    /// A position at which the string begins.
     place: usize,
     frequency: u64,
 }
@@ -101,8 +101,8 @@ impl Level {
         level
     }
 
-    /// Combines strings that overlap in all but one symbol to strings that are longer by one.
-    fn longer(self, texts: &CrossingTexts, length: usize) -> Level {
+    /// Combines strings that overlap in all but one symbol into strings that are longer by one.
+    fn extend(self, texts: &CrossingTexts, length: usize) -> Level {
         let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
         let mut longer = Level { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {

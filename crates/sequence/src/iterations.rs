@@ -1,8 +1,8 @@
-//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly without keeping the sequence.
+//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly, without storing the sequence.
 //!
-//! After D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
+//! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
 //! paths of an activation form a sequence, split into slabs of k - 1 paths. A trie contains, for each executed path, the string from the
-//! start of the previous slab; its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's
+//! start of the previous slab. Its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's
 //! string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
 
 use crate::compress::hashing::BuildMixer;
@@ -55,7 +55,7 @@ impl SlabForest {
         Ok(SlabForest { k, nodes: vec![root], children: HashMap::default() })
     }
 
-    /// The position at the start of an activation.
+    /// Returns the position at the start of an activation.
     pub fn start(&self) -> ForestPosition {
         ForestPosition { long: ROOT, short: ROOT, paths: 0 }
     }
@@ -74,7 +74,7 @@ impl SlabForest {
         self.nodes[ends as usize].count += 1;
     }
 
-    /// Counts of all strings of exactly `length` consecutive paths; empty if `length` exceeds k.
+    /// Returns the counts of all strings of exactly `length` consecutive paths. Empty if `length` exceeds k.
     pub fn counts(&self, length: usize) -> BTreeMap<Vec<u32>, u64> {
         let mut counts = BTreeMap::new();
         for node in self.nodes.iter().filter(|node| node.count > 0 && node.depth as usize >= length && length <= self.k) {
@@ -83,7 +83,7 @@ impl SlabForest {
         counts
     }
 
-    /// Number of trie nodes, which determines the memory used.
+    /// Returns the number of trie nodes, which determines the memory used.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -129,7 +129,7 @@ pub struct RepeatedPattern {
     pub paths: Vec<Vec<u64>>,
     /// Number of k-iteration paths that repeat the pattern.
     pub count: u64,
-    /// Number of k-iteration paths that contain any path of the pattern.
+    /// Number of k-iteration paths that contain a path of the pattern.
     pub of: u64,
 }
 
@@ -160,7 +160,7 @@ impl IterationProfile {
         Ok(profile)
     }
 
-    /// Starts another sequence, of another thread or another copy of the program.
+    /// Starts the sequence of a different thread, or of a different copy of the program.
     pub fn begin(&mut self) {
         self.frames = vec![ActivationFrame::default()];
     }
@@ -206,12 +206,12 @@ impl IterationProfile {
         Ok(())
     }
 
-    /// The functions that have paths, with their forests.
+    /// Returns the functions that have paths, with their forests.
     pub fn functions(&self) -> impl Iterator<Item = (u32, &SlabForest)> {
         self.functions.iter().map(|(function, forest)| (*function, forest))
     }
 
-    /// The subpaths of a path, given its number.
+    /// Returns the subpaths of a path, given its number.
     pub fn path(&self, number: u32) -> &[u64] {
         &self.paths[number as usize]
     }

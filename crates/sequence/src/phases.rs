@@ -1,16 +1,16 @@
 //! Phases: intervals of an execution that do the same work, found by clustering.
 //!
 //! After T. Sherwood, E. Perelman, G. Hamerly and B. Calder, "Automatically characterizing large scale program behavior" (ASPLOS 2002):
-//! each interval is a vector of what it executed, scaled to sum 1 and projected randomly to 15 dimensions. k-means runs for each number of
-//! clusters; the smallest number whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches 90 % of its
-//! range is chosen. Vectors of paths find phases that vectors of blocks cannot (K. Vaswani, *Efficient Online Path Profiling*, section
-//! 6.2.3).
+//! each interval is a vector of the executions of its features, scaled to sum 1 and projected randomly to 15 dimensions. k-means runs for
+//! each number of clusters; the smallest number whose Bayesian information criterion (D. Pelleg and A. Moore, "X-means", ICML 2000) reaches
+//! 90% of its range is chosen. Vectors of paths find phases that vectors of blocks cannot (K. Vaswani, *Efficient Online Path Profiling*,
+//! section 6.2.3).
 
 use crate::SequenceError;
 use crate::compress::hashing::mix;
 use std::collections::BTreeMap;
 
-/// What an interval executed: distinct features in ascending order, with the number of executions.
+/// The executions of an interval: distinct features in ascending order, with the number of executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalVector(pub Vec<(u64, f64)>);
 
@@ -28,7 +28,7 @@ pub struct PhaseParameters {
 }
 
 impl Default for PhaseParameters {
-    /// The values of Sherwood et al.
+    /// Returns the values in the paper by Sherwood et al.
     fn default() -> Self {
         PhaseParameters { max_phases: 10, dimensions: 15, seeds: 5, enough: 0.9 }
     }
@@ -55,7 +55,7 @@ pub struct Phase {
 }
 
 impl Phases {
-    /// Intervals whose phase differs from that of the previous interval.
+    /// Returns the intervals whose phase differs from that of the previous interval.
     pub fn changes(&self) -> Vec<usize> {
         (1..self.phase_of_interval.len()).filter(|at| self.phase_of_interval[*at] != self.phase_of_interval[at - 1]).collect()
     }
@@ -96,10 +96,10 @@ const STRONG_EVIDENCE: f64 = 5.0;
 
 /// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
 ///
-/// Vectors of paths may have few features, and executions few intervals, hence these differences from the source: the criterion uses the
-/// effective number of dimensions; no cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events); the number
-/// of phases is at most the square root of that of intervals; and several phases need "very strong" evidence over one (R. E. Kass and A. E.
-/// Raftery, "Bayes factors", 1995).
+/// Vectors of paths may have few features, and executions few intervals, so there are differences from the source. The criterion uses the
+/// effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events). The number
+/// of phases is at most the square root of the number of intervals. Several phases need "very strong" evidence over one (R. E. Kass and A.
+/// E. Raftery, "Bayes factors", 1995).
 ///
 /// # Errors
 /// A parameter is zero, or `enough` is not between 0 and 1.
@@ -129,7 +129,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     Ok(describe(&clusterings[chosen], &points, intervals))
 }
 
-/// Number of events in an interval.
+/// Returns the number of events in an interval.
 fn total(interval: &IntervalVector) -> f64 {
     interval.0.iter().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
@@ -147,7 +147,7 @@ fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     point
 }
 
-/// Effective number of dimensions that the points spread over, from 1 to all.
+/// Returns the effective number of dimensions over which the points spread, from 1 to all.
 fn dimensions_spread(points: &[Vec<f64>]) -> f64 {
     let (count, dimensions) = (points.len() as f64, points[0].len());
     let means: Vec<f64> = (0..dimensions).map(|d| points.iter().map(|point| point[d]).sum::<f64>() / count).collect();
@@ -184,7 +184,7 @@ fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
         of_point = nearest;
         for (number, centre) in centres.iter_mut().enumerate() {
             let members: Vec<&Vec<f64>> = points.iter().zip(&of_point).filter(|(_, of)| **of == number).map(|(point, _)| point).collect();
-            // A centre without points keeps its place.
+            // A centre without points does not move.
             if !members.is_empty() {
                 for (dimension, coordinate) in centre.iter_mut().enumerate() {
                     *coordinate = members.iter().map(|point| point[dimension]).sum::<f64>() / members.len() as f64;
@@ -217,8 +217,8 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Clustering {
-    /// The Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the centres,
-    /// minus a penalty for the number of centres.
+    /// Returns the Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the
+    /// centres, minus a penalty for the number of centres.
     fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;

@@ -38,6 +38,6 @@ fn paths_in_file(file: &Path) -> Result<KnownPaths> {
 /// # Errors
 /// The file is damaged.
 pub fn read_known_paths(file: &Path) -> Result<Option<KnownPaths>> {
-    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::begins_like_this(bytes));
+    let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_known_paths_file(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()
 }

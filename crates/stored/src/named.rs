@@ -27,7 +27,7 @@ pub fn load(wanted: &str) -> Result<Profile> {
 /// # Errors
 /// As for [`load`].
 pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
-    recover_builds(wanted, BuildPolicy::Refuse)
+    recover_builds(wanted, BuildPolicy::Reject)
 }
 
 /// Like [`load`], but keeps different builds of a program as separate images.

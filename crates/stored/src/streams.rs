@@ -15,8 +15,8 @@ use trodden_text::words::plural;
 /// The file cannot be read, or is not a log.
 pub fn open_log(path: &Path) -> Result<StreamLog> {
     let log = StreamLog::open(path)?;
-    if log.damaged_bytes() > 0 {
-        let bytes = plural(log.damaged_bytes().into(), "byte", "bytes");
+    if log.corrupt_bytes() > 0 {
+        let bytes = plural(log.corrupt_bytes().into(), "byte", "bytes");
         log::warn!("{} is damaged: {bytes} cannot be read, and events in that part are missing", path.display());
     }
     if log.is_truncated() {

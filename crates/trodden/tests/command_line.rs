@@ -63,11 +63,11 @@ fn commands_for_profiles_say_what_else_they_were_given() {
         "fleet pack --known one.trodden -o a.field FILE",
     ];
     let kinds = [
-        ("t.trace", "it is a trace: `trodden import` converts it to a profile"),
-        ("raws/a.raw", "it is a raw file of counts: `trodden import` converts it to a profile"),
-        ("prog", "it is a program: `trodden record -- PROGRAM`"),
+        ("t.trace", "it is a trace. Convert it to a profile with `trodden import`"),
+        ("raws/a.raw", "it is a raw file of counts. Convert it to a profile with `trodden import`"),
+        ("prog", "it is a program. Record a profile of it with `trodden record -- PROGRAM`"),
         ("text", "it is not a file of trodden"),
-        ("empty", "it ends within its head"),
+        ("empty", "it ends within its header"),
     ];
     for command in commands {
         for (file, expected) in kinds {

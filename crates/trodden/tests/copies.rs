@@ -157,7 +157,7 @@ fn copies_count_edges_as_paths_say() {
     let all: u64 = truth.values().flatten().sum();
     assert!(hits("sequential_hits") < all * 3 / 4 && hits("hits_of_slowest") < hits("sequential_hits") / 2, "{all} {costs}");
     let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
-    assert!(report.contains("edges (--divide edges) instead of paths"), "{report}");
+    assert!(report.contains("edges instead of paths (--divide edges)"), "{report}");
 }
 
 /// Counters of which it is known when they were counted first.

@@ -125,7 +125,7 @@ fn several_units_runs_and_merging() {
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("trodden build --pgo"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--pgo for `-fprofile-use`"));
     for file in ["first.c", "second.c"] {
         let mut using = place.command("clang-22");
         must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT));

@@ -486,7 +486,7 @@ fn a_damaged_file_of_known_paths_is_named() {
             let output = place.command(trodden()).args(["instrument", "./prog", option, "cut.known", "-o", "prog.cut"]).output().unwrap();
             let error = String::from_utf8(output.stderr).unwrap();
             assert!(!output.status.success() && !place.path("prog.cut").exists());
-            let is_named = ["cut.known: it ends within its head", "cut.known: it is damaged"].iter().any(|what| error.contains(what));
+            let is_named = ["cut.known: it ends within its header", "cut.known: it is corrupt"].iter().any(|what| error.contains(what));
             assert!(is_named && error.contains("trodden export known"), "{length} {option}: {error}");
         }
     }

@@ -111,9 +111,9 @@ fn damaged_profiles_are_named_and_not_listed() {
     let whole = fs::read(&path).unwrap();
     fs::write(place.path(".trodden/profiles/000003.trodden"), &whole[..whole.len() / 2]).unwrap();
     let said = errors(&place.trodden("report last"));
-    assert!(said.contains("000003.trodden: damaged at byte"), "{said}");
+    assert!(said.contains("000003.trodden: corrupt at byte"), "{said}");
     let output = place.trodden("runs");
-    assert!(errors(&output).contains("000003.trodden: damaged at byte"), "{}", errors(&output));
+    assert!(errors(&output).contains("000003.trodden: corrupt at byte"), "{}", errors(&output));
     let all = listed(&place);
     assert_eq!((all["runs"].as_array().unwrap().len(), all["unreadable"].as_array().unwrap().len()), (2, 1));
     assert!(errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));

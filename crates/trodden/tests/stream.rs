@@ -275,7 +275,7 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
         read.ok().map(|()| (thread.key, thread.lost, symbols))
     };
     let threads = log.threads().iter().map(read).collect::<Option<Vec<_>>>();
-    threads.filter(|_| log.damaged_bytes() == 0 && !log.is_truncated())
+    threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
 /// Whatever byte of a log is damaged: it is an error, or it is said; and where the head of a frame is damaged, the other frames are read.
@@ -306,13 +306,13 @@ fn a_damaged_log_is_never_read_as_another() {
             let log = StreamLog::open(&file).unwrap();
             let read: usize = log.threads().iter().map(ThreadLog::windows).sum();
             assert_eq!((read, log.is_truncated()), (heads.len() - 1, false), "head at {at}, byte {byte}");
-            assert!(log.damaged_bytes() > 136);
+            assert!(log.corrupt_bytes() > 136);
         }
     }
     for length in [bytes.len() - 1, heads[heads.len() - 1] + 1, heads[1] + 90] {
         std::fs::write(&file, &bytes[..length]).unwrap();
         let log = StreamLog::open(&file).unwrap();
-        assert_eq!((log.is_truncated(), log.damaged_bytes()), (true, 0));
+        assert_eq!((log.is_truncated(), log.corrupt_bytes()), (true, 0));
     }
     let shown = must(place.command(trodden()).arg("info").arg(&file));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));

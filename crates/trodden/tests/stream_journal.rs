@@ -90,7 +90,7 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
         .unwrap();
         (thread.key, thread.lost, symbols)
     });
-    Some((threads.collect(), drained.damaged_bytes))
+    Some((threads.collect(), drained.corrupt_bytes))
 }
 
 #[test]

@@ -1,12 +1,13 @@
-//! The cache of unit frames by identity, for programs that have lost theirs (`llvm-strip`). Compilers write it, possibly in parallel and
-//! for several users, so files are replaced atomically.
+//! The unit cache, which stores unit frames by identity for programs that have lost theirs (`llvm-strip`). Several compilers may write to
+//! it at the same time, so files are replaced atomically.
 //!
-//! Path: `ROOT/units/ab/abcdef....unit`, where ROOT is `$TRODDEN_CACHE`, else `$XDG_DATA_HOME/trodden`, else `$HOME/.local/share/trodden`.
+//! The path of a frame is `ROOT/units/ab/abcdef....unit`, where ROOT is `$TRODDEN_CACHE`, or if that is not set `$XDG_DATA_HOME/trodden`,
+//! or if that is not set either `$HOME/.local/share/trodden`.
 
+use crate::atomic_file::write_atomically;
 use crate::experiment::InputFolder;
 use crate::frame::{Frame, FrameError};
 use crate::identity::Identity;
-use crate::whole_file::write_atomically;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,37 +22,37 @@ pub struct UnitCache {
 }
 
 impl UnitCache {
-    /// Refers to the cache in a folder, which need not exist.
+    /// Creates a handle to the cache in a folder, which does not have to exist.
     pub fn new(root: impl Into<PathBuf>) -> UnitCache {
         UnitCache { root: root.into() }
     }
 
-    /// Returns the root that environment variables name; `variable` looks them up, like `std::env::var_os`. `None` if there is no home
-    /// either.
+    /// Returns the root that the environment variables name; `None` if none of them is set. `variable` looks a variable up, like
+    /// `std::env::var_os`.
     pub fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-        let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        set(CACHE_VARIABLE)
-            .or_else(|| set("XDG_DATA_HOME").map(|d| d.join("trodden")))
-            .or_else(|| set("HOME").map(|d| d.join(".local/share/trodden")))
+        let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        folder(CACHE_VARIABLE)
+            .or_else(|| folder("XDG_DATA_HOME").map(|d| d.join("trodden")))
+            .or_else(|| folder("HOME").map(|d| d.join(".local/share/trodden")))
     }
 
-    /// The root folder.
+    /// Returns the root folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder of builds' input files.
+    /// Returns the folder with the input files of builds.
     pub fn inputs(&self) -> InputFolder {
         InputFolder::new(self.root.join("inputs"))
     }
 
-    /// Path of a unit's frame, which may not exist.
+    /// Path of a unit's frame. The file may not exist.
     pub fn path(&self, unit: Identity) -> PathBuf {
         let name = unit.to_string();
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
     }
 
-    /// Stores a frame and returns its path. An existing one is kept if it has the same map, and has bitcode if the new one has.
+    /// Stores a frame and returns its path. Does not replace a frame that has the same map, and has bitcode if the new one does.
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();
@@ -62,10 +63,10 @@ impl UnitCache {
         Ok(path)
     }
 
-    /// Reads a unit's frame; `None` if the cache does not have it.
+    /// Reads a unit's frame; `None` if it is not in the cache.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or is of another unit.
+    /// The file cannot be read, is corrupt, or contains a different unit.
     pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
         let path = self.path(unit);
         let bytes = match std::fs::read(&path) {
@@ -73,13 +74,13 @@ impl UnitCache {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
         };
-        let damaged = |what: String| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}. Delete it and build the program again", path.display()))
+        let corrupt = |what: String| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}. Delete the file and rebuild the program", path.display()))
         };
-        let (frame, _) = Frame::read(&bytes, 0).map_err(|e: FrameError| damaged(e.to_string()))?;
+        let (frame, _) = Frame::read(&bytes, 0).map_err(|e: FrameError| corrupt(e.to_string()))?;
         match frame.unit == unit {
             true => Ok(Some(frame)),
-            false => Err(damaged(format!("it contains unit {}, not the one in its name", frame.unit))),
+            false => Err(corrupt(format!("it contains unit {}, which does not match its name", frame.unit))),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Validation of maps that come from files: counters and words of functions must lie within the unit's and not overlap. Readers index
-//! arrays by what a map says, so every map from outside must pass.
+//! Validates maps that were read from files: the counters and words of functions must be within the unit's, and must not overlap. Readers
+//! use numbers from a map as array indices, so every map from a file must be checked.
 
 use crate::map::{FunctionMap, UnitMap};
 use crate::storage::Storage;
@@ -9,52 +9,50 @@ impl UnitMap {
     /// Checks the counters and words of all functions.
     ///
     /// # Errors
-    /// A description of the first inconsistency, with the function's name.
+    /// A description of the first inconsistency.
     pub fn check(&self) -> Result<(), String> {
         let mut ranges: Vec<(u64, u64, &str)> = self.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
         ranges.sort();
         let mut end = 0;
         for (first, counters, name) in ranges {
             if first < end && counters > 0 {
-                return Err(format!("the counters of function `{name}` overlap another function's"));
+                return Err(format!("the counters of function `{name}` overlap those of a different function"));
             }
             end = end.max(
-                first
-                    .checked_add(counters)
-                    .ok_or_else(|| format!("function `{name}` has an impossible number of counters ({counters})"))?,
+                first.checked_add(counters).ok_or_else(|| format!("function `{name}` has an invalid number of counters ({counters})"))?,
             );
         }
         if !self.line_graphs.is_sound() {
-            return Err("the line graph of a function is damaged".to_owned());
+            return Err("an index in a function's line graph is out of range".to_owned());
         }
         match end <= self.counters {
             true => check_storage(self),
-            false => Err(format!("its functions use {end} counters, but the unit has {}", self.counters)),
+            false => Err(format!("its functions use {end} counters, but the unit has only {}", self.counters)),
         }
     }
 }
 
-/// Checks that the words of each function are valid, lie within the unit's, and do not overlap another function's.
+/// Checks that the words of each function are consistent, are within the unit's, and do not overlap those of a different function.
 fn check_storage(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
-    let mut ranges: Vec<_> = map.functions.iter().map(|f| (range(f).start, range(f).end, &f.name)).collect();
+    let mut ranges: Vec<_> = map.functions.iter().map(|f| (word_range(f).start, word_range(f).end, &f.name)).collect();
     ranges.sort();
     let mut end = 0;
     for (from, to, name) in ranges {
         if from < end && to > from || to > words {
-            return Err(format!("the words of function `{name}` overlap another function's, or are outside the unit's"));
+            return Err(format!("the words of function `{name}` overlap those of a different function, or are not within the unit's"));
         }
         end = end.max(to);
     }
-    let is_bad = |f: &&FunctionMap| !is_sound(f) || f.has_separate_words() && f.first_counter < words;
-    match map.functions.iter().find(is_bad) {
-        Some(bad) => Err(format!("the description of the words of function `{}` is inconsistent", bad.name)),
+    let is_inconsistent = |f: &&FunctionMap| !is_sound(f) || f.has_separate_words() && f.first_counter < words;
+    match map.functions.iter().find(is_inconsistent) {
+        Some(function) => Err(format!("the description of the words of function `{}` is inconsistent", function.name)),
         None => Ok(()),
     }
 }
 
-/// Range of a function's words.
-fn range(function: &FunctionMap) -> Range<u64> {
+/// Range of a function's words within the unit.
+fn word_range(function: &FunctionMap) -> Range<u64> {
     match &function.storage {
         Storage::Array => function.first_counter..function.first_counter.saturating_add(function.counters),
         Storage::Table(table) => table.range(),

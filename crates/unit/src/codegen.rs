@@ -1,23 +1,23 @@
 //! The clang options that are accepted when machine code is regenerated from a unit's bitcode.
 //!
-//! A unit's map has the code generation options that it was built with, since the bitcode does not contain them. Maps may come from other
-//! people, in programs, profiles and caches, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So
-//! only listed options are passed on, with listed values, and all others are refused by name.
+//! A unit's map contains the code generation options of its build, which are not in the bitcode. Programs, profiles and caches with maps
+//! may come from untrusted people, and clang has options that load libraries (`-fplugin=`) or write files (`-ftime-trace=`). So only the
+//! options and values in the lists below are passed to clang; any other option is an error.
 //!
-//! Invariant: [`CodegenOptions`] from a map contain no other arguments, and none that names a file, a library or a program.
+//! Invariant: [`CodegenOptions`] from a map contain only listed options, and none of these names a file, a library or a program.
 
 use std::fmt;
 
 /// Values that an option accepts after its name.
 #[derive(Clone, Copy, Debug)]
 enum AcceptedValues {
-    /// None.
+    /// No value.
     Nothing,
-    /// One of these.
+    /// One of the listed values.
     OneOf(&'static [&'static str]),
-    /// A name: letters, digits and `+ - _ .`; nothing that could be a path.
+    /// Letters, digits and `+ - _ .`, which cannot form the path of a file in a different folder.
     Name,
-    /// A number.
+    /// An unsigned decimal number.
     Number,
 }
 
@@ -36,7 +36,7 @@ use AcceptedValues::{Name, Nothing, Number, OneOf};
 
 const SWITCH: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
 
-/// Options of clang. A name occurs once for each form of its values.
+/// Options of clang. A name is listed several times if its values have several forms.
 const CLANG: &[(&str, AcceptedValues)] = &[
     ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
     ("-fpic", Nothing),
@@ -91,7 +91,7 @@ const CLANG: &[(&str, AcceptedValues)] = &[
     ("-fno-unique-section-names", Nothing),
 ];
 
-/// Options of LLVM, each of which follows the argument `-mllvm`: `-NAME` for switches, `-NAME=` for others.
+/// Options of LLVM, each preceded by the argument `-mllvm`. The names of options with a value end with `=`.
 const LLVM: &[(&str, AcceptedValues)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
@@ -137,14 +137,13 @@ const LLVM: &[(&str, AcceptedValues)] = &[
     ("-stack-alignment=", Number),
 ];
 
-/// Error of an option in a map that is not passed to a compiler.
+/// A map contains a compiler option that is not on the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its map asks for the compiler option `{option}`, which is none of the options of code generation that are taken from programs, \
-        profiles and maps \
-     (others could load libraries or write files): build it again without that option"
+    "its map contains the compiler option `{option}`, which trodden does not accept from files, because it might load libraries or write \
+        files. Rebuild the program without this option"
 )]
-pub struct RefusedOption {
+pub struct RejectedOption {
     /// The option, with unprintable characters escaped.
     pub option: String,
 }
@@ -157,29 +156,29 @@ impl CodegenOptions {
     /// Checks the options of a map ([`crate::UnitMap::codegen`]).
     ///
     /// # Errors
-    /// An option is not on the list, or has a value that is not.
-    pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RefusedOption> {
-        let refused = |option: String| Err(RefusedOption { option: option.escape_debug().to_string() });
+    /// An option or its value is not on the list.
+    pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RejectedOption> {
+        let rejected = |option: String| Err(RejectedOption { option: option.escape_debug().to_string() });
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             if argument == "-mllvm" {
                 let option = rest.next().map_or("", String::as_str);
-                if !allowed(LLVM, option) {
-                    return refused(format!("-mllvm {option}"));
+                if !is_listed(LLVM, option) {
+                    return rejected(format!("-mllvm {option}"));
                 }
-            } else if !allowed(CLANG, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
-                return refused(argument.clone());
+            } else if !is_listed(CLANG, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
+                return rejected(argument.clone());
             }
         }
         Ok(CodegenOptions(arguments.to_vec()))
     }
 
-    /// Accepts all options of the user's own command line, since the user chose to give them to a compiler.
+    /// Accepts all options, because they are from the user's own command line.
     pub fn from_command_line(arguments: Vec<String>) -> CodegenOptions {
         CodegenOptions(arguments)
     }
 
-    /// The arguments, in order.
+    /// Returns the options as arguments of clang.
     pub fn arguments(&self) -> &[String] {
         &self.0
     }
@@ -191,11 +190,11 @@ impl fmt::Display for CodegenOptions {
     }
 }
 
-/// Returns whether an option affects the code generated from bitcode, so that maps keep it. That includes listed options with unlisted
-/// values, which only the user's own command line may give (files).
+/// Returns whether an option affects the code that is generated from bitcode, so that maps must contain it. Includes listed options with
+/// values that are not listed (files), which are accepted only from the user's own command line.
 pub fn affects_generated_code(option: &str) -> bool {
-    let has_file_value = |name: &str| name.ends_with('=') && option.starts_with(name);
-    allowed(CLANG, option) || CLANG.iter().any(|(name, _)| has_file_value(name))
+    let has_any_value = |name: &str| name.ends_with('=') && option.starts_with(name);
+    is_listed(CLANG, option) || CLANG.iter().any(|(name, _)| has_any_value(name))
 }
 
 /// Returns whether trodden supports a target.
@@ -203,7 +202,7 @@ pub fn is_known_target(triple: &str) -> bool {
     Name.allows(triple) && triple.starts_with("x86_64") && triple.contains("linux") && !triple.contains("x32")
 }
 
-fn allowed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
+fn is_listed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
     list.iter().any(|(name, accepted)| option.strip_prefix(name).is_some_and(|value| accepted.allows(value)))
 }
 
@@ -211,7 +210,7 @@ fn allowed(list: &[(&str, AcceptedValues)], option: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn from_map(text: &str) -> Result<CodegenOptions, RefusedOption> {
+    fn from_map(text: &str) -> Result<CodegenOptions, RejectedOption> {
         CodegenOptions::from_map(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn other_options_are_refused_by_name() {
+    fn unlisted_options_are_rejected_and_named_in_the_error() {
         for option in [
             "-fplugin=/tmp/x.so",
             "-fpass-plugin=x.so",
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_keep_listed_options_with_any_value() {
+    fn listed_options_with_any_value_affect_generated_code() {
         for option in ["-O2", "-fPIC", "-mavx2", "-fbasic-block-sections=list=order.txt"] {
             assert!(affects_generated_code(option), "{option}");
         }

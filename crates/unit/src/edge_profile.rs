@@ -1,37 +1,38 @@
-//! LLVM's counters of a unit (of edges, or of regions for coverage), which allow converting a path profile to LLVM's profile.
+//! Describes the counters that LLVM would insert into a unit (for edges, or for coverage regions), so that a path profile can be converted
+//! to LLVM's profile.
 //!
-//! LLVM's profile-guided optimisation needs the values of counters that its instrumentation pass inserts, on chords of a spanning tree of
-//! the graph at that time. A collecting build lets LLVM insert them and removes them before code generation. An increment by a constant
-//! becomes a [`CounterPlaceholder`] in the map, whose value follows from the executions of its block. Other increments (by a computed
-//! amount, or between two calls of one block that may not return) use a counter of the unit's own ([`OwnCounters`]).
+//! LLVM's profile-guided optimisation needs the values of the counters that its instrumentation pass inserts on chords of a spanning tree.
+//! A build for such profiles lets LLVM insert the counters and removes them before code generation. An increment by a constant becomes a
+//! [`CounterPlaceholder`] in the map, whose value follows from the executions of its block. Any other increment (by a computed amount, or
+//! between two calls of a block that may not return) uses a counter of the unit itself ([`OwnCounters`]).
 
 use crate::position::Position;
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node};
 
-/// LLVM's counters of a unit, and the data that their values are computed from.
+/// LLVM's counters of a unit, and the data from which their values are computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeProfile {
     /// LLVM's profile version with its variant flags (`__llvm_profile_raw_version`).
     pub version: u64,
-    /// Names of functions in LLVM's profiles (`main`, `file.c;local`); [`ProfiledFunction::name`] has their hashes.
+    /// Names of functions in LLVM's profiles (`main`, `file.c;local`). [`ProfiledFunction::name`] is the hash of such a name.
     pub names: Vec<String>,
-    /// Functions with counters: defined in the unit, or inlined there.
+    /// Functions with counters: those that the unit defines, and those inlined into it.
     pub functions: Vec<ProfiledFunction>,
     /// Increments by a constant.
     pub placeholders: Vec<CounterPlaceholder>,
-    /// LLVM's counters that are counted by the unit's own counters.
+    /// LLVM's counters that correspond to counters of the unit.
     pub own: Vec<OwnCounters>,
     /// Counters for value profiles.
     pub values: Vec<ValueCounters>,
     /// Calls that duplicate the process (`fork`), in functions with placeholders.
     pub forks: Vec<ForkCall>,
-    /// Calls at which paths may stop; only for coverage.
+    /// Calls at which paths may end; only for coverage.
     pub reached: Vec<ReachedCall>,
 }
 
-/// A call that may not return, or the last of several consecutive ones on the same line. Paths show how often control left a block, and
-/// thus how often its last call returned; returns from the others are counted.
+/// A call that may not return, or the last of several consecutive ones on the same line. The paths show how often control left a block, and
+/// thus how often its last call returned. Returns of the block's other calls have counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReachedCall {
     /// Index of the function in [`crate::UnitMap::functions`].
@@ -40,13 +41,13 @@ pub struct ReachedCall {
     pub block: Node,
     /// Number of the block's positions up to the call.
     pub up_to_call: u32,
-    /// Its position, if known.
+    /// Source position of the call, if known.
     pub position: Option<Position>,
-    /// The unit's counter of its returns; `None` for the last call of a block.
+    /// The unit's counter of the call's returns; `None` for the last call of a block.
     pub counter: Option<u64>,
 }
 
-/// A call that duplicates the process; each of the two continues after it.
+/// A call that duplicates the process. Both processes continue after the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ForkCall {
     /// Index of the function in [`crate::UnitMap::functions`].
@@ -56,37 +57,38 @@ pub struct ForkCall {
 }
 
 impl EdgeProfile {
-    /// Returns whether the counters are those of coverage, which the front end inserts, and not of edges, for which LLVM has a flag.
+    /// Returns whether the counters are for source-based coverage, which the front end inserts. Otherwise they are edge counters, which
+    /// LLVM marks by a flag in the version.
     pub fn is_coverage(&self) -> bool {
         const EDGE_FLAG: u64 = 1 << 56;
         self.version & EDGE_FLAG == 0
     }
 
-    /// The calls of a function at which paths may stop, those of a block in order. `function` is its index.
+    /// Returns the calls of a function at which paths may end. The calls of each block are in order. `function` is the function's index.
     pub fn reached_in(&self, function: usize) -> impl Iterator<Item = &ReachedCall> {
         self.reached.iter().filter(move |call| call.function as usize == function)
     }
 
-    /// The edges after calls of a function that duplicate the process. `function` is its index.
+    /// Returns the edges of a function after calls that duplicate the process. `function` is the function's index.
     pub fn forks_of(&self, function: usize) -> impl Iterator<Item = Edge> + '_ {
         self.forks.iter().filter(move |call| call.function as usize == function).map(|call| call.edge)
     }
 }
 
-/// A function that has counters of LLVM.
+/// A function for which LLVM has counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfiledFunction {
     /// LLVM's hash of the function's name: the first eight bytes of its MD5, little-endian.
     pub name: u64,
-    /// Hash of its graph.
+    /// LLVM's hash of the function's graph.
     pub hash: u64,
-    /// Number of its counters.
+    /// Number of counters.
     pub counters: u32,
-    /// Number of bits for the test vectors of its decisions (MC/DC), a multiple of 8. Each bit has a counter after the first `counters`
-    /// ones, and is set if that is not 0.
+    /// Number of bits for the test vectors of decisions (MC/DC), a multiple of 8. Bit `i` has counter `counters + i`, and is set if that
+    /// counter is not 0.
     pub bits: u32,
-    /// Number of its value sites for each kind: targets of indirect calls, sizes of memory operations, virtual tables. The compiler
-    /// requires the same numbers in a profile.
+    /// Number of value sites of each kind: targets of indirect calls, sizes of memory operations, virtual tables. LLVM accepts a profile
+    /// only if it has the same numbers.
     pub value_sites: [u16; 3],
 }
 
@@ -95,18 +97,18 @@ pub struct ProfiledFunction {
 pub struct EdgeCounter {
     /// Index of its function in [`EdgeProfile::functions`].
     pub function: u32,
-    /// Its index in the function; indices from the number of counters on are bits.
+    /// Index within the function. An index that is not less than [`ProfiledFunction::counters`] denotes a bit.
     pub index: u32,
 }
 
-/// A place where LLVM's counter would be incremented by a constant.
+/// An instruction that would increment LLVM's counter by a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterPlaceholder {
-    /// Index of the function that contains the place in [`crate::UnitMap::functions`].
+    /// Index in [`crate::UnitMap::functions`] of the function that contains the placeholder.
     pub function: u32,
-    /// Its block there.
+    /// Block of this function.
     pub block: Node,
-    /// Where it is in the block.
+    /// Position in the block.
     pub place: PlaceholderPosition,
     /// The counter.
     pub counter: EdgeCounter,
@@ -114,23 +116,23 @@ pub struct CounterPlaceholder {
     pub amount: i64,
 }
 
-/// Where a placeholder is in its block.
+/// Position of a placeholder in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlaceholderPosition {
-    /// Before every call that may not return, so that every execution that enters the block passes it.
+    /// Before all calls that may not return: executed whenever the block is entered.
     Entered,
-    /// After every such call, so that only executions that leave the block pass it.
+    /// After all calls that may not return: executed whenever the block is left.
     Left,
 }
 
-/// Counters of the unit that count for LLVM's counters directly, without placeholders.
+/// Consecutive counters of the unit whose values are added to consecutive counters of LLVM, in addition to placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnCounters {
     /// The first of LLVM's counters.
     pub counter: EdgeCounter,
-    /// The first of the unit's.
+    /// The first of the unit's counters.
     pub first: u64,
-    /// Number of both.
+    /// Number of counters.
     pub count: u32,
 }
 
@@ -143,19 +145,19 @@ pub struct ValueCounters {
     pub kind: ProfiledValueKind,
     /// Index of the site among the function's sites of that kind.
     pub site: u16,
-    /// The first of the unit's [`ProfiledValueKind::counters`] counters.
+    /// The first counter; the number of counters is [`ProfiledValueKind::counters`].
     pub first: u64,
 }
 
 /// Kinds of profiled values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ProfiledValueKind {
-    /// Targets of indirect calls, as offsets from the beginning of the image (0 for other images). The offset selects one of
-    /// [`TARGET_BUCKETS`] pairs of counters: the number of calls, and the sum of the offsets. If all calls of a pair have the same target,
-    /// the pair determines it. Pairs of several threads and runs can be added.
+    /// Targets of indirect calls, as offsets from the start of the image (0 for targets in other images). The offset selects one of
+    /// [`TARGET_BUCKETS`] pairs of counters: the number of calls, and the sum of the offsets. If all calls that are counted by a pair have
+    /// the same target, the pair determines the target. The pairs of several threads and runs can be added.
     Target,
-    /// Sizes of memory operations, in [`SIZE_CLASSES`] classes with a counter each: one for each of 0 to 8, then powers of two, the sizes
-    /// between them, and all sizes above 512.
+    /// Sizes of memory operations, in [`SIZE_CLASSES`] classes with one counter each: the sizes 0 to 8, then alternately a power of two and
+    /// the sizes up to the next one, and finally all sizes above 512.
     Size,
 }
 
@@ -163,11 +165,11 @@ pub enum ProfiledValueKind {
 pub const TARGET_BUCKETS: u32 = 32;
 /// Number of size classes.
 pub const SIZE_CLASSES: u32 = 22;
-/// Multiplier of offsets; the highest bits of the product select a pair.
+/// Factor by which offsets are multiplied. The highest bits of the product select a pair of counters.
 pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl ProfiledValueKind {
-    /// Number of the unit's counters at each site.
+    /// Returns the number of counters of each site.
     pub fn counters(self) -> u32 {
         match self {
             ProfiledValueKind::Target => 2 * TARGET_BUCKETS,
@@ -176,7 +178,7 @@ impl ProfiledValueKind {
     }
 }
 
-/// Returns the pair of counters for a target.
+/// Returns the index of the pair of counters for a target, given by its offset.
 pub fn target_bucket(distance: u64) -> u32 {
     (distance.wrapping_mul(TARGET_HASH) >> (u64::BITS - TARGET_BUCKETS.ilog2())) as u32
 }

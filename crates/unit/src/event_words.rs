@@ -1,4 +1,4 @@
-//! Functions and units with a path for each event of a stream ([`EventWords`]).
+//! Converts maps of stream builds so that each event of a stream is a path ([`EventWords`]).
 
 use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, graph_hash};
 use crate::observe::EventWords;
@@ -6,7 +6,7 @@ use crate::storage::Storage;
 use trodden_flow::Node;
 
 impl FunctionMap {
-    /// The words of its events, if it is in a stream build and has more events than paths.
+    /// Returns the words of the function's events, if it belongs to a stream build and has more events than paths.
     pub fn event_words(&self) -> Option<&EventWords> {
         match &self.storage {
             Storage::Events(words) => Some(words),
@@ -14,7 +14,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns the function's map with a path for each event.
+    /// Returns a map of the function in which each event is a path.
     #[must_use]
     pub fn with_event_paths(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
@@ -43,7 +43,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns whether the description of its events is consistent with its blocks and edges.
+    /// Returns whether the description of the function's events is consistent with its blocks and edges.
     pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
         let is_block = |block: Node| block.index() < self.blocks.len();
         let edges = self.edges.len() + words.calls.len();
@@ -55,7 +55,7 @@ impl FunctionMap {
 }
 
 impl UnitMap {
-    /// Returns the unit's map with a path for each event ([`FunctionMap::with_event_paths`]).
+    /// Returns a map of the unit in which each event is a path ([`FunctionMap::with_event_paths`]).
     #[must_use]
     pub fn with_event_paths(&self) -> UnitMap {
         let functions = self.functions.iter().map(FunctionMap::with_event_paths).collect();

@@ -1,19 +1,19 @@
 //! Events that can be summed for each path.
 //!
-//! A unit with such sums has [`CELLS`] cells per counter instead of one: the count, the sum, and the 128-bit sum of squares, low half
-//! first. The numbering of counters in its map does not change, so `n` counters have `CELLS * n` cells.
+//! A unit that sums an event has [`CELLS`] words per counter, called cells: the count, the sum, and the 128-bit sum of squares, low half
+//! first. Counters are numbered as in other builds, so `n` counters have `CELLS * n` cells.
 
 use serde::{Deserialize, Serialize};
 use trodden_wire::EVENT_TSC;
 
-/// Number of cells per path.
+/// Number of cells per counter.
 pub const CELLS: u64 = 4;
 
-/// An event that occurs while a program runs. Its [spelling](crate::experiment::Spelling) is that of `perf list`, if that has the event;
-/// its description is the plural noun for people.
+/// An event that occurs while a program runs. Its [name](crate::experiment::Spelling::name) is the one in `perf list`, if the event is
+/// listed there; its description is the unit for reports, as a plural noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventSource {
-    /// Ticks of the time-stamp counter, which runs at a constant rate even while the thread waits. Needs no kernel support.
+    /// Ticks of the time-stamp counter, which runs at a constant rate, even while the thread waits. Does not need kernel support.
     Tsc,
     /// Cycles of the core in user mode.
     Cycles,
@@ -27,14 +27,14 @@ pub enum EventSource {
     Branches,
     /// Mispredicted branches.
     BranchMisses,
-    /// Nanoseconds for which the thread ran, by the kernel's clock.
+    /// Nanoseconds during which the thread ran, by the kernel's clock.
     TaskClock,
     /// Page faults.
     PageFaults,
 }
 
 impl EventSource {
-    /// Type and number for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
+    /// Type and number of the event for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
     pub fn kernel(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;

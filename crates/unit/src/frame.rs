@@ -1,7 +1,7 @@
-//! The frame of a unit's map and bitcode, in an object file's section and in the unit cache.
+//! Unit frames, which contain a unit's map and bitcode, in a section of object files and in the unit cache.
 //!
-//! It is a [container](trodden_container) file with one or two sections, padded with zeros to a multiple of 8 bytes. The subject of both
-//! sections is the unit; the count of the first is the number of sections after it. Linkers concatenate the frames of a program, possibly
+//! A frame is a [container](trodden_container) file with one or two sections, padded with zeros to a multiple of 8 bytes. The subject of
+//! both sections is the unit; the count of the first is the number of sections after it. Linkers concatenate a program's frames, possibly
 //! with zero bytes between them.
 
 use crate::identity::Identity;
@@ -12,55 +12,55 @@ use trodden_container::{
 
 /// Tag of the section with the [`UnitMap`].
 const MAP: u32 = 1;
-/// Tag of the section with LLVM bitcode, which is missing if the bitcode was not kept.
+/// Tag of the section with LLVM bitcode. The section is missing if the bitcode was not stored.
 const BITCODE: u32 = 2;
-/// zstd level.
+/// zstd compression level.
 const LEVEL: i32 = 3;
 
-/// A unit's map and bitcode, packed.
+/// A unit's map and bitcode, compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Identity of the unit.
     pub unit: Identity,
     /// The map's section.
     map: Vec<u8>,
-    /// The bitcode's section; empty if it was not kept.
+    /// The bitcode's section; empty if the bitcode was not stored.
     bitcode: Vec<u8>,
 }
 
 /// Reason why bytes are not a readable frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Not a frame.
-    #[error("no unit frame at byte {0}: the section was written by something else, or is damaged")]
+    /// The bytes are not a frame.
+    #[error("expected a unit at byte {0}: the section is corrupt, or was not written by trodden")]
     Magic(usize),
-    /// A frame of another version.
+    /// The frame has a different version.
     #[error(
-        "the unit at byte {at} was built by another version of trodden (format {found}; this version reads {MAP_VERSION}): \
+        "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads {MAP_VERSION}): \
             rebuild the program"
     )]
     Version {
-        /// Its offset in the section.
+        /// The unit's offset in the section.
         at: usize,
-        /// Its version.
+        /// The frame's version.
         found: u32,
     },
-    /// A frame of a version before files had their present header.
+    /// A frame from a version of trodden whose files had a different header.
     #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
     Earlier(usize),
-    /// A section is missing or damaged.
-    #[error("the unit at byte {at} is damaged: {error}")]
+    /// A section is missing or corrupt.
+    #[error("the unit at byte {at} is corrupt: {error}")]
     Section {
         /// The unit's offset in the section.
         at: usize,
         /// What is wrong.
         error: SectionError,
     },
-    /// The frame ends early.
+    /// The frame is truncated.
     #[error("unit {0} is truncated")]
     Truncated(Identity),
     /// The checksum of the map does not match.
-    #[error("unit {0} is damaged: its checksum does not match")]
+    #[error("unit {0} is corrupt: its checksum does not match")]
     Checksum(Identity),
     /// The content cannot be decompressed or decoded.
     #[error("unit {unit} cannot be read: {what}")]
@@ -70,27 +70,27 @@ pub enum FrameError {
         /// What is wrong.
         what: String,
     },
-    /// The unit's bitcode was not kept.
-    #[error("unit {0} has no bitcode, which variants are built from: build it again without `keep=map`")]
+    /// The unit's bitcode was not stored.
+    #[error("unit {0} has no bitcode, from which variants are built: rebuild it without `keep=map`")]
     NoBitcode(Identity),
 }
 
 impl Frame {
-    /// Packs a unit. `bitcode` is empty if it is not kept.
+    /// Compresses a unit. `bitcode` is empty if it is not to be stored.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
         let section =
             |tag, count, content: &[u8]| Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, LEVEL);
-        let is_kept = !bitcode.is_empty();
+        let has_bitcode = !bitcode.is_empty();
         Frame {
             unit,
-            map: section(MAP, is_kept.into(), &encode(map)),
-            bitcode: if is_kept { section(BITCODE, 0, bitcode) } else { Vec::new() },
+            map: section(MAP, has_bitcode.into(), &encode(map)),
+            bitcode: if has_bitcode { section(BITCODE, 0, bitcode) } else { Vec::new() },
         }
     }
 
     /// Returns whether the two have the same map.
     pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
-        // The head of the section is not compared, since it says whether bitcode follows.
+        // The section's header is not compared, since it says whether bitcode follows.
         self.map[SECTION_HEAD..] == other.map[SECTION_HEAD..]
     }
 
@@ -101,10 +101,11 @@ impl Frame {
         out
     }
 
-    /// Reads the frame at offset `at`, and returns its end. The map's checksum is verified here, that of the bitcode when it is used.
+    /// Reads the frame at offset `at`. Also returns the offset of its end. Verifies the map's checksum; the bitcode's is verified by
+    /// [`Frame::bitcode`].
     ///
     /// # Errors
-    /// There is no frame, or it is of another version or damaged.
+    /// There is no frame at this offset, or it has a different version or is corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_head(rest, FileKind::UNIT, MAP_VERSION) {
@@ -127,7 +128,7 @@ impl Frame {
         Ok((Frame { unit, map: map.to_vec(), bitcode }, (at + end.next_multiple_of(8)).min(bytes.len())))
     }
 
-    /// Reads all frames of a section. Frames before and after damage are returned with the errors.
+    /// Reads all frames of a section. Returns the readable frames, and the errors of the others.
     pub fn read_all(bytes: &[u8]) -> (Vec<Frame>, Vec<FrameError>) {
         let (mut frames, mut errors) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -159,7 +160,7 @@ impl Frame {
     /// Decompresses the bitcode.
     ///
     /// # Errors
-    /// The bitcode was not kept, or is damaged.
+    /// The bitcode was not stored, or is corrupt.
     pub fn bitcode(&self) -> Result<Vec<u8>, FrameError> {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
@@ -171,17 +172,17 @@ impl Frame {
         FrameError::Payload { unit: self.unit, what: error.to_string() }
     }
 
-    /// Returns whether the unit's bitcode was kept.
+    /// Returns whether the frame contains bitcode.
     pub fn has_bitcode(&self) -> bool {
         !self.bitcode.is_empty()
     }
 }
 
-/// Returns the head and the bytes of the section at the beginning of `bytes`, which must have this tag.
+/// Returns the header and the bytes of the section at the start of `bytes`. Fails if the section has a different tag.
 fn section(bytes: &[u8], tag: u32) -> Result<(SectionHead, &[u8]), SectionError> {
     let head = SectionHead::read(bytes)?;
     if head.tag != tag || head.index_length() != 0 {
-        return Err(SectionError::UnexpectedForm("a section of another kind".to_owned()));
+        return Err(SectionError::UnexpectedForm("a section of a different kind".to_owned()));
     }
     let whole = usize::try_from(head.length()).ok().and_then(|length| bytes.get(..length));
     Ok((head, whole.ok_or(SectionError::Truncated)?))
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_refused_with_a_remedy() {
+    fn error_for_a_different_version_says_to_rebuild() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
         bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_reported_and_the_next_frame_is_read() {
+    fn corrupt_frame_is_reported_and_the_next_frame_is_read() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
         bytes[HEAD_BYTES + SECTION_HEAD + 1] ^= 1;
         bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());

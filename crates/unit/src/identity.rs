@@ -25,7 +25,7 @@ impl Identity {
         Identity(xxhash_rust::xxh3::xxh3_128(content).to_le_bytes())
     }
 
-    /// Parses the 32 hexadecimal digits that [`fmt::Display`] writes.
+    /// Parses the 32 hexadecimal digits that [`fmt::Display`] writes; `None` for other text.
     pub fn parse(text: &str) -> Option<Identity> {
         if text.len() != 32 || !text.is_ascii() {
             return None;

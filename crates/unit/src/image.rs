@@ -1,5 +1,5 @@
-//! The units of an executable or shared library on disk. The allocated records ([`trodden_wire::UnitRecord`]) give the image's identity and
-//! the layout of its counters even if it was stripped; the frames have maps and bitcode.
+//! The units of an executable or shared library on disk. Its unit records ([`trodden_wire::UnitRecord`]), which stripping does not remove,
+//! give the image's identity and the layout of its counters. Its frames contain maps and bitcode.
 
 use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
@@ -13,7 +13,7 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, U
 pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
-    /// Index of its first counter in the counters' section.
+    /// Index of the unit's first counter in the section of counters.
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,
@@ -26,27 +26,27 @@ pub struct Image {
     pub identity: Identity,
     /// Its units in link order.
     pub units: Vec<PlacedUnit>,
-    /// Its frames. These may be fewer than the units (stripped), or more (the linker dropped unused units).
+    /// Its frames. There may be fewer frames than units if the image was stripped, or more if the linker removed unused units.
     pub frames: Vec<Frame>,
     /// Errors of unreadable frames.
     pub frame_errors: Vec<FrameError>,
     /// The linker's build ID in hexadecimal digits.
     pub build_id: Option<String>,
-    /// Names of the functions that its symbol tables define.
+    /// Names of the functions that its symbol tables define, sorted.
     pub functions: Vec<String>,
 }
 
 /// Reason why a file is not an instrumented image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Not an ELF file, or a damaged one.
+    /// The file is not an ELF file, or is corrupt.
     #[error("not a readable ELF file: {0}")]
     Elf(#[from] object::Error),
-    /// It contains no instrumented unit.
-    #[error("nothing in it was built with trodden: build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
+    /// The file contains no instrumented unit.
+    #[error("nothing in it was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    /// Its unit records are of another version, or damaged.
-    #[error("its unit records are damaged or of another version of trodden: {0}")]
+    /// The unit records have a different version, or are corrupt.
+    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild it")]
     Records(String),
 }
 
@@ -54,7 +54,7 @@ impl Image {
     /// Reads an image from the bytes of its file.
     ///
     /// # Errors
-    /// The file is not ELF, contains no instrumented unit, or is damaged.
+    /// The file is not an ELF file, contains no instrumented unit, or is corrupt.
     pub fn read(bytes: &[u8]) -> Result<Image, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;
@@ -74,7 +74,7 @@ impl Image {
         Ok(Image { identity, units, frames, frame_errors, build_id, functions })
     }
 
-    /// Returns the frame of a unit from the image, or else from the cache; `None` if neither has it.
+    /// Returns the frame of a unit from the image or, if it is missing there, from the unit cache; `None` if neither contains it.
     pub fn frame(&self, unit: Identity, store: Option<&UnitCache>) -> std::io::Result<Option<Frame>> {
         match (self.frames.iter().find(|f| f.unit == unit), store) {
             (Some(frame), _) => Ok(Some(frame.clone())),
@@ -87,12 +87,12 @@ impl Image {
 fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedUnit>, ImageError> {
     const SIZE: usize = size_of::<UnitRecord>();
     if !bytes.len().is_multiple_of(SIZE) {
-        return Err(ImageError::Records(format!("{} bytes are not a multiple of {SIZE}", bytes.len())));
+        return Err(ImageError::Records(format!("their size of {} bytes is not a multiple of {SIZE}", bytes.len())));
     }
     let mut units = Vec::new();
     for (i, record) in bytes.chunks_exact(SIZE).enumerate() {
         let record = UnitRecord::read(record).filter(|record| (record.magic, record.version) == (UNIT_MAGIC, UNIT_VERSION));
-        let record = record.ok_or_else(|| ImageError::Records(format!("record {i}")))?;
+        let record = record.ok_or_else(|| ImageError::Records(format!("record {i} is invalid")))?;
         let first = address.wrapping_add((i * SIZE) as u64).wrapping_add_signed(record.counters_delta).wrapping_sub(counters);
         units.push(PlacedUnit { unit: Identity(record.unit), first: first / 8, counters: record.counters });
     }

@@ -1,8 +1,8 @@
-//! Sets of paths as input of builds: known paths, so that the build counts all others, or paths that it should count.
+//! Sets of paths as input of builds: known paths, which the build does not count, or interesting paths, which it counts.
 //!
-//! A file is a list of functions ([`FileFormat`]). They are identified by unit, name, [shape](crate::graph_hash) and code. Each has its
-//! cuts, so that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes can be placed
-//! where they cost least.
+//! A file is a list of functions ([`FileFormat`]), which are identified by unit, name, [shape](crate::graph_hash) and code. Each function
+//! has its cuts, so that its paths have the same IDs in the build as in the profile, and the executions of its edges, so that probes are
+//! placed on rarely executed ones.
 
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -22,18 +22,18 @@ pub struct KnownPaths {
 /// The known paths of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownFunction {
-    /// Edges where its paths are cut.
+    /// Edges at which its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of its paths.
+    /// Number of all paths of the function.
     pub paths: u64,
     /// IDs of the known paths with their executions, ascending.
     pub known: Vec<(u64, u64)>,
-    /// Executions of its edges.
+    /// Executions of each edge.
     pub edges: Vec<u64>,
 }
 
 impl KnownFunction {
-    /// Adds known paths of the same function; `None` if its paths are numbered differently.
+    /// Adds known paths of the same function. Returns `None` and adds nothing if the paths are numbered differently.
     fn merge(&mut self, more: KnownFunction) -> Option<()> {
         if self.cuts != more.cuts || self.paths != more.paths || self.edges.len() != more.edges.len() {
             return None;
@@ -54,14 +54,14 @@ impl KnownFunction {
         self.known.binary_search_by_key(&path, |k| k.0).is_ok()
     }
 
-    /// Returns whether all IDs and cuts exist.
+    /// Returns whether all IDs and cuts are valid.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
         ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
     }
 }
 
-/// Distinguishes functions of the same name.
+/// Distinguishes functions with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameVersion {
     /// Hash of the graph ([`FunctionMap::shape`]).
@@ -70,19 +70,19 @@ pub struct NameVersion {
     pub code: u64,
 }
 
-/// Source of the unit, linkage name, and version of a function.
+/// Key of a function: its unit's source file, its linkage name, and its version.
 pub type FunctionKey = (String, String, NameVersion);
 
-/// Error of a function that was counted with two numberings, so that its path IDs are ambiguous.
+/// A function was counted with two different numberings, so its path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the paths of function `{0}` are cut differently in these profiles: record all runs with programs built with the same settings")]
+#[error("the paths of function `{0}` are cut differently in these profiles. Record all runs with programs built with the same settings")]
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {
-    /// Adds a function's executed paths and edge counts.
+    /// Adds a function's known paths with their executions, and its edge counts.
     ///
     /// # Errors
-    /// The set has the function with other cuts.
+    /// The set contains the function with different cuts.
     pub fn add(
         &mut self,
         unit: &UnitMap,
@@ -101,7 +101,7 @@ impl KnownPaths {
         self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| ConflictingNumberings(function.name.clone()))
     }
 
-    /// Returns whether the set has a function of this name, of any version.
+    /// Returns whether the set contains a function with this name, in any version.
     pub fn has_function(&self, unit: &str, name: &str) -> bool {
         let from = (unit.to_owned(), name.to_owned(), NameVersion::default());
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
@@ -112,16 +112,17 @@ impl KnownPaths {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
-    /// Returns the known paths of a function, or else of one with the same graph, which has the same paths although its code differs.
+    /// Returns the known paths of a function or, if there is none with this version, of a function with the same graph but different code,
+    /// which has the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Adds another set. Executions are summed.
+    /// Adds the functions and executions of another set.
     ///
     /// # Errors
-    /// A function is in both sets with different cuts.
+    /// The sets contain the same function with different cuts.
     pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
@@ -135,7 +136,8 @@ impl KnownPaths {
         Ok(())
     }
 
-    /// Keeps the paths for which `keep` returns true, given unit, function, ID and executions, and the functions that have any.
+    /// Keeps only the known paths for which `keep` returns true, given unit, function name, path ID and executions. Removes functions
+    /// without known paths.
     pub fn retain(&mut self, keep: impl Fn(&str, &str, u64, u64) -> bool) {
         for ((unit, name, _), function) in &mut self.functions {
             function.known.retain(|(path, count)| keep(unit, name, *path, *count));
@@ -148,18 +150,18 @@ impl KnownPaths {
         self.functions.retain(|key, _| is_kept(key));
     }
 
-    /// Keeps only the known paths for which `is_kept` returns true, and functions that still have known paths.
+    /// Keeps only the known paths for which `is_kept` returns true. Removes functions without known paths.
     pub fn retain_paths(&mut self, is_kept: impl Fn(&FunctionKey, u64) -> bool) {
         self.functions.iter_mut().for_each(|(key, function)| function.known.retain(|(path, _)| is_kept(key, *path)));
         self.functions.retain(|_, function| !function.known.is_empty());
     }
 
-    /// The known paths of each function, ascending.
+    /// Returns the IDs of each function's known paths, ascending.
     pub fn known(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| (key, function.known.iter().map(|(path, _)| *path).collect()))
     }
 
-    /// The unknown paths of each function, ascending.
+    /// Returns the IDs of each function's unknown paths, ascending.
     pub fn unknown(&self) -> impl Iterator<Item = (&FunctionKey, Vec<u64>)> {
         self.functions.iter().map(|(key, function)| {
             let mut known = function.known.iter().map(|(path, _)| *path).peekable();
@@ -167,23 +169,23 @@ impl KnownPaths {
         })
     }
 
-    /// Adds the unknown paths for which `is_known` returns true, with 0 executions.
+    /// Adds the unknown paths for which `is_known` returns true to the known ones, with 0 executions.
     pub fn add_unknown_if(&mut self, is_known: impl Fn(&FunctionKey, u64) -> bool) {
         let unknown: Vec<(FunctionKey, Vec<u64>)> = self.unknown().map(|(key, paths)| (key.clone(), paths)).collect();
         for (key, paths) in unknown {
-            let learnt = paths.into_iter().filter(|path| is_known(&key, *path)).map(|path| (path, 0));
-            let known = &mut self.functions.get_mut(&key).expect("it was there").known;
-            known.extend(learnt.collect::<Vec<_>>());
+            let added = paths.into_iter().filter(|path| is_known(&key, *path)).map(|path| (path, 0));
+            let known = &mut self.functions.get_mut(&key).expect("the key is from this map").known;
+            known.extend(added.collect::<Vec<_>>());
             known.sort_unstable();
         }
     }
 
-    /// The functions: source of the unit, linkage name, and known paths.
+    /// Returns the functions, each with its unit's source file, its linkage name, and its known paths.
     pub fn functions(&self) -> impl Iterator<Item = (&str, &str, &KnownFunction)> {
         self.functions.iter().map(|((unit, name, _), function)| (unit.as_str(), name.as_str(), function))
     }
 
-    /// Number of functions.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()
     }
@@ -198,15 +200,15 @@ impl KnownPaths {
         FORMAT.to_bytes(self)
     }
 
-    /// Returns whether a file's content begins like a set of known paths, of any version and possibly damaged.
-    pub fn begins_like_this(bytes: &[u8]) -> bool {
+    /// Returns whether a file's header identifies it as a set of known paths. The file may have any version, and may be corrupt.
+    pub fn is_known_paths_file(bytes: &[u8]) -> bool {
         FORMAT.matches_kind(bytes)
     }
 
     /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, ContentError> {
         FORMAT.read_checked(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }
@@ -256,10 +258,10 @@ mod tests {
     }
 
     #[test]
-    fn impossible_paths_and_cuts_are_damage() {
+    fn invalid_paths_and_cuts_are_rejected() {
         assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
-        for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
-            assert_eq!(KnownPaths::from_bytes(&damaged).unwrap_err().error, FileError::Inconsistent);
+        for corrupt in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
+            assert_eq!(KnownPaths::from_bytes(&corrupt).unwrap_err().error, FileError::Inconsistent);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! What a build keeps of a compilation unit.
+//! Data that a build stores about a compilation unit.
 //!
-//! The plugin describes each unit that it compiles: the functions with their control-flow graphs, the numbering of their paths, source
-//! positions ([`UnitMap`]), and the bitcode before instrumentation, from which variants can be built later. Both are in a [`frame`] in a
-//! section of the object file that is not loaded, so that linkers carry the units of a program along. A copy is in the [`cache`].
+//! For each unit, the plugin writes a [`UnitMap`] (the functions with their control-flow graphs, path numberings and source positions) and
+//! the bitcode before instrumentation, from which variants can be built later. Both are in a [`frame`] in a section of the object file that
+//! is not loaded, so linkers copy them to the program. The unit [`cache`] contains a copy of the frame.
 #![forbid(unsafe_code)]
 
+mod atomic_file;
 pub mod cache;
 mod check;
 pub mod codegen;
@@ -28,10 +29,9 @@ pub mod segments;
 mod storage;
 pub mod transformations;
 pub mod weights;
-mod whole_file;
 
 pub use cache::UnitCache;
-pub use codegen::{CodegenOptions, RefusedOption};
+pub use codegen::{CodegenOptions, RejectedOption};
 pub use debug_information::MAP_ONLY_FLAG;
 pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,

@@ -1,7 +1,7 @@
-//! Control-flow graphs of functions before optimisation, with the lines of each block.
+//! Control-flow graphs of functions before optimisation, with the source lines of each block.
 //!
-//! Optimised code may not show that a line was not executed: if a condition is known, only the other paths keep code of that line. These
-//! graphs say which lines must have been executed before others.
+//! Optimised code may not show that a line was not executed: if the optimiser knows a condition on some paths, only the other paths still
+//! contain code of the line. These graphs show which lines must have been executed before others.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,25 +34,25 @@ pub struct LineGraph {
 pub struct LineBlock {
     /// Distinct lines of its instructions in the function's file.
     pub lines: Vec<u32>,
-    /// Line of the jump at its end, if all its other instructions are of other lines: a closing brace, or a `break` after a statement.
+    /// Line of the jump at the end, if no other instruction of the block is on this line: a closing brace, or a `break` after a statement.
     pub jump: Option<u32>,
-    /// Successors; empty if the function ends.
+    /// Successors; empty if the function returns.
     pub next: Vec<u32>,
-    /// Whether it contains a call, which may not return.
+    /// Whether the block contains a call, which may not return.
     pub may_end: bool,
-    /// Whether it ends with a call that does not return.
+    /// Whether the block ends with a call that does not return.
     pub stops: bool,
 }
 
 impl LineBlock {
-    /// All its lines, including that of the jump.
+    /// Returns all its lines, including that of the jump.
     pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
         self.lines.iter().chain(&self.jump)
     }
 }
 
 impl LineGraphs {
-    /// Adds the graphs of another unit that becomes part of this one.
+    /// Adds the graphs of a unit that is linked into this one.
     pub fn append(&mut self, other: LineGraphs) {
         let (first_file, first) = (self.files.len() as u32, self.functions.len() as u32);
         self.files.extend(other.files);
@@ -68,7 +68,7 @@ impl LineGraphs {
         postcard::to_allocvec(self).expect("graphs are plain data")
     }
 
-    /// Decodes what [`LineGraphs::to_bytes`] returned; `None` for anything else.
+    /// Decodes the result of [`LineGraphs::to_bytes`]; `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<LineGraphs> {
         postcard::from_bytes(bytes).ok().filter(LineGraphs::is_sound)
     }

@@ -1,7 +1,7 @@
-//! The static description of a unit, which is needed to translate a path's ID to blocks, source lines and branches.
+//! The static description of a unit, by which path IDs are translated to blocks, source lines and branches.
 //!
-//! Wire format: [postcard](https://postcard.jamesmunns.com/wire-format) of [`UnitMap`] in the order of the fields, inside a
-//! [`crate::frame`]. A change of these types is a new [`MAP_VERSION`].
+//! Wire format: [`UnitMap`] in [postcard](https://postcard.jamesmunns.com/wire-format) encoding, inside a [`crate::frame`]. Each change of
+//! these types requires a new [`MAP_VERSION`].
 
 use crate::edge_profile::EdgeProfile;
 use crate::events::EventSource;
@@ -16,18 +16,18 @@ use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbe
 /// Version of the wire format of [`UnitMap`].
 pub const MAP_VERSION: u32 = 18;
 
-/// A compilation unit: its functions, and what they share.
+/// Description of a compilation unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitMap {
-    /// Name of the main source file as the compiler was given it.
+    /// Name of the main source file, as it was passed to the compiler.
     pub source: String,
     /// Compiler and its version, from the debug information; empty if there is none.
     pub producer: String,
     /// Target triple.
     pub target: String,
-    /// What was observed of the unit.
+    /// What the build observes, and how it counts.
     pub experiment: Experiment,
-    /// What its counters count.
+    /// Whether its counters count paths or edges.
     pub counted: CountedEvent,
     /// clang options that affect the generated code but are not in the bitcode (`-O2`, `-fPIC`).
     pub codegen: Vec<String>,
@@ -39,32 +39,33 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// Functions whose paths are all counted although only some are interesting, with the reasons.
+    /// Functions of which all paths are counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
-    /// Number of counters of the unit. Each function has a range of them, and so have counters for the edge profile. The first
-    /// [`UnitMap::counters_in_regions`] are in memory; the others belong to functions whose words do not correspond to paths one to one.
+    /// Number of counters of the unit. Each function has a range of counters, and the edge profile has further ones. The first
+    /// [`UnitMap::counters_in_regions`] counters are in memory; the others belong to functions whose words do not correspond to paths one
+    /// to one.
     pub counters: u64,
-    /// How LLVM's edge profile is computed from the unit's paths, if it was built for that.
+    /// LLVM's counters and how they are computed from the unit's paths; `None` if the unit was not built for an edge profile or coverage.
     pub edge_profile: Option<EdgeProfile>,
     /// Functions that the unit's code calls by name.
     pub calls: Vec<Callee>,
-    /// Other names by which its functions may be called, as of C++ constructors.
+    /// Further names of its functions, such as those of C++ constructors.
     pub aliases: Vec<Alias>,
-    /// Its functions before optimisation; empty if the compiler's front end is not clang, or nothing is optimised.
+    /// Graphs of its functions before optimisation; empty if the compiler's front end is not clang, or the unit is not optimised.
     pub line_graphs: LineGraphs,
 }
 
-/// What the path IDs of a unit stand for.
+/// Whether a unit's path IDs denote paths or single edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CountedEvent {
     /// Paths.
     #[default]
     Paths,
-    /// Edges, each as a path of its own, as in copies that count edges.
+    /// Edges: each path is a single edge, as in copies that count edges.
     Edges,
 }
 
-/// Another name of a function of a unit.
+/// A further name of a unit's function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     /// The name.
@@ -83,28 +84,28 @@ pub struct Callee {
 }
 
 impl Callee {
-    /// Its name like [`FunctionMap::plain_name`].
+    /// Returns the linkage name as in [`FunctionMap::plain_name`].
     pub fn plain_name(&self) -> &str {
-        plain(&self.name)
+        strip_mangling_mark(&self.name)
     }
 }
 
-fn plain(name: &str) -> &str {
+fn strip_mangling_mark(name: &str) -> &str {
     name.strip_prefix('\u{1}').unwrap_or(name)
 }
 
-/// A function, or one that is inlined into another at a call site.
+/// A function, or a function that is inlined at a call site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scope {
     /// Name of the function in the source, not mangled.
     pub name: String,
-    /// Linkage name; empty if the same.
+    /// Linkage name; empty if it is the same as `name`.
     pub linkage_name: String,
     /// Index of its file in [`UnitMap::files`].
     pub file: u32,
     /// Line of its declaration.
     pub line: u32,
-    /// Position of the call that was inlined, whose scope is earlier in [`UnitMap::scopes`]; `None` for the function itself.
+    /// Position of the inlined call; `None` if the function is not inlined. The call's scope is earlier in [`UnitMap::scopes`].
     pub inlined_at: Option<Position>,
 }
 
@@ -113,31 +114,31 @@ pub struct Scope {
 pub struct Skipped {
     /// Linkage name.
     pub name: String,
-    /// The reason, for people.
+    /// The reason, as text for reports.
     pub reason: String,
 }
 
 /// An instrumented function.
 ///
-/// Its graph has a node for each block of the optimised code and, last, one for the exit. A block that calls a function which returns twice
-/// is split into two nodes.
+/// Its graph has a node for each block of the optimised code, followed by a node for the exit. A block that calls a function that returns
+/// twice is split into two nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
     pub name: String,
-    /// Whether other units cannot name it (`static`), so that several functions of a program may have this name.
+    /// Whether the name is local to the unit (`static`). Several functions of a program may then have this name.
     pub local: bool,
-    /// Position of its declaration, if debug information has it.
+    /// Position of its declaration; `None` if it is not in the debug information.
     pub position: Option<Position>,
     /// Hash of the graph, equal for functions of the same shape.
     pub shape: u64,
     /// Hash of the code without source positions, which distinguishes functions of the same shape.
     pub code: u64,
-    /// Its first counter among those of the unit.
+    /// Index of its first counter among the unit's.
     pub first_counter: u64,
-    /// Number of its counters; counter `i` counts path `i`.
+    /// Number of its counters, and of its paths. Counter `first_counter + i` counts path `i`.
     pub counters: u64,
-    /// Where its counts are kept while the program runs.
+    /// Where its counts are stored while the program runs.
     pub storage: Storage,
     /// Basic blocks; block 0 is the entry.
     pub blocks: Vec<UnitBlock>,
@@ -145,13 +146,13 @@ pub struct FunctionMap {
     pub edges: Vec<FlowEdge>,
     /// The acyclic graph whose paths are numbered.
     pub dag: Vec<DagEdge>,
-    /// The value of each edge of `dag`; a path's ID is the sum along it.
+    /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
     pub values: Vec<i64>,
-    /// Edges where paths are cut, usually back edges, with the reasons.
+    /// Edges at which paths are cut, usually back edges, with the reasons.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Back edges of loops that are counted by trip count when they are left, so that iterations cost nothing.
+    /// Back edges of loops whose iterations are counted together, by trip count, when the loop is left.
     pub by_trip_count: Vec<Edge>,
-    /// Calls of its blocks, in the order of the blocks; each callee once per block.
+    /// Calls in its blocks, in the order of the blocks. Each callee is listed once per block.
     pub calls: Vec<BlockCall>,
 }
 
@@ -167,11 +168,12 @@ pub struct BlockCall {
 /// A basic block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitBlock {
-    /// Number of IR instructions, without debug records and labels.
+    /// Number of IR instructions, excluding debug records and labels.
     pub instructions: u32,
     /// Distinct source positions of its instructions, in order of first occurrence.
     pub positions: Vec<Position>,
-    /// Number of positions up to its last call that may not return, where a path may end; all of them if there is no such call.
+    /// Number of positions up to the block's last call that may not return, at which a path may end. If there is no such call, the number
+    /// of all positions.
     pub up_to_calls: u32,
     /// Position of the branch at its end, if known.
     pub branch: Option<Position>,
@@ -179,30 +181,30 @@ pub struct UnitBlock {
     pub kind: BlockKind,
 }
 
-/// Kind of a node of a function's graph. Nodes of the first two kinds are in the order of the module's blocks, each continuation after the
-/// block it continues; the others follow.
+/// Kind of a node of a function's graph. Nodes of the first two kinds come first, in the order of the module's blocks, each continuation
+/// directly after the block that it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
     /// A basic block of the module.
     Code,
     /// The rest of a basic block after a call that returns twice.
     Continuation,
-    /// A target of indirect branches that also has other incoming edges. The landing itself has no code.
+    /// A block without code in front of a target of indirect branches that also has other incoming edges.
     Landing,
-    /// The block where all indirect branches of a function meet if there are several. It has no code and no address.
+    /// A block without code and address at which all indirect branches of a function meet, if there are several.
     Dispatch,
 }
 
 /// An edge of a function's graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEdge {
-    /// Block it leaves.
+    /// Source block.
     pub from: Node,
-    /// Block it enters, or the exit.
+    /// Target block, or the exit.
     pub to: Node,
-    /// Condition under which it is taken.
+    /// Condition under which the edge is taken.
     pub kind: EdgeKind,
-    /// All switch values that lead along it, also of a default edge to a block that some cases share.
+    /// All switch values for which the edge is taken. A default edge has some if cases lead to the same block.
     pub cases: Vec<i64>,
 }
 
@@ -215,11 +217,11 @@ pub enum EdgeKind {
     True,
     /// The branch's condition is false.
     False,
-    /// The switch's value is this one, or another of the edge's cases.
+    /// The switch's value is one of the edge's cases, of which this is the first.
     Case(i64),
-    /// The switch's value is none of the other edges' cases.
+    /// The switch's value is not a case of a different edge.
     Default,
-    /// An indirect branch; its index among the targets, or that of the dispatch block.
+    /// An indirect branch. Contains the edge's index among the targets of the branch or of the dispatch block.
     Indirect(u32),
     /// The call returns normally.
     Normal,
@@ -229,14 +231,14 @@ pub enum EdgeKind {
     Return,
     /// The function makes a tail call, either directly before the exit or before a block that only returns the call's result.
     TailCall,
-    /// The function passes an exception on.
+    /// The function resumes unwinding.
     Resume,
     /// The block ends with a call that does not return.
     NoReturn,
     /// An edge to the exit from a block that is about to make a call that may not return (`exit`, `longjmp`, an exception). Paths that end
-    /// with it count how often the call was reached; how many calls did not return follows from the paths that continue.
+    /// with this edge count how often the call was reached. The number of calls that did not return follows from the paths that continue.
     Reach,
-    /// A function that returns twice has returned.
+    /// A call of a function that returns twice has returned.
     ReturnsTwice,
 }
 
@@ -244,7 +246,7 @@ pub enum EdgeKind {
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// An edge names a block that does not exist.
-    #[error("the graph of function `{function}` is damaged: {source}")]
+    #[error("the graph of function `{function}` is corrupt: {source}")]
     Graph {
         /// The function.
         function: String,
@@ -252,7 +254,7 @@ pub enum MapError {
         source: GraphError,
     },
     /// The acyclic graph is invalid.
-    #[error("the path graph of function `{function}` is damaged: {what}")]
+    #[error("the path graph of function `{function}` is corrupt: {what}")]
     Dag {
         /// The function.
         function: String,
@@ -260,7 +262,7 @@ pub enum MapError {
         what: String,
     },
     /// Indices are out of range, or sizes do not match.
-    #[error("the map of function `{function}` is damaged: {what}")]
+    #[error("the map of function `{function}` is corrupt: {what}")]
     Inconsistent {
         /// The function.
         function: String,
@@ -270,7 +272,7 @@ pub enum MapError {
 }
 
 impl UnitMap {
-    /// Returns a position and those of the calls by which its code was inlined, innermost first.
+    /// Returns a position, followed by the positions of the calls through which its code was inlined, innermost first.
     pub fn inlined_chain(&self, position: Position) -> impl Iterator<Item = Position> {
         std::iter::successors(Some(position), |at| {
             // In an intact map, a scope refers to an earlier one.
@@ -279,34 +281,35 @@ impl UnitMap {
         })
     }
 
-    /// Number of words that the unit has in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter. `None` if
-    /// that overflows.
+    /// Returns the number of words of the unit in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
+    /// `None` if this overflows.
     pub fn words(&self) -> Option<u64> {
-        let each = self.experiment.observation().observed().words().each();
+        let each = self.experiment.observation().observed().words().per_counter();
         self.counters_in_regions().checked_mul(each)
     }
 
-    /// Returns whether the counters are followed by as many times of first executions ([`trodden_wire::FunctionRecord`]).
+    /// Returns whether the counters are followed by the same number of times of first executions ([`trodden_wire::FunctionRecord`]).
     pub fn has_times(&self) -> bool {
         self.experiment.observation().observed().words() == CounterWords::CountAndTime
     }
 
-    /// The event that is summed for each path besides its count.
+    /// Returns the event that is summed for each path, in addition to its count.
     pub fn events(&self) -> Option<EventSource> {
         self.experiment.events()
     }
 
-    /// Number of its counters that are in regions. The others are of functions whose words do not correspond to paths one to one.
+    /// Returns the number of counters that are in regions. The others belong to functions whose words do not correspond to paths one to
+    /// one.
     pub fn counters_in_regions(&self) -> u64 {
-        let elsewhere = self.functions.iter().filter(|f| f.has_separate_words());
-        elsewhere.fold(self.counters, |words, f| words.saturating_sub(f.counters))
+        let separate = self.functions.iter().filter(|f| f.has_separate_words());
+        separate.fold(self.counters, |words, f| words.saturating_sub(f.counters))
     }
 }
 
-/// Counts distinct functions: one that several units of an image contain, such as an inline function, counts once.
+/// Counts distinct functions. A function that is in several units of an image, such as an inline function, counts once.
 pub fn count_distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
     let mut names = std::collections::HashSet::new();
-    // The same local name may stand for several functions.
+    // Local functions with the same name are different functions.
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
@@ -323,12 +326,12 @@ pub fn graph_hash(blocks: &[UnitBlock], edges: &[FlowEdge]) -> u64 {
 }
 
 impl FunctionMap {
-    /// What identifies the function among those of its name.
+    /// Distinguishes the function from others with the same name.
     pub fn version(&self) -> crate::NameVersion {
         crate::NameVersion { shape: self.shape, code: self.code }
     }
 
-    /// The table that it counts in, if any.
+    /// Returns the hash table in which the function counts. `None` if it does not use one.
     pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
@@ -336,7 +339,7 @@ impl FunctionMap {
         }
     }
 
-    /// The words of its interesting paths, if it counts only those.
+    /// Returns the words of the function's interesting paths. `None` if it counts all paths.
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
@@ -344,7 +347,7 @@ impl FunctionMap {
         }
     }
 
-    /// The words indexed by sums of labels that it counts in, if any.
+    /// Returns the words in which the function counts by sums of labels. `None` if it counts differently.
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
@@ -352,7 +355,7 @@ impl FunctionMap {
         }
     }
 
-    /// The words that it counts segments in, if any.
+    /// Returns the words in which the function counts segments. `None` if it counts paths.
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
@@ -360,7 +363,7 @@ impl FunctionMap {
         }
     }
 
-    /// Returns whether its words do not correspond to paths one to one, so that its counters come after all words of the unit.
+    /// Returns whether the function's words do not correspond to paths one to one. Its counters then come after all words of the unit.
     pub fn has_separate_words(&self) -> bool {
         !matches!(self.storage, Storage::Array)
     }
@@ -370,12 +373,12 @@ impl FunctionMap {
         self.storage.is_partial()
     }
 
-    /// Range of the counters of executions whose path is unknown.
+    /// Range of the counters for executions whose path is unknown.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         self.storage.unattributed()
     }
 
-    /// The node of the exit.
+    /// Returns the exit node.
     pub fn exit(&self) -> Node {
         Node(self.blocks.len() as u32)
     }
@@ -393,11 +396,11 @@ impl FunctionMap {
     /// Builds the acyclic graph whose paths are counted.
     ///
     /// # Errors
-    /// The stored edges are not such a graph, or do not match the function's edges and values.
+    /// The stored edges do not form an acyclic graph, or do not match the function's edges and values.
     pub fn dag(&self) -> Result<Dag, MapError> {
         let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
         if self.values.len() != self.dag.len() {
-            return Err(wrong(format!("{} values for {} edges", self.values.len(), self.dag.len())));
+            return Err(wrong(format!("it has {} values for {} edges", self.values.len(), self.dag.len())));
         }
         let named = |edge: &DagEdge| match edge.origin {
             Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
@@ -410,21 +413,21 @@ impl FunctionMap {
         Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)
     }
 
-    /// Builds the numbering of the paths of its acyclic graph.
+    /// Builds the path numbering of the function's acyclic graph.
     ///
     /// # Errors
-    /// The edges' values do not number the paths.
+    /// The edges' values are not a numbering of the paths.
     pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
         Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistency(what))
     }
 
-    /// Returns the error that this map is damaged.
+    /// Returns the error for an inconsistency in this map.
     pub fn inconsistency(&self, what: String) -> MapError {
         MapError::Inconsistent { function: self.name.clone(), what }
     }
 
-    /// The linkage name without the `\u{1}` that tells LLVM not to change it; not demangled.
+    /// Returns the linkage name without LLVM's `\x01` prefix, which marks names that must not be mangled. Not demangled.
     pub fn plain_name(&self) -> &str {
-        plain(&self.name)
+        strip_mangling_mark(&self.name)
     }
 }

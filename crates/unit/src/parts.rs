@@ -1,8 +1,8 @@
-//! The part that one of several copies of a program counts, as input of the copy's build.
+//! The part of the paths that one of several copies of a program counts, as input of the copy's build.
 //!
-//! A file ([`FileFormat`]) has the copy's [part](trodden_flow::part::Part) of each function in which it counts anything, by the unit's
-//! identity in the original program. Functions have their cuts, so that paths are those of the original program, and their
-//! [shape](crate::graph_hash), which is checked.
+//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function, by the unit's identity in the original
+//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the original
+//! program, and its [shape](crate::graph_hash), which the build checks.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,9 @@ pub struct FunctionPart {
     pub shape: u64,
     /// Edges where its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of all its paths in the original program.
+    /// Number of the function's paths in the original program.
     pub paths: u64,
-    /// What the copy counts, and how.
+    /// The paths that the copy counts, and the increments by which it counts them.
     pub part: Part,
 }
 
@@ -39,7 +39,7 @@ impl FunctionParts {
         self.units.entry(unit).or_default().insert(function.name.clone(), part);
     }
 
-    /// Returns the part of a function; `None` if the copy counts nothing there.
+    /// Returns the copy's part of a function; `None` if the copy counts none of its paths.
     pub fn get(&self, unit: Identity, function: &str) -> Option<&FunctionPart> {
         self.units.get(&unit)?.get(function)
     }
@@ -52,13 +52,13 @@ impl FunctionParts {
     /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, ContentError> {
         FORMAT.read(bytes)
     }
 }
 
-/// Returns the unit that a copy's unit was made from; `None` if the unit is not a copy's.
+/// Returns the original unit of a copy's unit; `None` if the unit does not belong to a copy.
 pub fn origin(map: &UnitMap) -> Option<Identity> {
     map.experiment.part().map(|part| part.origin)
 }

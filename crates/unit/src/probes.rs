@@ -1,6 +1,6 @@
-//! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. LLVM's pseudo probes have a function identifier,
-//! which is here a hash of the unit and of the function's index in its map, and a number, which encodes the block and what is about to
-//! happen in it. The crate `trodden-binary` reads the section.
+//! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. An LLVM pseudo probe has a function identifier, for
+//! which these builds use a hash of the unit and of the function's index in its map, and a number, which encodes the block and the event at
+//! the probe. The crate `trodden-binary` reads the section.
 
 use crate::identity::Identity;
 
@@ -11,24 +11,24 @@ pub fn probe_function(unit: Identity, function: u32) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&content)
 }
 
-/// Meaning of a probe.
+/// A pseudo probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PseudoProbe {
     /// The block, a node of the function's graph.
     pub block: u32,
-    /// What happens at the probe.
+    /// The event at the probe.
     pub event: ProbeEvent,
 }
 
-/// What happens at a probe.
+/// The event at a pseudo probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProbeEvent {
     /// The block begins.
     Begin,
-    /// The block is about to make a call that may not return. Omitted for the block's first call, which is reached whenever the block
+    /// The block is about to make a call that may not return. The block's first call has no probe, since it is reached whenever the block
     /// begins.
     Reach,
-    /// The path is about to end with a tail call or a call that does not return. Omitted likewise if that is the block's first call.
+    /// The path is about to end with a tail call or a call that does not return. The block's first call has no probe.
     End,
 }
 
@@ -48,12 +48,12 @@ impl PseudoProbe {
         PseudoProbe { block, event: ProbeEvent::End }
     }
 
-    /// Encodes the probe; never 0, which LLVM uses itself.
+    /// Encodes the probe as a positive number; LLVM reserves 0.
     pub fn number(self) -> u64 {
         3 * u64::from(self.block) + 1 + self.event as u64
     }
 
-    /// Decodes a number.
+    /// Decodes a number; `None` if it is not the code of a probe.
     pub fn from_number(number: u64) -> Option<PseudoProbe> {
         let from = number.checked_sub(1)?;
         let event = [ProbeEvent::Begin, ProbeEvent::Reach, ProbeEvent::End][(from % 3) as usize];

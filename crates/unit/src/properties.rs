@@ -1,8 +1,8 @@
-//! Properties of a unit's instructions, which show what computations and loads on a path repeat earlier ones.
+//! Properties of a unit's instructions, from which the computations and loads on a path that repeat earlier ones are found.
 //!
-//! They are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from kept bitcode
-//! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). An operation is identified by its name and everything except the
-//! operands (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
+//! They are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
+//! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
+//! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
 //! Wire format: postcard of [`UnitProperties`], which begins with [`PROPERTIES_VERSION`].
 
@@ -31,13 +31,13 @@ pub struct ClassId(pub u32);
 pub struct UnitProperties {
     /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// Files of positions, the same as in the unit's map if that is of the same bitcode.
+    /// Source files of positions. They are the same as in the unit's map if both were computed from the same bitcode.
     pub files: Vec<String>,
-    /// Scopes of positions, likewise.
+    /// Scopes of positions. They are the same as in the unit's map if both were computed from the same bitcode.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,
-    /// The class that contains each class of memory. Accesses of two classes overlap only if one class contains the other.
+    /// For each class of memory, the class that contains it. Accesses to two classes overlap only if one class contains the other.
     pub classes: Vec<Option<ClassId>>,
     /// The instrumented functions.
     pub functions: Vec<FunctionProperties>,
@@ -50,7 +50,7 @@ pub struct FunctionProperties {
     pub name: String,
     /// The properties of each value.
     pub values: Vec<ValueProperties>,
-    /// The blocks, with the same indices as in the function's map. A dispatch block has no steps.
+    /// The blocks, with the same indices as in the function's map.
     pub blocks: Vec<InstructionProperties>,
 }
 
@@ -59,7 +59,7 @@ pub struct FunctionProperties {
 pub struct ValueProperties {
     /// Its kind.
     pub kind: ValueKind,
-    /// For a link-time constant address: the object it points into, and its offset in bytes if known.
+    /// For a link-time constant address: the object into which it points, and the offset in bytes if known.
     pub object: Option<(ValueId, Option<i64>)>,
 }
 
@@ -68,11 +68,11 @@ pub struct ValueProperties {
 pub enum ValueKind {
     /// An integer constant.
     Integer(i64),
-    /// Another constant.
+    /// A constant that is not an integer.
     Constant,
-    /// The address of a distinct object: a variable of the function or program, or memory that nothing else points to.
+    /// The address of a distinct object: a local or global variable, or memory to which no other value points.
     Object,
-    /// Anything else.
+    /// Any other value.
     Other,
 }
 
@@ -97,7 +97,7 @@ pub struct Phi {
 /// A step of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockStep {
-    /// What it does.
+    /// The computation or memory access.
     pub what: BlockAction,
     /// Its source position.
     pub position: Option<Position>,
@@ -115,11 +115,11 @@ pub enum BlockAction {
         /// The operands.
         operands: Vec<ValueId>,
     },
-    /// An address at an offset from another one.
+    /// An address at a constant offset from a base address.
     Offset {
         /// The address.
         result: ValueId,
-        /// The other address.
+        /// The base address.
         base: ValueId,
         /// Offset in bytes.
         bytes: i64,
@@ -162,17 +162,19 @@ pub struct AccessedMemory {
 /// Reason why bytes cannot be read as properties.
 #[derive(Debug, thiserror::Error)]
 pub enum PropertiesError {
-    /// They were written by another version of the plugin.
+    /// The properties were written by a different version of the plugin.
     #[error(
-        "the instruction properties of a unit have format {0}, but trodden reads {PROPERTIES_VERSION}: the plugin and trodden are of \
-            different versions"
+        "a unit's instruction properties have format {0}, but this version of trodden reads format {PROPERTIES_VERSION}. Install the \
+            plugin and trodden in the same version"
     )]
     Version(u32),
-    /// They are damaged.
-    #[error("the instruction properties of a unit cannot be read: {0}; report it with the unit's source")]
-    Damaged(#[from] postcard::Error),
+    /// The properties are corrupt.
+    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source")]
+    Corrupt(#[from] postcard::Error),
     /// An index is out of range.
-    #[error("the instruction properties of function `{0}` are damaged: a number in them is out of range")]
+    #[error(
+        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's source"
+    )]
     Inconsistent(String),
 }
 
@@ -182,7 +184,7 @@ impl UnitProperties {
         postcard::to_allocvec(self).expect("properties are plain data")
     }
 
-    /// Decodes what [`UnitProperties::to_bytes`] returned.
+    /// Decodes the result of [`UnitProperties::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<UnitProperties, PropertiesError> {
         let (version, _) = postcard::take_from_bytes::<u32>(bytes)?;
         if version != PROPERTIES_VERSION {
@@ -195,7 +197,7 @@ impl UnitProperties {
         }
     }
 
-    /// Removes all positions, which are useless with another map.
+    /// Removes all positions, which are not valid for a map of different bitcode.
     pub fn clear_positions(&mut self) {
         let steps = self.functions.iter_mut().flat_map(|f| &mut f.blocks).flat_map(|b| &mut b.steps);
         steps.for_each(|s| s.position = None);
@@ -245,12 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn properties_survive_their_bytes() {
+    fn properties_survive_encoding() {
         assert_eq!(UnitProperties::from_bytes(&properties().to_bytes()).unwrap(), properties());
     }
 
     #[test]
-    fn indices_out_of_range_are_refused() {
+    fn indices_out_of_range_and_newer_versions_are_rejected() {
         let mut wrong = properties();
         wrong.functions[0].values.pop();
         assert!(matches!(UnitProperties::from_bytes(&wrong.to_bytes()), Err(PropertiesError::Inconsistent(name)) if name == "f"));

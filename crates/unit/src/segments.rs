@@ -25,24 +25,24 @@ pub const MAX_DEPTH: u32 = 16;
 /// A *segment* of depth k is a chain of at most k nested calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, where n is at
 /// most k + 1:
 ///
-/// - each path but the last leads up to a call: it ends at the block that makes the call, directly or indirectly;
-/// - each path after the first is the first path of its activation: it begins at the entry. The first may begin in a loop;
-/// - the last path leads up to a call of its own, or is complete: it ends at a back edge, at another cut, or where the function is left. So
-///   a callee's first path is a segment once for each call that it reaches, and once as a whole;
+/// - each path except the last leads to a call: it ends at the block that makes the call, directly or indirectly;
+/// - each path after the first is the first path of its activation: it begins at the entry. The first path may begin in a loop;
+/// - the last path leads to a call of its own, or is complete: it ends at a back edge, at a different cut edge, or where the function is
+///   left. So a callee's first path is a segment once for each call that it reaches, and once more when it is complete;
 /// - a tail call is a call after which the caller's path is complete;
-/// - uninstrumented functions are ignored: what `qsort` calls has no caller.
+/// - uninstrumented functions are ignored: functions that `qsort` calls have no caller.
 ///
-/// Later paths of a callee, after a back edge, are in no segment. Earlier calls of the same path are not part of the chain. A call that
-/// does not return or throws has no effect, since the segment ends before. A path that continues at a landing pad is a single path.
+/// A callee's later paths, after a back edge, are not in a segment. Earlier calls on the same path are not part of the chain. Whether a
+/// call returns does not matter, since the segment ends before. A path that continues at a landing pad is a single path.
 ///
-/// The last path of a segment is also a path of an intraprocedural profile, so segments of depth 1, summed over callers, count at most the
-/// executions of the profile (calls by uninstrumented functions are missing). The call segments of the thesis (`trodden-sequence`,
-/// `call_segments`) continue after the return. Those of depth 1, summed over what follows the callee's first event, are the segments here
-/// whose last path leads up to the callee's first call, or is complete without a call.
+/// The last path of a segment is also a path of an intraprocedural profile, so the counts of segments of depth 1, summed over callers, are
+/// at most the profile's counts (calls by uninstrumented functions are missing). The call segments of the thesis (`trodden-sequence`,
+/// `call_segments`) continue after the return. Call segments of depth 1, summed over all continuations after the callee's first event, are
+/// the segments defined here whose last path leads to the callee's first call, or is complete without a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
-    /// Whether every pair of a context and a path is counted if there is room, and not only interesting ones.
+    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only interesting ones.
     counts_all_pairs: bool,
     /// Maximum growth of a unit's code by copies of callees, in percent.
     growth: u32,
@@ -51,7 +51,7 @@ pub struct SegmentSet {
     index: Index,
 }
 
-/// Lookup tables. They are derived from the rest of a set, so all are considered equal.
+/// Lookup tables. They are derived from the rest of the set, so they always compare as equal.
 #[derive(Clone, Debug, Default)]
 struct Index {
     functions: OnceCell<HashMap<(String, String, NameVersion), u32>>,
@@ -75,27 +75,27 @@ pub struct SegmentFunction {
     pub name: String,
     /// Other names by which it is called.
     pub aliases: Vec<String>,
-    /// Identifies it among functions of that name.
+    /// Distinguishes it from other functions with the same name.
     pub version: NameVersion,
-    /// Whether only its own unit can name it.
+    /// Whether its name is local to the unit.
     pub local: bool,
-    /// Its edges: source and target.
+    /// Source and target of each edge.
     pub flow: Vec<(Node, Node)>,
-    /// The node of its exit.
+    /// The exit node.
     pub exit: Node,
-    /// Edges where its paths are cut.
+    /// Edges at which its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of its paths.
+    /// Number of paths.
     pub paths: u64,
-    /// Executions of its edges; all 0 if unknown.
+    /// Executions of each edge; all 0 if unknown.
     pub edges: Vec<u64>,
-    /// Its contexts; the first has number 1. Context 0 stands for any call.
+    /// Its contexts; the first has number 1. Context 0 represents any call.
     pub contexts: Vec<SegmentContext>,
     /// Interesting segments: pairs of a context and a path of the function, ascending.
     pub interesting: BTreeSet<(u32, u64)>,
-    /// Known executions of segments, by their last path, which is the function's.
+    /// Known executions of segments that end in the function, by their last path.
     pub executions: BTreeMap<u64, u64>,
-    /// Whether segments that end in it are counted. If not, its contexts only lead to others.
+    /// Whether segments that end in the function are counted. Otherwise the function is only a caller in segments.
     pub counts: bool,
 }
 
@@ -104,7 +104,7 @@ pub struct SegmentFunction {
 pub struct SegmentContext {
     /// Index of the caller in the set.
     pub caller: u32,
-    /// Number of the caller's own context; 0 for any.
+    /// Number of the caller's own context; 0 for any context.
     pub context: u32,
     /// ID of the caller's path.
     pub path: u64,
@@ -122,17 +122,17 @@ impl SegmentSet {
         self.index.functions.get_or_init(all).get(&(unit.to_owned(), name.to_owned(), version)).copied()
     }
 
-    /// Returns whether the set has a function of that name, of any version.
+    /// Returns whether the set contains a function with this name, in any version.
     pub fn has_function(&self, unit: &str, name: &str) -> bool {
         self.functions.iter().any(|f| f.unit == unit && f.name == name)
     }
 
-    /// Returns whether every pair of a context and a path is counted, and not only interesting ones.
+    /// Returns whether all pairs of a context and a path are counted, instead of only interesting ones.
     pub fn counts_all_pairs(&self) -> bool {
         self.counts_all_pairs
     }
 
-    /// Number of interesting segments.
+    /// Returns the number of interesting segments.
     pub fn len(&self) -> usize {
         self.functions.iter().map(|f| f.interesting.len()).sum()
     }
@@ -142,7 +142,7 @@ impl SegmentSet {
         self.len() == 0
     }
 
-    /// Returns the context whose chain lacks a context's outermost path; 0 if that chain is empty.
+    /// Returns the context whose chain is that of the given context without its outermost path; 0 if no path remains.
     pub fn shorter(&self, function: u32, context: u32) -> u32 {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
@@ -151,7 +151,8 @@ impl SegmentSet {
         }
     }
 
-    /// Returns the context of `callee` that a call from `caller` leads to, with the longest chain in the set; 0 if there is none.
+    /// Returns the context of `callee` after a call from `caller` on `path` in `context`: the one with the longest matching chain; 0 if
+    /// there is none.
     pub fn target(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
         let mut context = context;
         loop {
@@ -168,13 +169,13 @@ impl SegmentSet {
         self.functions[function as usize].contexts.get((context as usize).checked_sub(1)?).copied()
     }
 
-    /// Returns the contexts that calls from a function lead to, with the callees.
+    /// Returns the contexts whose direct caller is the given function, each with its callee.
     pub fn calls_of(&self, caller: u32) -> Vec<(u32, SegmentContext)> {
         let all = (0..).zip(&self.functions);
         all.flat_map(|(callee, f)| f.contexts.iter().filter(|c| c.caller == caller).map(move |c| (callee, *c))).collect()
     }
 
-    /// Returns a function's paths that occur in segments, as the last path or before a call.
+    /// Returns a function's paths that occur in segments.
     pub fn paths_of(&self, function: u32) -> BTreeSet<u64> {
         let last = self.functions[function as usize].interesting.iter().map(|(_, path)| *path);
         last.chain(self.calls_of(function).into_iter().map(|(_, context)| context.path)).collect()
@@ -186,7 +187,7 @@ impl SegmentSet {
         self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
     }
 
-    /// Maximum growth of a unit's code, in percent, by callees that are inlined or copied with their context as an argument.
+    /// Maximum growth of a unit's code, in percent, by inlining callees or copying them with the context as an additional argument.
     pub fn growth(&self) -> u32 {
         self.growth
     }
@@ -196,13 +197,13 @@ impl SegmentSet {
         SegmentSet { growth, ..self }
     }
 
-    /// Number of calls of the longest context.
+    /// Returns the number of calls in the longest context.
     pub fn depth(&self) -> u32 {
         let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, MAX_DEPTH));
         lengths.max().unwrap_or(0)
     }
 
-    /// Returns whether a function can be called by that name.
+    /// Returns whether `name` is the function's name or one of its aliases.
     pub fn is_called(&self, function: u32, name: &str) -> bool {
         let function = &self.functions[function as usize];
         function.name == name || function.aliases.iter().any(|alias| alias == name)
@@ -213,20 +214,20 @@ impl SegmentSet {
         FORMAT.to_bytes(self)
     }
 
-    /// Returns whether a file's content begins like a set of segments, of any version.
-    pub fn begins_like_this(bytes: &[u8]) -> bool {
+    /// Returns whether a file's header identifies it as a set of segments. The file may have any version.
+    pub fn is_segment_set_file(bytes: &[u8]) -> bool {
         FORMAT.matches_kind(bytes)
     }
 
     /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, ContentError> {
         FORMAT.read_checked(bytes, SegmentSet::is_sound)
     }
 
-    /// Returns whether all contexts and paths exist. A caller's context is shorter than the callee's, so every chain ends.
+    /// Returns whether all contexts and paths are valid, and no chain is infinite.
     fn is_sound(&self) -> bool {
         let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
@@ -237,7 +238,7 @@ impl SegmentSet {
         self.functions.iter().all(is_sound)
     }
 
-    /// Number of calls of a context's chain; `None` if the chain names something that does not exist, or is longer than `max`.
+    /// Returns the number of calls in a context's chain. `None` if the chain contains an invalid index, or is longer than `max`.
     fn length(&self, context: &SegmentContext, max: u32) -> Option<u32> {
         let caller = self.functions.get(context.caller as usize).filter(|f| context.path < f.paths)?;
         let rest = max.checked_sub(1)?;
@@ -248,7 +249,7 @@ impl SegmentSet {
     }
 }
 
-/// Builds a set.
+/// Builds a [`SegmentSet`].
 #[derive(Debug, Default)]
 pub struct SegmentSetBuilder {
     set: SegmentSet,
@@ -257,7 +258,7 @@ pub struct SegmentSetBuilder {
 }
 
 impl SegmentSetBuilder {
-    /// Returns the index of a function, and adds it if it is new.
+    /// Returns the index of a function. Adds the function if it is new.
     pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> u32 {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let functions = &mut self.set.functions;
@@ -288,7 +289,7 @@ impl SegmentSetBuilder {
         *sum = sum.saturating_add(executions);
     }
 
-    /// Sets the executions of edges, for functions where `known` returns them.
+    /// Sets the edge executions of all functions for which `known` returns them.
     pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, NameVersion) -> Option<Vec<u64>>) {
         for function in &mut self.set.functions {
             let edges = known(&function.unit, &function.name, function.version);
@@ -298,7 +299,8 @@ impl SegmentSetBuilder {
         }
     }
 
-    /// Returns the context of a function for a chain of callers' paths, outermost first, and adds it with all its suffixes.
+    /// Returns the context of a function for a chain of callers' paths, outermost first. Adds the context and all its suffixes if they are
+    /// new.
     pub fn context(&mut self, callers: &[(u32, u64)], function: u32) -> u32 {
         let Some((&(caller, path), outer)) = callers.split_last() else { return 0 };
         if callers.len() > 1 {
@@ -318,7 +320,7 @@ impl SegmentSetBuilder {
         self.set.functions[function as usize].interesting.insert((context, path));
     }
 
-    /// Finishes the set; `counts_all_pairs` says whether all paths in its contexts are counted.
+    /// Returns the set. If `counts_all_pairs`, all pairs of a context and a path are counted, instead of only interesting ones.
     pub fn finish(self, counts_all_pairs: bool) -> SegmentSet {
         SegmentSet { counts_all_pairs, ..self.set }
     }
@@ -402,24 +404,24 @@ mod tests {
     }
 
     #[test]
-    fn reference_to_a_missing_context_is_damage() {
+    fn invalid_references_are_rejected() {
         let mut builder = builder(2);
         builder.insert(&[(0, 1)], 1, 5);
         let set = builder.finish(false);
-        let damaged = |change: &dyn Fn(&mut SegmentSet)| {
+        let changed = |change: &dyn Fn(&mut SegmentSet)| {
             let mut set = set.clone();
             change(&mut set);
             SegmentSet::from_bytes(&set.to_bytes()).map(drop).map_err(|wrong| wrong.error)
         };
-        assert_eq!(damaged(&|_| {}), Ok(()));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(FileError::Inconsistent));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(FileError::Inconsistent));
+        assert_eq!(changed(&|_| {}), Ok(()));
+        assert_eq!(changed(&|set| set.functions[1].contexts[0].caller = 2), Err(FileError::Inconsistent));
+        assert_eq!(changed(&|set| set.functions[1].contexts[0].path = 8), Err(FileError::Inconsistent));
         assert_eq!(
-            damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }),
+            changed(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }),
             Err(FileError::Inconsistent)
         );
         assert_eq!(
-            damaged(&|set| {
+            changed(&|set| {
                 set.functions[1].interesting.insert((2, 0));
             }),
             Err(FileError::Inconsistent)

@@ -1,23 +1,23 @@
-//! Where a function's counts are kept while the program runs, as part of a [`crate::UnitMap`].
+//! The storage of a function's counts while the program runs, as part of a [`crate::UnitMap`].
 
 use crate::observe::{EventWords, InterestingWords, LabelWords, SegmentWords};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Where a function's counts are kept in a thread's memory.
+/// Storage of a function's counts in a thread's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// A word for each path: counter `i` is word `first_counter + i`.
     Array,
-    /// An open-addressing table, if there are too many paths for an array.
+    /// An open-addressing hash table, if there are too many paths for an array.
     Table(CountTable),
-    /// A word for each interesting path, and one for all others together.
+    /// A word for each interesting path, and a word for all other paths.
     Interesting(InterestingWords),
     /// A word for each sum of labels, for functions that count only some of their paths.
     Labels(LabelWords),
     /// Words for pairs of a context and the function's first path in it.
     Segments(SegmentWords),
-    /// In a stream, if the function has more events than paths.
+    /// No memory: the function's events are in a stream, and there are more of them than paths.
     Events(EventWords),
 }
 
@@ -27,7 +27,7 @@ impl Storage {
         match self {
             Storage::Table(table) => table.lost(),
             Storage::Interesting(words) => words.shared_word()..words.range().end,
-            // Other words of labels and segments are dropped when they are read.
+            // Words of labels and segments that belong to no counted path are dropped when they are read.
             Storage::Array | Storage::Events(_) | Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }
     }
@@ -38,18 +38,19 @@ impl Storage {
     }
 }
 
-/// A table of counts: a word for executions that found the table full, then `slots` cells of two words, the key (path ID + 1, or 0 if free)
-/// and the count. Keys are never changed. The cell of a path depends on what was counted before, so tables cannot be added cell by cell.
+/// A hash table of counts: a word that counts executions for which the table was full, followed by `slots` cells of two words each, the key
+/// (path ID + 1, or 0 if the cell is free) and the count. Keys are never changed. A path's cell depends on the paths that were counted
+/// before, so tables cannot be added cell by cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountTable {
-    /// The unit's word that counts lost executions; it is followed by the cells.
+    /// The unit's word that counts executions for which the table was full. The cells follow it.
     pub first_word: u64,
     /// Number of cells.
     pub slots: u64,
 }
 
 impl CountTable {
-    /// Number of words of a table with that number of slots.
+    /// Returns the number of words of a table with `slots` slots.
     pub const fn words(slots: u64) -> u64 {
         1 + 2 * slots
     }
@@ -59,7 +60,7 @@ impl CountTable {
         self.first_word..self.cells().end
     }
 
-    /// Range of the one word that counts executions which found the table full.
+    /// Range of the single word that counts executions for which the table was full.
     pub fn lost(&self) -> Range<u64> {
         self.first_word..self.first_word.saturating_add(1)
     }

@@ -1,8 +1,8 @@
-//! Transformation plans: how a build should transform a program's code, computed from a profile.
+//! Transformation plans: code transformations of a program that were chosen from a profile, as input of a build.
 //!
 //! A file is a list of functions ([`FileFormat`]), identified by source file, name and [shape](crate::graph_hash). Blocks and edges are
-//! given by index. Invariant: no plan changes what the code computes, since transformations only copy, split and lay out code. A plan for
-//! another program, or for an older version of it, may cost performance but not correctness.
+//! given by index. Invariant: a plan does not change what the code computes, since transformations only copy, split and lay out code. A
+//! plan for a different program, or for an older version, may reduce performance but does not affect correctness.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ const FORMAT: FileFormat =
 /// A transformation of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Transformation {
-    /// Sets branch weights from the run.
+    /// Sets branch weights from the profile.
     Weights(BranchWeights),
-    /// Copies blocks for executions that arrive by a certain edge, which decides a branch in the copy.
+    /// Copies blocks for executions that enter them over a certain edge. In the copy, the outcome of a branch is known.
     Copy(PathCopy),
-    /// Copies a loop for its last iteration, so that the other iterations do not need the branches that detect the last one.
+    /// Copies a loop's body for its last iteration, so that the other iterations do not need the branches that detect the last one.
     LastIterations(LastIterations),
 }
 
@@ -36,15 +36,15 @@ pub struct BranchWeights {
 /// See [`Transformation::Copy`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCopy {
-    /// The edge that leads to the copy.
+    /// The edge that is redirected to the copy.
     pub entry: Edge,
-    /// The blocks in topological order.
+    /// The copied blocks in topological order.
     pub blocks: Vec<Node>,
     /// Executions of the edges out of the blocks.
     pub weights: Vec<SplitWeights>,
 }
 
-/// Executions of an edge, split into those through the copy and the rest.
+/// Executions of an edge, divided between the copy and the original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitWeights {
     /// The edge.
@@ -60,7 +60,7 @@ pub struct SplitWeights {
 pub struct LastIterations {
     /// The loop's header.
     pub head: Node,
-    /// The blocks with back edges to it.
+    /// The blocks with back edges to the header.
     pub latches: Vec<Node>,
 }
 
@@ -71,13 +71,13 @@ pub struct TransformationPlan {
 }
 
 impl TransformationPlan {
-    /// Adds the transformations of a function of a source file. Of several functions with the same name and shape (a file that is compiled
-    /// twice), the first one counts.
+    /// Adds the transformations of a function. Has no effect if the plan already contains a function with the same source file, name and
+    /// shape, because a file was compiled twice.
     pub fn add(&mut self, source: &str, function: &str, shape: u64, transformations: Vec<Transformation>) {
-        if let (false, Entry::Vacant(place)) =
+        if let (false, Entry::Vacant(entry)) =
             (transformations.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))
         {
-            place.insert(transformations);
+            entry.insert(transformations);
         }
     }
 
@@ -86,7 +86,7 @@ impl TransformationPlan {
         self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns whether the plan has a function of that name, of any shape.
+    /// Returns whether the plan contains a function with this name, of any shape.
     pub fn has_function(&self, source: &str, function: &str) -> bool {
         let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
         self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
@@ -100,7 +100,7 @@ impl TransformationPlan {
     /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, ContentError> {
         FORMAT.read(bytes)
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_survive_encoding_and_damage_is_detected() {
+    fn plans_survive_encoding_and_truncation_is_detected() {
         let copy =
             PathCopy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
         let mut transformations = TransformationPlan::default();

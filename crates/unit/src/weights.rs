@@ -1,7 +1,7 @@
-//! Measured edge frequencies, so that a later build can place probes on rarely executed edges.
+//! Measured edge frequencies, by which a later build places probes on rarely executed edges.
 //!
-//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). Functions that have changed since
-//! have no weights, and are treated as if nothing had been measured.
+//! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). If a function's graph has changed
+//! since the measurement, it has no weights.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Adds a function's edge counts, in the order of its map's edges. Functions with the same name and shape (`static` ones of several
-    /// units) are summed.
+    /// Adds a function's edge counts, in the order of its map's edges. Sums the counts of functions with the same name and shape, such as
+    /// `static` functions of several units.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
         let known = self.functions.entry((function.to_owned(), shape)).or_insert_with(|| vec![0; edges.len()]);
         known.iter_mut().zip(edges).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
     }
 
-    /// Returns a function's edge counts, if it has `edges` edges.
+    /// Returns a function's edge counts; `None` if the function has no weights, or does not have `edges` edges.
     pub fn get(&self, function: &str, shape: u64, edges: usize) -> Option<&[u64]> {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
@@ -33,7 +33,7 @@ impl Weights {
         self.functions.values().flatten().map(|n| *n as f64).sum()
     }
 
-    /// Number of functions.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.functions.len()
     }
@@ -51,7 +51,7 @@ impl Weights {
     /// Decodes a file's content.
     ///
     /// # Errors
-    /// The file is of another kind or version, or damaged.
+    /// The file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<Weights, ContentError> {
         FORMAT.read(bytes)
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_survive_encoding_and_damage_is_detected() {
+    fn weights_survive_encoding_and_truncation_is_detected() {
         let mut weights = Weights::default();
         weights.add("f", 1, &[1, 2, u64::MAX]);
         weights.add("f", 1, &[1, 0, 1]);

@@ -1,4 +1,4 @@
-//! The stream of executed blocks that the QEMU plugin writes to a pipe, so that nothing changes after it was written. It is a head
+//! The stream of executed blocks that the QEMU plugin writes to a pipe, so that no part changes after it was written. It is a head
 //! ([`crate::head`], kind BLOCKS) followed by frames, each with a header. A block is described before it is executed. Everything is
 //! little-endian.
 
@@ -45,13 +45,13 @@ pub enum FrameKind {
     ThreadBegins = 4,
     /// A thread ends.
     ThreadEnds = 5,
-    /// The program ended; nothing follows.
+    /// The program ended. This is the last frame.
     End = 6,
     /// A signal handler was installed.
     Handler = 7,
     /// A child process was created.
     Fork = 8,
-    /// The program is about to be replaced by another.
+    /// The program is about to be replaced by a different program.
     Exec = 9,
 }
 
@@ -69,7 +69,7 @@ impl FrameKind {
 pub struct FrameHeader {
     /// A [`FrameKind`].
     pub kind: u32,
-    /// QEMU's number of the frame's thread; 0 if it concerns none.
+    /// QEMU's number of the frame's thread. 0 if the frame concerns no thread.
     pub thread: u32,
     /// Size of the content in bytes.
     pub bytes: u64,
@@ -93,7 +93,7 @@ impl FrameHeader {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// The block's number: blocks are numbered from 0 in the order of their descriptions.
+    /// The block's number. Blocks are numbered from 0 in the order of their descriptions.
     pub number: u64,
     /// Address of the first instruction.
     pub address: u64,
@@ -134,7 +134,7 @@ pub struct MemoryAccess {
     pub is_store: bool,
 }
 
-/// Decodes the memory access of a word; `None` if it stands for a block.
+/// Decodes the memory access of a word. `None` if the word is the number of a block.
 pub fn memory_access(word: u64) -> Option<MemoryAccess> {
     let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
     let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION;
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_accesses_are_encoded_and_told_from_blocks() {
+    fn memory_accesses_and_blocks_have_different_words() {
         for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
             let access = MemoryAccess { instruction: u64::from(shift) * 100, address, size: 1 << shift, is_store };
             assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));

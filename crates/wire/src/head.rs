@@ -32,7 +32,7 @@ impl FileKind {
     pub const UNIT: FileKind = FileKind(*b"UNIT");
     /// The part of the paths that one of several copies of a program counts.
     pub const COPY: FileKind = FileKind(*b"COPY");
-    /// What a build is requested to observe.
+    /// A request to a build to observe a program.
     pub const REQUEST: FileKind = FileKind(*b"REQU");
     /// Execution counts of blocks, as input of a build.
     pub const WEIGHTS: FileKind = FileKind(*b"WEIG");
@@ -76,7 +76,7 @@ impl FileKind {
         (FileKind::BRANCHES, "a recording of branches"),
     ];
 
-    /// Returns the kind of a file that starts with `bytes`, even if the rest of its head is damaged.
+    /// Returns the kind of a file that starts with `bytes`, even if the rest of its head is corrupt.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<FileKind> {
         bytes.strip_prefix(&MAGIC)?.first_chunk().copied().map(FileKind)
@@ -85,7 +85,7 @@ impl FileKind {
     /// Returns a description of the kind, with an article.
     #[inline]
     pub fn description(self) -> &'static str {
-        FileKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("a file of a kind that this version of trodden does not know", |k| k.1)
+        FileKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("a file of an unknown kind", |k| k.1)
     }
 }
 
@@ -100,21 +100,21 @@ pub struct FileHead {
     pub flags: u64,
 }
 
-/// Why bytes are not the head of a file of this version of trodden.
+/// The reason why bytes are not the head of a file of this version of trodden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// There are fewer bytes than a head has.
+    /// There are too few bytes.
     Truncated,
-    /// An earlier version of trodden wrote it, before files had this head.
+    /// An earlier version of trodden wrote the file, before files had this head.
     EarlierFormat,
-    /// It does not start with [`MAGIC`].
+    /// The file does not start with [`MAGIC`].
     NotTrodden,
     /// The checksum does not match.
     Checksum,
 }
 
 impl FileHead {
-    /// A head without flags.
+    /// Returns a head without flags.
     #[inline]
     pub const fn new(kind: FileKind, version: u32) -> FileHead {
         FileHead { kind, version, flags: 0 }
@@ -133,7 +133,7 @@ impl FileHead {
         bytes
     }
 
-    /// Returns the head's bytes without its checksum, which is written last if a file is created in several steps.
+    /// Returns the head's bytes without its checksum. If a file is created in several steps, the checksum is written last.
     #[inline]
     pub fn unfinished_bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = self.to_bytes();
@@ -141,7 +141,8 @@ impl FileHead {
         bytes
     }
 
-    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum: the file's creation was interrupted.
+    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum, which means that the file's creation was
+    /// interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; HEAD_BYTES], kind: FileKind) -> bool {
         FileKind::of(bytes) == Some(kind) && bytes[HEAD_CHECKSUM..] == [0; 8]
@@ -150,7 +151,7 @@ impl FileHead {
     /// Reads the head at the start of `bytes`.
     ///
     /// # Errors
-    /// `bytes` do not start with a head, or it is damaged.
+    /// `bytes` do not start with a head, or the head is corrupt.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<FileHead, HeadError> {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);
@@ -180,10 +181,10 @@ impl core::fmt::Display for HeadError {
     #[inline]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            HeadError::Truncated => "it ends within its head",
+            HeadError::Truncated => "it ends within its header",
             HeadError::EarlierFormat => "an earlier version of trodden wrote it",
             HeadError::NotTrodden => "it is not a file of trodden",
-            HeadError::Checksum => "its head is damaged",
+            HeadError::Checksum => "its header is corrupt",
         })
     }
 }

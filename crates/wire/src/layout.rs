@@ -1,4 +1,4 @@
-//! Reading and writing layouts as bytes. Each field is where the compiler puts it in the `#[repr(C)]` type, so that offsets are not
+//! Reading and writing layouts as bytes. The offset of each field is that in the `#[repr(C)]` type, so that offsets are not
 //! repeated.
 
 use core::mem::size_of;
@@ -8,19 +8,19 @@ pub trait Layout: Sized {
     /// Its size in bytes.
     const BYTES: usize = size_of::<Self>();
 
-    /// Reads a value from the start of `bytes`; `None` if there are fewer than [`Layout::BYTES`].
+    /// Reads a value from the start of `bytes`. `None` if there are fewer than [`Layout::BYTES`].
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes the value to the start of `bytes`; `None`, possibly after a partial write, if there are fewer than [`Layout::BYTES`].
+    /// Writes the value to the start of `bytes`. Returns `None`, possibly after a partial write, if there are fewer than [`Layout::BYTES`].
     fn write(&self, bytes: &mut [u8]) -> Option<()>;
 }
 
 /// A field of a layout.
 pub trait Field: Sized {
-    /// Reads the field at an offset; `None` if `bytes` end before it does.
+    /// Reads the field at an offset. `None` if `bytes` end before the field does.
     fn read_at(bytes: &[u8], offset: usize) -> Option<Self>;
 
-    /// Writes the field at an offset; `None` if `bytes` end before it does.
+    /// Writes the field at an offset. `None` if `bytes` end before the field does.
     fn write_at(&self, bytes: &mut [u8], offset: usize) -> Option<()>;
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn written_values_are_read_back() {
+    fn written_values_are_read_unchanged() {
         let mut written = [0; 256];
         RawHeader::read(&bytes()).unwrap().write(&mut written).unwrap();
         assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&bytes()[..RawHeader::BYTES], 0));

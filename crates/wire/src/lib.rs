@@ -24,7 +24,7 @@ use head::HEAD_BYTES;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
-/// Section of the template of counters (it has no bits in the file). A C identifier for the same reason.
+/// Section of the template of counters (it has no bits in the file). A C identifier, like [`UNITS_SECTION`].
 pub const COUNTERS_SECTION: &str = "trodden_counters";
 /// Section (not allocated) of the unit frames: maps and bitcode, see the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
@@ -59,7 +59,7 @@ pub const CONTEXT_BYTES: usize = 24;
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that acquires a region for the calling thread, stores its bias and returns it. If out of memory, it returns 0 and
 /// stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and flags (LLVM's
-/// `preserve_allcc`), so that a call on a cold path costs its caller nothing.
+/// `preserve_allcc`), so that a call on a cold path does not slow down its caller.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
 /// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It increments the calling
@@ -96,7 +96,7 @@ pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
 /// Hidden string likewise, in a watch: the expression that all unknown paths match.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
-/// Environment variable: the action when a path is taken that a residual build does not know, in addition to counting it. `report`,
+/// Environment variable: the action when an unknown path is executed in a residual build, in addition to counting it. `report`,
 /// `abort`, `callback`, or `count` (none).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 /// Environment variable: a file of paths that count as known in addition to those known at build time; see [`KnownHeader`].
@@ -121,8 +121,8 @@ pub struct KnownHeader {
     pub checksum: u64,
 }
 
-/// A checksum that detects every change of a single word, and nearly all other damage. It is computed over 8-byte little-endian words, the
-/// last one padded with zeros.
+/// Returns a checksum that detects every change of a single word, and nearly all other changes. It is computed over 8-byte little-endian
+/// words. The last one is padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
     Checksum::new().add_bytes(bytes).value()
 }
@@ -184,7 +184,7 @@ pub struct EventRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventThread {
-    /// Events charged to paths that have ended, and those caused by counting.
+    /// Events added to paths that have ended, and those caused by counting.
     pub spent: i64,
     /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its page.
     pub source: u64,
@@ -280,7 +280,8 @@ impl RawHeader {
     /// Byte range of the fields that [`RawHeader::checksum`] covers.
     pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
-    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes; `None` if they do not include all that it covers.
+    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if they do not include all that the checksum
+    /// covers.
     pub fn checksum_of(bytes: &[u8]) -> Option<u64> {
         let header = <RawHeader as layout::Layout>::read(bytes)?;
         let part = |offset: u64, length: u64| {
@@ -298,7 +299,7 @@ impl RawHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostThreads(pub u64);
 
-/// Why counts are lost; several reasons may apply.
+/// The reason why counts are lost. There may be several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
     /// The disk was full, or a quota exhausted.
@@ -369,7 +370,8 @@ layout::layouts! {
     KnownHeader { head, image, counters, checksum }
 }
 
-/// The byte of a raw file whose lock means ownership of region `index`. Far beyond any data.
+/// Returns the offset of the byte of a raw file whose lock means ownership of region `index`. The offset is far greater than the file's
+/// size.
 #[inline]
 pub const fn region_lock_byte(index: u64) -> i64 {
     (1 << 62) + index as i64

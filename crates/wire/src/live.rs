@@ -1,7 +1,7 @@
-//! Files that programs write while others read them: what readers may rely on in each part, and why.
+//! Files that programs write while others read them: the guarantees for readers of each part, and their reasons.
 //!
-//! Each starts with the [head](crate::head), whose checksum only covers the head: the rest changes as long as a program runs, so no
-//! checksum of it would ever match. It is protected by the rules below. A program may be killed between any two instructions, and its file
+//! Each starts with the [head](crate::head), whose checksum only covers the head. The rest changes while a program runs, so a checksum of
+//! it would not match. The rules below protect it. A program may be killed between any two instructions, and its file
 //! must still be readable.
 //!
 //! # Raw files and stream files ([`RawHeader`])
@@ -17,8 +17,8 @@
 //!
 //! # Chunks of stream files ([`ChunkHeader`])
 //!
-//! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, then `CHUNK_CURRENT`, and `CHUNK_FULL` once
-//!   nothing in it changes any more. A flight recorder overwrites full chunks, so the events of its chunks, and of a chunk that is being
+//! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, then `CHUNK_CURRENT`, and `CHUNK_FULL` when
+//!   it no longer changes. A flight recorder overwrites full chunks, so the events of its chunks, and of a chunk that is being
 //!   filled, are only valid if the header is unchanged after they were read; of a chunk that is being filled, only the common prefix of
 //!   two readings is valid. [`ChunkHeader::fields_checksum`] covers the header.
 //! - A thread's chunks are ordered by `sequence`, from 0 and without gaps; a missing number is a loss.
@@ -30,7 +30,7 @@
 //! - *Extent*: its space at the end of the file is reserved before its header is written. Zeros in place of the header mean that the
 //!   process ended before writing it.
 //! - *Chunk*: its header is written before the next chunk begins, with the recorder's lock held. Zeros mean that there is no chunk yet.
-//! - *Headers* have checksums. After a damaged one, readers search for the next, and report what is in between as a loss.
+//! - *Headers* have checksums. After a corrupt one, readers search for the next, and report the bytes between them as a loss.
 //! - *Records* are only written by their thread, in order. The first one whose `kind` (in samples: `time`) is 0 ends the chunk; `exit` is
 //!   0 until the call returns.
 //!
@@ -53,9 +53,9 @@ mod tests {
         }
     }
 
-    /// A head that is written in two steps is never mistaken for a complete one in between, nor the other way round.
+    /// Between the two steps in which a head is written, it is not valid, and complete heads are not unfinished.
     #[test]
-    fn an_unfinished_head_differs_from_a_damaged_one() {
+    fn unfinished_head_differs_from_a_corrupt_one() {
         for (kind, _) in FileKind::ALL {
             let head = FileHead::new(*kind, 7);
             let unfinished = head.unfinished_bytes();

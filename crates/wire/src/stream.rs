@@ -36,7 +36,7 @@ pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
 pub const HEADER_BYTES: u64 = 64;
 /// Number of events of a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
-/// Maximum number of events of a thread that a flight recorder can be asked to keep.
+/// Maximum number of events of a thread that can be requested of a flight recorder.
 pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
@@ -53,7 +53,7 @@ pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST_EVENTS: u64 = 1000;
-/// Default maximum number of regions of a thread, each 1 MiB of the file: how far the recorder may lag before the thread waits.
+/// Default maximum number of regions of a thread, each 1 MiB of the file: when all are full, the thread waits for the recorder.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
 pub const MAX_REGIONS: u64 = 1 << 20;
@@ -157,7 +157,7 @@ pub enum Event {
     /// A function was entered: its first counter.
     Enter(u32),
     /// Control returned to the frame at this depth (from 1) by an exception or `longjmp`, or for the first time; frames above it are gone.
-    /// 0 stands for frames that are too deep for the shadow stack.
+    /// 0 means frames that are too deep for the shadow stack.
     Resume(u32),
     /// A frame of the process that forked: a counter of its function. At a stream's start, outermost first.
     Inherited(u32),
@@ -177,7 +177,7 @@ pub const TAG_EXIT: u32 = 5;
 pub const TAG_MASK: u32 = 7;
 
 impl Event {
-    /// Decodes a word of a chunk of an image with that template; `None` if it is no event.
+    /// Decodes a word of a chunk of an image with that template. `None` if it is not an event.
     #[inline]
     pub const fn from_word(word: u32, template: u64) -> Option<Event> {
         let tag = word & TAG_MASK;
@@ -200,7 +200,7 @@ impl Event {
         }
     }
 
-    /// Decodes the result of [`Event::to_word`]; `None` if the word is no event.
+    /// Decodes the result of [`Event::to_word`]. `None` if the word is not an event.
     #[inline]
     pub const fn from_stored(word: u32) -> Option<Event> {
         Event::from_parts(word & TAG_MASK, word >> 3)

@@ -20,7 +20,7 @@ use crate::head::{FileHead, FileKind, HEAD_BYTES};
 pub const VERSION: u32 = 4;
 /// Environment variable with the folder of the recording, for the recorder.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
-/// Environment variable with the number of samples per second of processor time of a thread; `0` turns sampling off.
+/// Environment variable with the number of samples per second of processor time of a thread; with `0`, there are no samples.
 pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
 /// Size of an [`ExtentHeader`].
 pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
@@ -73,7 +73,7 @@ impl ExtentHeader {
         ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Returns true if a recorder of this version wrote the header, and it is undamaged.
+    /// Returns true if a recorder of this version wrote the header, and it is not corrupt.
     pub fn is_intact(&self) -> bool {
         FileHead::read(&self.head) == Ok(FileHead::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
@@ -110,7 +110,7 @@ impl ChunkHeader {
         ChunkHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Returns true if a recorder wrote the header, and it is undamaged.
+    /// Returns true if a recorder wrote the header, and it is not corrupt.
     pub const fn is_intact(&self) -> bool {
         self.magic == CHUNK_MAGIC && self.checksum == self.fields_checksum()
     }
@@ -181,7 +181,7 @@ pub struct CallRecord {
     pub cpu_ns: u64,
 }
 
-/// A sample of where a thread was while it computed.
+/// A sample of the code that a thread executed while it computed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRecord {

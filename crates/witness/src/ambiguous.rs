@@ -1,10 +1,11 @@
-//! A breadth-first search for two executions with equal partial traces, to explain a branch whose successors no profile distinguishes.
+//! A breadth-first search for two executions with equal partial traces. They explain why no profile distinguishes two successors of a
+//! branch.
 //!
-//! The search first finds the shortest few call stacks with which runs reach the branch. Then one run continues at one successor and
-//! another at the other, always advancing the run with fewer steps, until both reach the same place with equal records; a shortest path
-//! from there leads to the end. For each profile it keeps the symbols that one run has recorded ahead of the other, and drops a pair of
-//! runs whose records contradict each other. The pairwise condition is only sufficient, so there may be nothing to find. Every part of the
-//! search is bounded.
+//! The search first finds a few of the shortest call stacks with which runs reach the branch. From each, two runs continue at different
+//! successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records. A shortest
+//! path to the end completes both. For each profile, the search stores the symbols that one run has recorded and the other not yet. It
+//! drops a pair of runs whose records contradict each other. The pairwise condition is only sufficient, so there may be no such
+//! executions. Every part of the search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -18,11 +19,11 @@ use trodden_flow::graph::Node;
 pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
 // The following constants bound the search time. docs/benchmarks/constants.md has the effect of other values on 81 violations in three
-// programs; the comments repeat it only where there is one.
+// programs. The comments below give the effects that were found.
 
 /// Deeper call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
-/// Maximum number of symbols that one run may be ahead of the other. With 4, one more violation is explained.
+/// Maximum number of symbols by which one run may be ahead of the other. With 4, one more violation is explained.
 const MAX_LEAD: usize = 32;
 /// Maximum number of call stacks tried for a branch.
 const MAX_STACKS: usize = 3;
@@ -91,7 +92,7 @@ fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessF
     data.executes.then_some((data.function, data.node))
 }
 
-/// Returns how runs reach each branch: a few call stacks, each with the blocks executed before.
+/// Returns, for each branch, a few call stacks with which runs reach it, each with the blocks executed before.
 fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
@@ -153,12 +154,12 @@ impl Lead {
 struct RunPair {
     runs: [AmbiguousRun; 2],
     records: Vec<Lead>,
-    /// The same for executed blocks; `None` once they differ.
+    /// The executed blocks that one run is ahead. `None` once the blocks of the runs differ.
     blocks: Option<Lead>,
 }
 
 impl RunPair {
-    /// Returns true if both runs are at the same place with equal records, but executed different blocks.
+    /// Returns true if both runs are in the same state with equal records, but have executed different blocks.
     fn is_ambiguous(&self) -> bool {
         let differ = self.blocks.as_ref().is_none_or(|b| !b.symbols.is_empty());
         differ && self.runs[0] == self.runs[1] && self.records.iter().all(|r| r.symbols.is_empty())
@@ -193,7 +194,7 @@ struct AmbiguitySearch<'a> {
     stack: &'a [AutomatonState],
 }
 
-/// A visited pair of runs, the pair that it comes from, the run that moved last, and the steps of both.
+/// A visited pair of runs, the pair from which it was reached, the run that was advanced last, and the steps of both.
 struct VisitedPair {
     pair: RunPair,
     from: usize,

@@ -10,10 +10,10 @@ pub struct AutomatonState(pub u32);
 
 indices!(AutomatonState);
 
-/// What happens after a state has been entered.
+/// The action after a state has been entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateAction {
-    /// Control passes to one of these states; if there are none, it stays here forever.
+    /// Control passes to one of these states. If there are none, it stays in this state forever.
     Choose(Box<[AutomatonState]>),
     /// A function is called.
     Call {
@@ -32,7 +32,7 @@ pub enum StateAction {
     End,
 }
 
-/// What a state stands for, which determines the meaning of its successors.
+/// The kind of a state, which determines the meaning of its successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A node, or the point after its last call; the successors are those of the node.
@@ -56,12 +56,12 @@ pub struct StateData {
     pub witness: Option<Witness>,
     /// Whether entering the state executes the block of its node.
     pub executes: bool,
-    /// Function of the state. The two added functions have numbers that no function of the program has.
+    /// Function of the state. The two added functions have numbers above those of the program.
     pub function: WitnessFunctionId,
     /// Node of the state; for an edge, the node that it leads to.
     pub node: Node,
-    /// What the state stands for.
+    /// Kind of the state.
     pub role: Role,
-    /// What happens after the state has been entered.
+    /// Action after the state has been entered.
     pub action: StateAction,
 }

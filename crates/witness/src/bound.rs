@@ -1,7 +1,7 @@
 //! A lower bound on the cost of the most expensive machine of any distribution: the maximum of two bounds.
 
-use super::exact::exact;
-use super::placement::{fewest, require_all};
+use super::exact::find_cheapest;
+use super::placement::{eliminate_cheapest, require_all};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components};
@@ -11,23 +11,23 @@ use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
 use trodden_flow::graph::Edge;
 
-/// Functions with more states that can carry a witness are not solved exactly. With 0, the bounds of 45 functions of each of three programs
-/// are 0.3 to 3.2 % lower; with 48, they are the same (docs/benchmarks/constants.md).
+/// The exact solver is not used for functions with more states that can have a witness. With 0, the bounds of 45 functions of each of three
+/// programs are 0.3 to 3.2% lower; with 48, they are the same (docs/benchmarks/constants.md).
 const MAX_EXACT_STATES: usize = 24;
-/// Step limit of the exact solver for a function. With 500, the same bounds are 0.1 to 2.9 % lower; with 50,000, up to 1.5 % higher.
+/// Step limit of the exact solver for a function. With 500, the same bounds are 0.1 to 2.9% lower; with 50,000, up to 1.5% higher.
 const MAX_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
 ///
-/// *Loops:* take two successors of a branch that both lead back to it inside the function. The profile that distinguishes them records at
-/// least one symbol between two executions of the branch; otherwise it could not tell them apart. So one machine pays for the executions of
-/// both edges, minus the entries of the loop: the cost of a hot loop cannot always be divided. *Sum:* the witnesses of all profiles
-/// together distinguish everything in a single profile, since more witnesses never distinguish less. So all machines together pay at least
-/// the cost of a single profile: the exact solver's result for small functions; for others, the cheapest state of each of several branches
-/// whose regions up to their postdominators are disjoint. Functions with calls, or called repeatedly, are excluded from the sum, because
-/// witnesses of other functions may serve for them; recursive functions are excluded from both.
+/// *Loops:* Two successors of a branch may both lead back to it inside the function. The profile that distinguishes them records at least
+/// one symbol between two executions of the branch. So one machine has at least the cost of the executions of both edges, minus the entries
+/// of the loop. *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles would also suffice in a single
+/// profile. All machines together therefore have at least the cost of a single profile. For small functions, this is the result of the
+/// exact solver. For others, it is the sum of the cheapest states of branches whose regions up to their postdominators are disjoint. The
+/// sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may distinguish their
+/// branches. Both bounds exclude recursive functions.
 ///
-/// All terms depend on the weights; loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
+/// All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
 pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
@@ -46,7 +46,7 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
 /// Returns a lower bound on the cost of a single profile for the whole function.
 fn single_profile_bound(view: &View) -> f64 {
     if view.witness.iter().flatten().count() <= MAX_EXACT_STATES {
-        let (member, proven) = exact(view, &require_all(view), fewest(view), MAX_STEPS);
+        let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), MAX_STEPS);
         if proven {
             return view.sum(&member);
         }
@@ -54,7 +54,7 @@ fn single_profile_bound(view: &View) -> f64 {
     disjoint_regions_bound(view)
 }
 
-/// Sums up the cheapest states of branches whose regions are disjoint; each region needs a witness of its own.
+/// Sums the costs of the cheapest states of branches whose regions are disjoint. Each region needs a witness.
 fn disjoint_regions_bound(view: &View) -> f64 {
     let postdominators = view.postdominators();
     let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
@@ -69,7 +69,7 @@ fn disjoint_regions_bound(view: &View) -> f64 {
     sum
 }
 
-/// Returns the states between a branch and its postdominator that can carry a witness, and the cost of the cheapest (0 if there are none).
+/// Returns the states between a branch and its postdominator that can have a witness, and the cost of the cheapest (0 if there are none).
 fn region(view: &View, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
     let of = &view.branches[branch];
     let (mut seen, mut work) = (HashSet::new(), of.next.clone());
@@ -83,8 +83,8 @@ fn region(view: &View, postdominators: &[Option<u32>], branch: usize) -> (f64, H
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns for each component whether the weights into and out of its nodes are equal, which estimates for irreducible or endless loops
-/// violate.
+/// Returns, for each component, whether the weights into and out of its nodes are equal. Estimates for irreducible or endless loops are
+/// not.
 fn consistent(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
@@ -109,7 +109,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // Entries of the function at its entry node are those that the node's in-edges do not account for.
+    // Executions of the entry node that its in-edges do not have are entries of the function.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);

@@ -1,4 +1,4 @@
-//! Reduces a program to its calls and returns, so that nothing else has to be distinguished when only the call sequence is traced.
+//! Reduces a program to its calls and returns. If only the call sequence is traced, nothing else has to be distinguished.
 
 use super::program::{
     NodeKind, Opaque, ProgramCall, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
@@ -15,8 +15,8 @@ use trodden_flow::graph::{Edge, Graph, Node};
 ///
 /// - its entry and exit, nodes with calls of known functions, and nodes with calls of unknown code that may do more than return;
 /// - nodes reached by unwinding, where frames have been left;
-/// - nodes without code and their neighbours: a function returns after them, and they show whether a call is a tail call;
-/// - predecessors of the entry: without them, a loop back to the entry would look like another call of the function.
+/// - nodes without code and their neighbours: a function returns after them, and they determine whether a call is a tail call;
+/// - predecessors of the entry: without them, a loop back to the entry would look like a second call of the function.
 ///
 /// An edge represents all paths from one kept node to the next. Executions of the reduced program are those of the program without the
 /// other nodes. Partial traces of the program are therefore also those of the reduced one, provided that witnesses are kept nodes.
@@ -51,8 +51,8 @@ impl CallProgram {
         self.origin[witness.index()]
     }
 
-    /// Derives weights of the reduced program from those of the original. Nodes keep their executions. Those of an edge are unknown,
-    /// and are assumed to be the minimum of its two ends.
+    /// Derives weights of the reduced program from those of the original. Nodes keep their executions. Those of an edge are unknown.
+    /// The minimum of its two ends is assumed.
     pub fn weights(&self, weights: &Weights) -> Weights {
         let nodes: Vec<f64> = self.origin.iter().map(|node| weights.cost(WitnessKind::Nodes, *node)).collect();
         let of = |function: WitnessFunctionId, node: Node| nodes[self.program.node_witness(function, node).index()];

@@ -1,7 +1,8 @@
 //! Completes the distributions that strategies propose, and chooses the cheapest.
 //!
 //! Strategies consider one function at a time. Repair ([`repair`](super::repair)) then adds the witnesses that calls and returns need,
-//! which can cost more than the strategies differ by. Distributions are therefore compared after repair, by the most expensive machine.
+//! whose costs can exceed the differences between the strategies. Distributions are therefore compared after repair, by the cost of the
+//! most expensive machine.
 
 use super::automaton::AutomatonState;
 use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profiles, witness_count};
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 pub(super) struct Candidate {
     /// Witnesses of each profile.
     pub profiles: Vec<Vec<Witness>>,
-    /// The profile that is to distinguish the successors of each branch.
+    /// For each branch, the profile that should distinguish its successors.
     pub home: HashMap<AutomatonState, usize>,
 }
 
@@ -31,21 +32,21 @@ pub(super) struct Completion<'a> {
     pub weights: &'a Weights,
     /// The requested properties of the distribution.
     pub options: &'a DistributionOptions,
-    /// Witnesses that some profile must have, whether branches need them or not.
+    /// Witnesses that a profile must have even if no branch needs them.
     pub entries: &'a [Witness],
 }
 
 impl Completion<'_> {
-    /// Returns the candidate that is cheapest after completion; among equals, the first.
+    /// Returns the candidate that is cheapest after completion. Of equally cheap ones, the first.
     ///
     /// # Panics
     /// There is no candidate.
-    pub fn cheapest(&self, candidates: Vec<Candidate>) -> PlannedDistribution {
+    pub fn find_cheapest(&self, candidates: Vec<Candidate>) -> PlannedDistribution {
         let mut candidates: Vec<(f64, Candidate)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Option<((bool, f64, f64), PlannedDistribution)> = None;
         for (bound, candidate) in candidates {
-            // The tolerance allows for sums of the same numbers in another order.
+            // The tolerance allows for sums of the same numbers in a different order.
             if best.as_ref().is_some_and(|((violated, cost, _), _)| !violated && bound * (1.0 - 1e-9) > *cost) {
                 break;
             }

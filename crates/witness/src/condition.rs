@@ -15,7 +15,7 @@ use super::structure::{Scope, Structure};
 use std::collections::BTreeMap;
 use trodden_flow::graph::{Edge, Node};
 
-/// How far a trace must be read to distinguish two successors.
+/// The part of a trace that must be read to distinguish two successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookahead {
     /// To its next symbol.
@@ -46,7 +46,7 @@ pub enum BranchTarget {
     Node(Node, Option<Edge>),
     /// The called function.
     Function(WitnessFunctionId),
-    /// Execution continues after the call: unknown code returns, or the block goes on.
+    /// Execution continues after the call, in the same block.
     Continues,
     /// The function, or code outside, returns.
     Returns,
@@ -87,21 +87,21 @@ impl Check {
 
 /// Checks the pairwise condition with both lookaheads.
 ///
-/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor the profile
-/// that distinguishes the two has a next symbol outside its set. It is not necessary: in general, the question is whether words of a trace
-/// monoid have a unique decomposition, which is undecidable. Two parallel edges that are no witnesses count as one.
-/// O(k x (states + sizes of the sets) + pairs) for k profiles.
+/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor, the
+/// profile that distinguishes the two has a next symbol outside that set. It is not necessary. In general, the question is whether words of
+/// a trace monoid have a unique decomposition, which is undecidable. Two parallel edges that are not witnesses count as one. O(k x (states
+/// + sizes of the sets) + pairs) for k profiles.
 pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
 
-/// Returns for each profile whether it contains each witness.
+/// Returns, for each profile, whether it contains each witness.
 pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<Vec<bool>> {
     mark_witnesses(program, distribution.kind, &distribution.profiles)
 }
 
-/// Returns for each profile whether it contains each witness.
+/// Returns, for each profile, whether it contains each witness.
 pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
     let mark = |profile: &Vec<Witness>| {
         let mut member = vec![false; program.witness_count(kind)];
@@ -111,7 +111,7 @@ pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[V
     profiles.iter().map(mark).collect()
 }
 
-/// Checks the condition with at most the given lookahead. `members` says for each profile whether it contains each witness.
+/// Checks the condition with at most the given lookahead. `members` says, for each profile, whether it contains each witness.
 pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahead: Lookahead) -> Check {
     let branches = branches(structure, members);
     let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
@@ -163,7 +163,7 @@ fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(AutomatonState
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
-/// Returns the successors of a state, merging parallel edges that are no witnesses.
+/// Returns the successors of a state, and merges parallel edges that are not witnesses.
 pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonState) -> Vec<AutomatonState> {
     let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
     let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());
@@ -240,7 +240,7 @@ impl Undecided {
     }
 }
 
-/// Returns the branch that a state with several successors stands for.
+/// Returns the branch of a state with several successors.
 pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     let data = pushdown.state(state);
     match data.role {
@@ -252,7 +252,7 @@ pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     }
 }
 
-/// Returns the branch target that a successor state stands for.
+/// Returns the branch target of a successor state.
 pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> BranchTarget {
     let (branch, data) = (pushdown.state(from), pushdown.state(to));
     let enters_node = matches!(branch.role, Role::Node | Role::Edge | Role::Unwinding) && pushdown.node(data.function, data.node) == to;

@@ -3,7 +3,7 @@ use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
 use super::completion::{Candidate, Completion};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
-use super::fewest::{FewestSearch, fewest};
+use super::fewest::{FewestSearch, find_fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::WrongWitnessKind;
 pub use super::planned::{
@@ -21,7 +21,7 @@ use std::rc::Rc;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A profile needs more witnesses than the limit allows.
-    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}; raise it to {needs}", .function.0)]
+    #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}. Raise the limit to {needs}", .function.0)]
     LimitTooSmall {
         /// The function.
         function: WitnessFunctionId,
@@ -30,10 +30,10 @@ pub enum PlanError {
         /// The limit.
         limit: usize,
     },
-    /// The search for witnesses within the limit was abandoned; there may be none.
+    /// The search for witnesses within the limit was stopped. It is unknown whether there are any.
     #[error(
-        "found no {limit} witnesses of function {} that distinguish two successors of a branch, in {MAX_SETS_PER_PAIR} tries; \
-         raise the limit to {enough}",
+        "no {limit} witnesses that distinguish two successors of a branch were found in function {} in {MAX_SETS_PER_PAIR} tries. \
+         Raise the limit to {enough}",
         .function.0
     )]
     LimitNotMet {
@@ -51,19 +51,19 @@ pub enum PlanError {
 
 /// Maximum number of sets of witnesses tried for two successors of a branch, to stay within the limit.
 const MAX_SETS_PER_PAIR: usize = 1 << 16;
-/// Maximum number of sets tried, in all and for each job and profile, to fit another job into a profile that is almost full.
-const MAX_SQUEEZE_SETS: usize = 1 << 15;
-const MAX_SQUEEZE_SETS_EACH: usize = 1 << 8;
+/// Maximum number of sets tried, in total and for each job and profile, to add a job to a profile that is almost full.
+const MAX_SETS_FOR_FULL_PROFILES: usize = 1 << 15;
+const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 
 /// Plans a distribution.
 ///
 /// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
 /// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous ones are
-/// eliminated ([`eliminate`](super::eliminate)). In addition, there are the longest-processing-time order (Graham 1969) and
-/// [`DistributionStrategy::Weighted`], which puts each job where the load of a machine grows least, taking the existing witnesses into
-/// account, and returns the best of all groupings and of the other strategies' results. If elimination leaves too many witnesses for a
-/// limit, a search tries to find fewer ([`fewest`](super::fewest)). Each result is checked as a whole and repaired before it is compared
-/// with others (`completion`).
+/// eliminated ([`eliminate`](super::eliminate)). There are two additions. The first is the longest-processing-time order (Graham 1969). The
+/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile where the load of a machine grows least, which depends
+/// on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too many
+/// witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the whole program and
+/// repaired before it is compared with others (`completion`).
 ///
 /// Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 ///
@@ -93,7 +93,7 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // With separators, each profile of the function would need room for all of them.
+        // With separators, each profile of the function would need to contain all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
@@ -103,11 +103,11 @@ pub fn plan_with_entries(
         DistributionStrategy::Grouped => vec![assign_all(&views, Grouping::Grouped, options)?],
     };
     let candidates = assigned.into_iter().map(|mut slots| {
-        slots.slots.iter_mut().for_each(|s| s.polish(&views));
+        slots.slots.iter_mut().for_each(|s| s.drop_superfluous(&views));
         Candidate { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
     });
     let completion = Completion { program, structure: &structure, kind, weights, options, entries };
-    Ok(completion.cheapest(candidates.collect()))
+    Ok(completion.find_cheapest(candidates.collect()))
 }
 
 /// The part of a profile in one function.
@@ -128,9 +128,9 @@ struct Slot {
 }
 
 impl Slot {
-    /// Returns the function's plan with one more job. Since more witnesses never distinguish less, existing witnesses stay, and only
-    /// states of the new job's region are tried, for the new job alone. They are dropped in the order of their costs or, in the other
-    /// variant, the farthest first, because the paper's witnesses are edges of the diamond itself. The cheaper result is returned.
+    /// Returns the function's plan with one more job. Additional witnesses never distinguish less, so existing witnesses stay, and only
+    /// states of the new job's region are tried. One variant drops them in the order of their costs. The other drops the farthest first,
+    /// because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
     fn plan_with(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let before = self.functions.get(&job.view).map_or_else(|| view.mark_separators(), |p| p.member.clone());
@@ -152,12 +152,12 @@ impl Slot {
     }
 
     /// Drops witnesses that later jobs have made superfluous.
-    fn polish(&mut self, views: &[View]) {
+    fn drop_superfluous(&mut self, views: &[View]) {
         for view in self.functions.keys().copied().collect::<Vec<_>>() {
             let plan = &self.functions[&view];
-            let polished = (plan.jobs.len() > 1).then(|| reduce(&views[view], plan.jobs.clone(), plan.member.clone()));
-            if polished.is_some() {
-                self.set_plan(view, polished);
+            let reduced = (plan.jobs.len() > 1).then(|| reduce(&views[view], plan.jobs.clone(), plan.member.clone()));
+            if reduced.is_some() {
+                self.set_plan(view, reduced);
             }
         }
     }
@@ -196,19 +196,19 @@ struct Slots<'a> {
     slots: Vec<Slot>,
     limit: Option<usize>,
     machines: Option<usize>,
-    /// Remaining sets of [`MAX_SQUEEZE_SETS`].
+    /// Remaining sets of [`MAX_SETS_FOR_FULL_PROFILES`].
     effort: usize,
 }
 
 impl<'a> Slots<'a> {
     fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
         let slots = vec![Slot::default(); options.profiles.max(1)];
-        Slots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SQUEEZE_SETS }
+        Slots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
     }
 
     /// Returns the load of the machine that runs a profile, if the profile has this cost.
     fn machine_load(&self, at: usize, cost: f64) -> f64 {
-        // Very many profiles fill the machines evenly, whatever one of them costs.
+        // With very many profiles, the machines have nearly equal loads, independently of the cost of one profile.
         const MAX_PROFILES: usize = 64;
         let Some(machines) = self.machines.filter(|m| *m < self.slots.len() && self.slots.len() <= MAX_PROFILES) else { return cost };
         let loads: Vec<f64> = self.slots.iter().enumerate().map(|(i, s)| if i == at { cost } else { s.cost }).collect();
@@ -216,7 +216,7 @@ impl<'a> Slots<'a> {
         loads.iter().zip(&machine_of).filter(|(_, m)| **m == machine_of[at]).map(|(load, _)| load).sum()
     }
 
-    /// Returns the profile that is to distinguish the successors of each branch.
+    /// Returns, for each branch, the profile that should distinguish its successors.
     fn homes(&self) -> HashMap<AutomatonState, usize> {
         let mut homes = HashMap::new();
         for (at, slot) in self.slots.iter().enumerate() {
@@ -252,7 +252,7 @@ impl<'a> Slots<'a> {
         self.add_to_new_slot(job)
     }
 
-    /// Adds a job where the load of the machine grows least; among equals, where the profile grows least.
+    /// Adds a job to the profile where the load of the machine grows least. Of equal ones, to the profile that grows least.
     fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -260,7 +260,7 @@ impl<'a> Slots<'a> {
         self.add_where(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
     }
 
-    /// Adds a job where it costs least, which is often nothing.
+    /// Adds a job to the profile where its cost is least, which is often zero.
     fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         self.add_where(job, |_, _, cost, added| (added, cost))
     }
@@ -297,7 +297,7 @@ impl<'a> Slots<'a> {
 
     /// Tries to fit a job into an existing profile by searching for the fewest witnesses that the profile needs in the function.
     /// Returns false if that fails for all profiles.
-    fn squeeze(&mut self, job: &Rc<WitnessJob>, limit: usize) -> bool {
+    fn add_to_full_profile(&mut self, job: &Rc<WitnessJob>, limit: usize) -> bool {
         for at in self.slots_by_load() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
             let known = slot.functions.get(&job.view);
@@ -305,12 +305,12 @@ impl<'a> Slots<'a> {
             let mut jobs = known.map_or(Vec::new(), |p| p.jobs.clone());
             jobs.push(Rc::clone(job));
             let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-            let mut effort = self.effort.min(MAX_SQUEEZE_SETS_EACH);
+            let mut effort = self.effort.min(MAX_SETS_PER_JOB_AND_PROFILE);
             let before = effort;
-            let found = fewest(view, &required, room, &mut effort);
+            let found = find_fewest(view, &required, room, &mut effort);
             let plan = match found {
                 FewestSearch::Found(member) => Some(reduce(view, jobs, member)),
-                FewestSearch::Nothing | FewestSearch::GivenUp => None,
+                FewestSearch::NoSet | FewestSearch::Exhausted => None,
             };
             self.effort -= before - effort;
             if plan.is_some() {
@@ -321,13 +321,13 @@ impl<'a> Slots<'a> {
         false
     }
 
-    /// Adds a job to a new profile. If the job needs more witnesses than the limit allows, it is squeezed into another profile or
+    /// Adds a job to a new profile. If the job needs more witnesses than the limit allows, it is added to an existing profile or
     /// split.
     fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
         let mut plan = Slot::default().plan_with(view, &job);
         if let Some(limit) = self.limit {
-            if self.squeeze(&job, limit) {
+            if self.add_to_full_profile(&job, limit) {
                 return Ok(());
             }
             if plan.size > limit {
@@ -344,15 +344,15 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Searches for the fewest witnesses that distinguish a single pair of successors; `enough` are known to suffice.
+/// Searches for the fewest witnesses that distinguish a single pair of successors. `enough` witnesses are known to suffice.
 fn plan_within_limit(view: &View, job: &Rc<WitnessJob>, limit: usize, enough: usize) -> Result<FunctionPlan, PlanError> {
     let (function, mut effort) = (view.function, MAX_SETS_PER_PAIR);
-    let found = fewest(view, &job.required, enough, &mut effort);
+    let found = find_fewest(view, &job.required, enough, &mut effort);
     match found {
         FewestSearch::Found(member) if view.count(&member) <= limit => Ok(reduce(view, vec![Rc::clone(job)], member)),
         FewestSearch::Found(member) => Err(PlanError::LimitTooSmall { function, needs: view.count(&member), limit }),
-        FewestSearch::Nothing => Err(PlanError::LimitTooSmall { function, needs: enough, limit }),
-        FewestSearch::GivenUp => Err(PlanError::LimitNotMet { function, limit, enough }),
+        FewestSearch::NoSet => Err(PlanError::LimitTooSmall { function, needs: enough, limit }),
+        FewestSearch::Exhausted => Err(PlanError::LimitNotMet { function, limit, enough }),
     }
 }
 
@@ -373,7 +373,7 @@ fn split_job(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
     Some([of(a.to_vec()), of(b.to_vec())])
 }
 
-/// Returns all jobs in the requested order, those that follow from others last.
+/// Returns all jobs in the requested order. Those that probably follow from others are last.
 fn ordered_jobs(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
@@ -396,8 +396,8 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
     Ok(slots)
 }
 
-/// Assigns the jobs of each grouping in two ways: each job where it adds least to a machine, and as published. Returns the assignments that
-/// succeed, or an error if the limit is too small for all of them.
+/// Assigns the jobs of each grouping in two ways: each job where it adds least to the load of a machine, and as published. Returns the
+/// assignments that succeed, or an error if the limit is too small for all of them.
 fn assign_by_all_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Vec<Slots<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {

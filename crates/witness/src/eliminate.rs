@@ -1,7 +1,7 @@
-//! Elimination: starting from a set of witnesses that distinguishes the required successors, drops witnesses, the most expensive first, as
-//! long as the set still does.
+//! Elimination: starting from a set of witnesses that distinguishes the required successors, drops witnesses, the most expensive first,
+//! while the set still distinguishes them.
 //!
-//! Dropping a witness `w` replaces it, in each set W, by the first witnesses after it. Since more witnesses never distinguish less, no
+//! Dropping a witness `w` replaces it, in each set W, by the first witnesses after it. Additional witnesses never distinguish less. So no
 //! witness of the result can be dropped, and the result depends only on the order. If edges are witnesses and the weights obey flow
 //! conservation, the result costs no more than the edges outside a maximum spanning tree. Each attempt costs the number of sets that
 //! contain `w`, and a search from `w` to the next witnesses.
@@ -26,7 +26,7 @@ impl Requirement {
     }
 
     /// Returns true if this pair of successors must be distinguished.
-    pub fn has(&self, i: usize, j: usize) -> bool {
+    pub fn contains(&self, i: usize, j: usize) -> bool {
         let pair = (i.min(j) as u32, i.max(j) as u32);
         self.pairs.as_ref().is_none_or(|pairs| pairs.contains(&pair))
     }
@@ -38,11 +38,11 @@ pub fn distinguishes(view: &View, required: &[Requirement], member: &[bool]) -> 
     required.iter().all(|requirement| {
         let next = &view.branches[requirement.branch].next;
         let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(view, member, *n)).collect();
-        (0..next.len()).all(|i| (0..i).all(|j| !requirement.has(i, j) || disjoint(&sets[i], &sets[j])))
+        (0..next.len()).all(|i| (0..i).all(|j| !requirement.contains(i, j) || disjoint(&sets[i], &sets[j])))
     })
 }
 
-/// Drops marked states, in this order, as long as the required successors are distinguished. Initially they must be.
+/// Drops marked states, in this order, while the required successors are distinguished. They must be distinguished initially.
 pub fn eliminate(view: &View, required: &[Requirement], member: &mut [bool], order: &[u32]) {
     let mut sets = BranchSets::new(view, required, member);
     for &state in order {
@@ -58,7 +58,7 @@ pub fn marked(member: &[bool]) -> Vec<u32> {
     (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s).collect()
 }
 
-/// Sorts states by descending cost; among equals, higher numbers come first, which favours keeping entries.
+/// Sorts states by descending cost; of equally expensive ones, those with higher numbers come first, so that entries are more often kept.
 pub fn most_expensive_first(view: &View, states: &[u32]) -> Vec<u32> {
     let mut order = states.to_vec();
     order.sort_by(|a, b| view.cost[*b as usize].total_cmp(&view.cost[*a as usize]).then(b.cmp(a)));
@@ -101,7 +101,7 @@ impl BranchSets {
         next_witnesses.retain(|s| *s != state);
         containing.iter().all(|(branch, successor)| {
             let (sets, requirement) = (&self.sets[*branch as usize], &required[*branch as usize]);
-            let mut others = (0..sets.len()).filter(|j| *j != *successor as usize && requirement.has(*successor as usize, *j));
+            let mut others = (0..sets.len()).filter(|j| *j != *successor as usize && requirement.contains(*successor as usize, *j));
             others.all(|j| disjoint(&next_witnesses, &sets[j]))
         })
     }

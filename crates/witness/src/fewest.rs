@@ -1,9 +1,9 @@
 //! Searches for the fewest witnesses of a function within a limit, for cases where elimination, which minimises costs, leaves too many.
 //!
 //! Two successors of a branch are not distinguished if paths from both, without witnesses, meet at a witness, at another state or at the
-//! end of the run. Every set that distinguishes them has a witness on one of these two paths, before the place where they meet. So the
-//! search adds each state of the two paths in turn, the cheapest first, and continues with the next pair that is not distinguished; with
-//! one witness, then two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
+//! end of the run. Every set that distinguishes them has a witness on one of these two paths, before they meet. So the search adds each
+//! state of the two paths in turn, the cheapest first, and continues with the next pair that is not distinguished. It first tries sets of
+//! one witness, then of two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
 //! searches of the function's graph.
 use super::eliminate::Requirement;
 use super::view::View;
@@ -11,25 +11,25 @@ use super::view::View;
 /// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FewestSearch {
-    /// Marked states that distinguish what is required.
+    /// Marked states that distinguish the required successors.
     Found(Vec<bool>),
     /// No set within the limit exists.
-    Nothing,
+    NoSet,
     /// The effort was exhausted.
-    GivenUp,
+    Exhausted,
 }
 
 /// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts those tried from it.
-pub fn fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
+pub fn find_fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
     for count in 1..=limit {
         let mut member = vec![false; view.state_count()];
         match deepen(view, required, &mut member, count, effort) {
             Some(true) => return FewestSearch::Found(member),
             Some(false) => {}
-            None => return FewestSearch::GivenUp,
+            None => return FewestSearch::Exhausted,
         }
     }
-    FewestSearch::Nothing
+    FewestSearch::NoSet
 }
 
 /// Tries to complete a set with `more` witnesses, and marks them if that succeeds. Returns `None` if the effort is exhausted.
@@ -52,11 +52,13 @@ fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usiz
     Some(false)
 }
 
-/// Returns the states of which one must become a witness, for the first pair that is not distinguished; `None` if all pairs are.
+/// Returns, for the first pair that is not distinguished, the states of which one must become a witness. `None` if all pairs are
+/// distinguished.
 fn candidates_for_open_pair(view: &View, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
-        (0..next.len()).find_map(|i| (0..i).filter(|j| requirement.has(i, *j)).find_map(|j| find_meeting(view, member, next[i], next[j])))
+        (0..next.len())
+            .find_map(|i| (0..i).filter(|j| requirement.contains(i, *j)).find_map(|j| find_meeting(view, member, next[i], next[j])))
     })
 }
 
@@ -67,7 +69,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Searches from `start`, not beyond marked states, up to the first state for which `stop` is true, which is returned.
+    /// Searches from `start`, not beyond marked states, up to the first state for which `stop` is true. Also returns this state.
     fn new(view: &View, member: &[bool], start: u32, stop: impl Fn(u32) -> bool) -> (Walk, Option<u32>) {
         let mut walk = Walk { from: vec![None; view.state_count()], ends: None };
         walk.from[start as usize] = Some(start);
@@ -98,8 +100,8 @@ impl Walk {
     }
 }
 
-/// Finds two paths from `a` and `b` that meet, and returns the states on them, before the meeting place, that can carry a witness. `None`
-/// if no paths meet.
+/// Finds two paths from `a` and `b` that meet, and returns the states on them, before they meet, that can have a witness. `None` if
+/// no paths meet.
 fn find_meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
     let (over_a, _) = Walk::new(view, member, a, |_| false);
     let (over_b, met) = Walk::new(view, member, b, |state| over_a.from[state as usize].is_some());

@@ -1,8 +1,8 @@
 //! The sets of witnesses that can come first after a state: the sets W of the paper (section 3.1), for whole programs.
 //!
 //! `W_m(q)` contains the witnesses of profile `m` that can be the first one recorded when control is at state `q`, and [`END`] if the run
-//! can end before. It has three parts: what can be reached inside the function of `q` and its callees (*local*); if the function can return
-//! before any witness, what can follow after any call of the function; and if it can unwind before any witness, what can follow that. Two
+//! can end before. It has three parts: the witnesses that are reached inside the function of `q` and its callees (*local*); if the function
+//! can return before any witness, those after its calls; and if it can unwind before any witness, those after its unwinding. Two
 //! summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call returns only to its caller.
 
 use super::automaton::{AutomatonState, StateAction};
@@ -12,7 +12,7 @@ use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 
 /// The sets W of one profile in one scope.
 ///
-/// In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, calls of them are steps
+/// In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, their calls are steps
 /// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
 ///
 /// Unions over strongly connected components: O(states + sizes of the distinct sets).
@@ -63,7 +63,7 @@ impl FirstSets {
     }
 }
 
-/// Returns for each state of the scope the witnesses that can be reached first without leaving its function.
+/// Returns, for each state of the scope, the witnesses that can be reached first without leaving its function.
 fn local_sets(
     structure: &Structure,
     scope: &Scope,
@@ -95,7 +95,8 @@ fn local_sets(
     unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
-/// Returns for each function of the scope what can follow its return, and then for each what can follow its unwinding.
+/// Returns, for each function of the scope, the symbols that can follow its return, and then, for each, those that can follow its
+/// unwinding.
 fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;
@@ -125,7 +126,7 @@ fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetI
     unions(sets, &Adjacency::new(2 * count, &pairs), &own)
 }
 
-/// Returns what the component can record next after control has left it: the first witnesses from any of its entries, or the end.
+/// Returns the symbols that the component can record after control has left it: the first witnesses from any of its entries, or the end.
 fn after_component(structure: &Structure, scope: &Scope, local: &[SetId], sets: &mut Sets) -> SetId {
     let mut all = vec![sets.single(END)];
     for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {

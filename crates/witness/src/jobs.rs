@@ -1,7 +1,7 @@
 //! Jobs: sets of branches that one profile distinguishes together.
 //!
 //! Source: D. Saha et al., section 4.1. There, a job is a set of diamonds and directed cycles, of which a function can have exponentially
-//! many. Each has one fork, and the pairwise condition needs one profile per fork and pair of its successors; so here a job is a set of
+//! many. Each has one fork, and the pairwise condition needs one profile for each pair of a fork's successors. So here, a job is a set of
 //! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed
 //! cycle (they are in one strongly connected component) or an edge (one lies between the other and its immediate postdominator).
 
@@ -34,33 +34,33 @@ pub struct WitnessJob {
     pub required: Vec<Requirement>,
     /// States that may become witnesses, the nearest first. States that are witnesses already are not included.
     pub region: Vec<u32>,
-    /// Whether the region is the whole function, in no particular order.
+    /// Whether the region is the complete function. Its order is then arbitrary.
     pub whole: bool,
-    /// Whether this is not a job of the paper: a branch where no diamond begins, on a cycle with branches where diamonds begin. The
-    /// profiles that break those diamonds usually break the cycles too, and thus distinguish this branch.
+    /// Whether no diamond begins at the branch, but at other branches of its cycle. The paper has no such jobs. The profiles that break
+    /// those diamonds usually also break the cycles, and so distinguish the successors of this branch.
     pub follows: bool,
 }
 
 /// Maximum number of states of a region found from each successor of a branch. With 8, plans for three programs cost between a third less
-/// and a tenth more, by the weights; with 512, up to 2 % less, but take up to five times as long (docs/benchmarks/constants.md).
-const MAX_NEAR_STATES: usize = 64;
-/// Functions with more branches are not searched for branches between others and their postdominators, nor for branches without diamonds.
-/// That bounds the time, which is quadratic for nested branches. Plans for three programs cost the same with 0 and with 100,000
+/// and a tenth more, by the weights. With 512, they cost up to 2% less, but take up to five times as long (docs/benchmarks/constants.md).
+const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
+/// In functions with more branches, there is no search for branches between others and their postdominators, or for branches without
+/// diamonds. This bounds the time, which is quadratic for nested branches. Plans for three programs cost the same with 0 and with 100,000
 /// (docs/benchmarks/constants.md).
 const MAX_NESTED_BRANCHES: usize = 2000;
 
 /// Returns the jobs of a function.
-pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
+pub fn jobs(view: &View, index: usize, grouping: Grouping) -> Vec<WitnessJob> {
     let all: Vec<usize> = (0..view.branches.len()).collect();
     let groups = match grouping {
         _ if all.is_empty() => Vec::new(),
         Grouping::Fine => all.into_iter().map(|b| vec![b]).collect(),
         Grouping::Function => vec![all],
-        Grouping::Grouped => groups(view),
+        Grouping::Grouped => group_branches(view),
     };
     let whole = grouping == Grouping::Function;
     let follows = if grouping == Grouping::Fine { find_following(view) } else { vec![false; view.branches.len()] };
-    groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..job(view, place, g, whole) }).collect()
+    groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..new_job(view, index, g, whole) }).collect()
 }
 
 /// Marks the branches on cycles where no diamond begins, if one begins at another branch of the same component.
@@ -99,12 +99,12 @@ fn diamond_begins(view: &View, branch: &ViewBranch) -> bool {
     })
 }
 
-fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
+fn new_job(view: &View, index: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
     let region = match whole {
         true => (0..view.state_count() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
         false => {
             let mut rank: BTreeMap<u32, usize> = BTreeMap::new();
-            for (at, state) in branches.iter().flat_map(|b| near(view, *b)) {
+            for (at, state) in branches.iter().flat_map(|b| states_near(view, *b)) {
                 let known = rank.entry(state).or_insert(at);
                 *known = at.min(*known);
             }
@@ -113,19 +113,19 @@ fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJ
             near.into_iter().map(|(_, state)| state).collect()
         }
     };
-    WitnessJob { view: place, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
+    WitnessJob { view: index, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
 }
 
-/// Returns the states near the successors of a branch that can carry a witness, each with its rank by distance. The first such states on
+/// Returns the states near the successors of a branch that can have a witness, each with its rank by distance. The first such states on
 /// all paths are always included.
-pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
+pub fn states_near(view: &View, branch: usize) -> Vec<(usize, u32)> {
     let mut all = Vec::new();
     for &successor in &view.branches[branch].next {
         let (mut seen, mut queue, mut found) = (HashSet::from([successor]), VecDeque::from([(successor, false)]), 0);
         while let Some((state, is_after_witness)) = queue.pop_front() {
             let carries = view.witness[state as usize].is_some();
             if carries {
-                if is_after_witness && found >= MAX_NEAR_STATES {
+                if is_after_witness && found >= MAX_STATES_NEAR_SUCCESSOR {
                     continue;
                 }
                 all.push((found, state));
@@ -142,7 +142,7 @@ pub fn near(view: &View, branch: usize) -> Vec<(usize, u32)> {
 }
 
 /// Groups the branches that share a cycle or an edge, in the order of their first branches.
-fn groups(view: &View) -> Vec<Vec<usize>> {
+fn group_branches(view: &View) -> Vec<Vec<usize>> {
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
     let component = components(&Adjacency::new(view.state_count(), &pairs));
     let mut sets = DisjointSets::new(view.branches.len());

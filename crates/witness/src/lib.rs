@@ -1,4 +1,4 @@
-//! Witnesses: blocks or edges to observe so that the partial traces of several runs determine the whole execution.
+//! Witnesses: blocks or edges to observe so that the partial traces of several runs determine the complete execution.
 //!
 //! Source: D. Saha, P. Dhoolia, G. Paul, "Distributed program tracing" (ESEC/FSE 2013); for a single run, Ball and Larus, "Optimally
 //! profiling and tracing programs" (TOPLAS 1994). A *witness* is a node or an edge whose executions are recorded. A *profile* is the set of
@@ -12,18 +12,18 @@
 //! - **Entering a node** executes its block: the block becomes part of the execution, and a witness on it is recorded, before the block's
 //!   calls.
 //! - **A call is an event inside a block.** The calls of a block are executed in the listed order, and the block continues after each. A
-//!   return records nothing and starts no block. A call has a set of possible callees, of which one is entered; an indirect call is
+//!   return records nothing and starts no block. A call has a set of possible callees, and enters one of them. An indirect call is
 //!   therefore a branch, and is checked like one.
 //! - **An opaque call** enters unknown code. It may return, end the run (`exit`, `abort`), unwind (throw, `longjmp`), and call back, that
 //!   is, enter functions that are [external entries](WitnessProgram::external) any number of times.
 //! - **Unwinding** leaves frames until it reaches one whose block has out-edges of kind [`WitnessEdgeKind::Unwind`]: landing pads, or the
-//!   place where `setjmp` returns again. It may also pass such a frame, unless an out-edge of the block is of kind
-//!   [`WitnessEdgeKind::AlwaysCaught`]. Unwinding out of all frames ends the run, so a call that may throw need not be marked as ending the
-//!   run.
+//!   continuation of a `setjmp` that returns again. It may also pass such a frame, unless an out-edge of the block is of kind
+//!   [`WitnessEdgeKind::AlwaysCaught`]. Unwinding out of all frames ends the run, so a call that may throw does not have to be marked as
+//!   ending the run.
 //! - **Leaving the exit** returns to the caller. A tail call is a call after which only the exit remains; its frame is dropped, unless
 //!   `keeps_frame` is set (machine code distinguishes the two).
-//! - A node without code (a virtual exit) is not part of executions and carries no witness. A *continuation* (the rest of a block after a
-//!   call) is not part of executions either, since no block starts there, but can carry a witness.
+//! - A node without code (a virtual exit) is not part of executions and has no witness. A *continuation* (the rest of a block after a
+//!   call) is not part of executions either, since no block starts there, but can have a witness.
 //! - **A thread starts** in one function, whose return ends the run, or outside, where external entries are called in any order.
 //!
 //! # The phases
@@ -87,7 +87,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Creates a distribution from profiles, which are sorted and freed of duplicates.
+    /// Creates a distribution from profiles. Sorts them and removes duplicates.
     ///
     /// # Errors
     /// The program does not have a witness, or a witness is on a node without code.

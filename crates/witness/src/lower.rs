@@ -1,7 +1,7 @@
 //! Translates a program to the states of its pushdown automaton, function by function.
 //!
 //! A node's state is followed by one state per call, in order, and then by the choice of its successors. The states of a function's nodes
-//! come first. A choice with a single alternative gets no state of its own.
+//! come first. A choice with a single alternative has no state.
 
 use super::automaton::{AutomatonState, Role, StateAction, StateData};
 use super::program::{
@@ -25,7 +25,7 @@ pub fn lower(program: &WitnessProgram, kind: WitnessKind) -> Lowered {
     let mut lowered = Lowered { states: Vec::new(), entries: Vec::new(), nodes: Vec::new() };
     for id in program.function_ids() {
         let one = Lowering { program, kind, id, function: program.function(id), outside, lowered: &mut lowered };
-        one.run();
+        one.translate();
     }
     add_outside(program, outside, &mut lowered);
     add_root(program, outside, &mut lowered);
@@ -38,7 +38,7 @@ impl Lowered {
         AutomatonState(self.states.len() as u32 - 1)
     }
 
-    fn plain(&mut self, function: WitnessFunctionId, node: Node, role: Role, action: StateAction) -> AutomatonState {
+    fn push_without_witness(&mut self, function: WitnessFunctionId, node: Node, role: Role, action: StateAction) -> AutomatonState {
         self.push(StateData { witness: None, executes: false, function, node, role, action })
     }
 
@@ -46,7 +46,7 @@ impl Lowered {
     fn choice(&mut self, function: WitnessFunctionId, node: Node, role: Role, of: Vec<AutomatonState>) -> AutomatonState {
         match of.as_slice() {
             [one] => *one,
-            _ => self.plain(function, node, role, StateAction::Choose(of.into())),
+            _ => self.push_without_witness(function, node, role, StateAction::Choose(of.into())),
         }
     }
 }
@@ -54,11 +54,11 @@ impl Lowered {
 /// Adds the function `outside`, which calls external entries any number of times and then returns.
 fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
     let node = Node(0);
-    let choice = lowered.plain(outside, node, Role::Outside, StateAction::Return);
-    let unwind = lowered.plain(outside, node, Role::Outside, StateAction::Unwind);
-    let mut next = vec![lowered.plain(outside, node, Role::Outside, StateAction::Return)];
+    let choice = lowered.push_without_witness(outside, node, Role::Outside, StateAction::Return);
+    let unwind = lowered.push_without_witness(outside, node, Role::Outside, StateAction::Unwind);
+    let mut next = vec![lowered.push_without_witness(outside, node, Role::Outside, StateAction::Return)];
     for &callee in program.external() {
-        next.push(lowered.plain(outside, node, Role::Outside, StateAction::Call { callee, after: choice, unwound: unwind }));
+        next.push(lowered.push_without_witness(outside, node, Role::Outside, StateAction::Call { callee, after: choice, unwound: unwind }));
     }
     lowered.states[choice.index()].action = StateAction::Choose(next.into());
     lowered.entries.push(choice);
@@ -72,8 +72,8 @@ fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut 
         ProgramStart::Main(main) => main,
         ProgramStart::Outside => outside,
     };
-    let end = lowered.plain(root, Node(0), Role::Outside, StateAction::End);
-    let state = lowered.plain(root, Node(0), Role::Outside, StateAction::Call { callee, after: end, unwound: end });
+    let end = lowered.push_without_witness(root, Node(0), Role::Outside, StateAction::End);
+    let state = lowered.push_without_witness(root, Node(0), Role::Outside, StateAction::Call { callee, after: end, unwound: end });
     lowered.entries.push(state);
     lowered.nodes.push(vec![state]);
 }
@@ -89,7 +89,7 @@ struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    fn run(mut self) {
+    fn translate(mut self) {
         let graph = &self.function.graph;
         let nodes: Vec<AutomatonState> = graph.nodes().map(|n| self.node_state(n)).collect();
         let edges: Vec<AutomatonState> = graph.edges().map(|e| self.edge_state(e, nodes[graph.to(e).index()])).collect();
@@ -127,7 +127,7 @@ impl Lowering<'_> {
     fn connect(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
         let mut next = self.successors(node, WitnessEdgeKind::Flow, edges);
         if node == self.function.graph.exit() {
-            next.insert(0, self.lowered.plain(self.id, node, Role::Node, StateAction::Return));
+            next.insert(0, self.lowered.push_without_witness(self.id, node, Role::Node, StateAction::Return));
         }
         if calls.is_empty() {
             self.lowered.states[state.index()].action = match next.as_slice() {
@@ -139,7 +139,7 @@ impl Lowering<'_> {
         let mut after = self.lowered.choice(self.id, node, Role::Node, next);
         after = match calls.last().is_some_and(|call| call.keeps_frame) {
             // A state between the call and the return, so that the call does not look like a tail call.
-            true => self.lowered.plain(self.id, node, Role::Node, StateAction::Choose(Box::new([after]))),
+            true => self.lowered.push_without_witness(self.id, node, Role::Node, StateAction::Choose(Box::new([after]))),
             false => self.skip_virtual_exit(after),
         };
         let unwound = self.unwound(node, edges);
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         let is_exit = data.role == Role::Node && data.node == exit && data.witness.is_none() && !data.executes;
         let plain = self.function.graph.out(exit).is_empty() && self.function.calls.iter().all(|(n, _)| *n != exit);
         match is_exit && plain {
-            true => self.lowered.plain(self.id, exit, Role::Node, StateAction::Return),
+            true => self.lowered.push_without_witness(self.id, exit, Role::Node, StateAction::Return),
             false => state,
         }
     }
@@ -166,7 +166,7 @@ impl Lowering<'_> {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
         let certain = self.successors(node, WitnessEdgeKind::AlwaysCaught, edges);
         if certain.is_empty() {
-            pads.push(self.lowered.plain(self.id, node, Role::Unwinding, StateAction::Unwind));
+            pads.push(self.lowered.push_without_witness(self.id, node, Role::Unwinding, StateAction::Unwind));
         }
         pads.extend(certain.into_iter().filter(|pad| !pads.contains(pad)).collect::<Vec<_>>());
         self.lowered.choice(self.id, node, Role::Unwinding, pads)
@@ -188,7 +188,7 @@ impl Lowering<'_> {
         callees.dedup();
         let mut next = Vec::new();
         for callee in callees {
-            next.push(self.lowered.plain(self.id, node, Role::Call, StateAction::Call { callee, after, unwound }));
+            next.push(self.lowered.push_without_witness(self.id, node, Role::Call, StateAction::Call { callee, after, unwound }));
         }
         if let Some(opaque) = call.opaque {
             next.push(self.opaque(node, opaque, after, unwound));
@@ -202,14 +202,19 @@ impl Lowering<'_> {
             next.push(after);
         }
         if opaque.ends_run {
-            next.push(self.lowered.plain(self.id, node, Role::Opaque, StateAction::End));
+            next.push(self.lowered.push_without_witness(self.id, node, Role::Opaque, StateAction::End));
         }
         if opaque.unwinds {
             next.push(unwound);
         }
         let post = self.lowered.choice(self.id, node, Role::Opaque, next);
         match opaque.calls_back {
-            true => self.lowered.plain(self.id, node, Role::Call, StateAction::Call { callee: self.outside, after: post, unwound }),
+            true => self.lowered.push_without_witness(
+                self.id,
+                node,
+                Role::Call,
+                StateAction::Call { callee: self.outside, after: post, unwound },
+            ),
             false => post,
         }
     }

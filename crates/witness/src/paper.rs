@@ -28,11 +28,11 @@ impl PaperCheck {
     }
 }
 
-/// An error: the theorems assume at most one edge from a node to another.
+/// An error: the theorems assume no parallel edges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems do not cover; \
-      use the pairwise condition"
+    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems do not cover. \
+         Use the pairwise condition"
 )]
 pub struct ParallelEdges {
     /// Name of the function.
@@ -52,13 +52,13 @@ pub struct ParallelEdges {
 /// find.
 ///
 /// *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
-/// over all profiles are disjoint. The end of the run is in no set, as the exit has the lowest precedence, but not both successors may
-/// reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has the
-/// whole unions. No distribution in which several profiles have witnesses after the branch satisfies that; it would reject the paper's own
-/// distributions for figures 1, 4 and 9. The handbook has the example.)
+/// over all profiles are disjoint. The end of the run is in no set, because the exit has the lowest precedence, but not both successors may
+/// reach it without a witness of any profile. (The second and third clauses of the printed theorem also demand that one profile has all
+/// witnesses of the unions. No distribution in which several profiles have witnesses after the branch satisfies this, so it would reject
+/// the paper's own distributions for figures 1, 4 and 9. The handbook has the example.)
 ///
-/// Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and know no indirect calls.
-/// They assume at most one edge from a node to another. O(profiles x branches x edges).
+/// Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and have no indirect calls.
+/// They assume no parallel edges. O(profiles x branches x edges).
 ///
 /// # Errors
 /// Edges are witnesses, and some of them are parallel.

@@ -1,7 +1,7 @@
 //! Plans a distribution from witnesses placed function by function: assigns whole functions to profiles, the most expensive first.
 //!
 //! This is for the published placements, which fix the witnesses of each function. [`repair`](super::repair) adds the witnesses that calls
-//! between functions need. The paper's node algorithm is not repaired, so that the check shows its violations.
+//! between functions need. The paper's node algorithm is not repaired, so the check shows its violations.
 
 use super::automaton::AutomatonState;
 use super::condition::check_structure;
@@ -15,7 +15,7 @@ use super::view::View;
 use super::weights::Weights;
 use std::collections::HashMap;
 
-/// Places the witnesses of each function, and divides the functions among the profiles.
+/// Chooses the witnesses of each function by a placement, and divides the functions among the profiles.
 ///
 /// # Errors
 /// The placement needs the other kind of witnesses, or a function has more witnesses than the limit allows.

@@ -5,7 +5,7 @@
 //! those edges, where edges from a fork to a join that close a diamond (*special diamonds*) are in the tree from the start.
 
 use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
-use super::exact::exact;
+use super::exact::find_cheapest;
 use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
 use super::structure::Structure;
 use super::view::View;
@@ -17,7 +17,7 @@ use trodden_flow::placement::DisjointSets;
 ///
 /// The paper's node algorithm is not always realizable: for the edges 01, 02, 12, 13 and 23, the tree is 02, 13 and 01. The remaining edges
 /// 12 and 23 give node 2, and the paths 0 1 2 3 and 0 2 3 leave the same trace. [`Placement::Repaired`] adds targets of conditional
-/// branches, and then drops what is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the
+/// branches, and then drops unnecessary ones. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the
 /// cheaper result. [`Placement::Exact`] proves the minimal cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
@@ -39,7 +39,7 @@ pub enum Placement {
 
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{placement:?} places witnesses on {}; choose this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+#[error("{placement:?} places witnesses on {}. Choose this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
 pub struct WrongWitnessKind {
     /// The placement.
     pub placement: Placement,
@@ -56,8 +56,8 @@ pub struct PlacedWitnesses {
     pub proven: bool,
 }
 
-/// Step limit of the exact solver for a function. With 2,000, witnesses of 45 functions of each of three programs cost up to 0.5 % more;
-/// with ten times as many, the same (docs/benchmarks/constants.md).
+/// Step limit of the exact solver for a function. With 2,000, witnesses of 45 functions of each of three programs cost up to 0.5% more;
+/// with ten times as many, they cost the same (docs/benchmarks/constants.md).
 const EXACT_STEPS: usize = 20_000;
 
 /// Places the witnesses of a function.
@@ -85,9 +85,9 @@ pub fn place(
             plain(member)
         }
         (Placement::Paper | Placement::Repaired, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Nodes }),
-        (Placement::Fewest, _) => plain(fewest(view)),
+        (Placement::Fewest, _) => plain(eliminate_cheapest(view)),
         (Placement::Exact, _) => {
-            let (member, proven) = exact(view, &require_all(view), fewest(view), EXACT_STEPS);
+            let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), EXACT_STEPS);
             Ok(PlacedWitnesses { member, proven })
         }
     }
@@ -99,7 +99,7 @@ pub fn require_all(view: &View) -> Vec<Requirement> {
 }
 
 /// Returns the cheaper result of elimination from all states and from targets.
-pub fn fewest(view: &View) -> Vec<bool> {
+pub fn eliminate_cheapest(view: &View) -> Vec<bool> {
     let required = require_all(view);
     let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
     let mut from_targets = targets(view);
@@ -121,7 +121,7 @@ fn targets(view: &View) -> Vec<bool> {
     member
 }
 
-/// Adds the targets of branches that are not distinguished, then drops what is not needed.
+/// Adds the targets of branches that are not distinguished, and then drops unnecessary ones.
 fn repair(view: &View, member: &mut [bool]) {
     let required = require_all(view);
     for requirement in &required {
@@ -137,7 +137,7 @@ fn repair(view: &View, member: &mut [bool]) {
     eliminate(view, &required, member, &order);
 }
 
-/// Marks the states of edges outside a maximum spanning tree. Edges that carry no witness, such as exit -> entry, are put into the tree
+/// Marks the states of edges outside a maximum spanning tree. Edges that have no witness, such as exit -> entry, are put into the tree
 /// first.
 fn outside_spanning_tree(view: &View) -> Vec<bool> {
     let end = Node(view.state_count() as u32);

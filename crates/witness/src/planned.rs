@@ -5,7 +5,7 @@ use super::condition::{Check, Lookahead};
 use super::program::{Witness, WitnessKind};
 use super::weights::Weights;
 
-/// Strategy that forms and assigns jobs.
+/// Strategy for forming and assigning jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
     /// Fine-grained: a job for each branch where diamonds begin, or where a cycle without diamonds is left.
@@ -32,7 +32,7 @@ pub enum WitnessJobOrder {
 pub struct DistributionOptions {
     /// Number of profiles; there may be more if a limit requires it.
     pub profiles: usize,
-    /// Strategy that forms and assigns jobs.
+    /// Strategy for forming and assigning jobs.
     pub strategy: DistributionStrategy,
     /// Order in which jobs are assigned.
     pub order: WitnessJobOrder,
@@ -40,7 +40,7 @@ pub struct DistributionOptions {
     pub limit: Option<usize>,
     /// Number of machines; one per profile if `None`.
     pub machines: Option<usize>,
-    /// How far traces may be read at a branch.
+    /// Part of the traces that may be read at a branch.
     pub lookahead: Lookahead,
 }
 

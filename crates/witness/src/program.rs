@@ -1,4 +1,4 @@
-//! Programs as seen by tracing: functions with graphs, calls inside blocks, and entries from outside.
+//! The programs that are traced: functions with graphs, calls inside blocks, and entries from outside.
 //!
 //! The [module header](super) describes the model. Invariants of a [`WitnessProgram`]: calls, kinds and entries refer to existing functions
 //! and nodes. The nodes and edges of all functions are numbered consecutively, function by function, and these numbers are the witnesses.
@@ -34,14 +34,14 @@ pub enum WitnessSite {
     Edge(WitnessFunctionId, Edge),
 }
 
-/// What a node stands for.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeKind {
-    /// A block: part of executions, and can carry a witness.
+    /// A block: part of executions, and can have a witness.
     Block,
-    /// The rest of a block after a call: not part of executions, but can carry a witness.
+    /// The rest of a block after a call: not part of executions, but can have a witness.
     Continuation,
-    /// No code: not part of executions, and carries no witness.
+    /// No code: not part of executions, and has no witness.
     Virtual,
 }
 
@@ -50,13 +50,13 @@ pub enum NodeKind {
 pub enum WitnessEdgeKind {
     /// At the end of the block.
     Flow,
-    /// When a call of the block unwinds: to a landing pad, or to the place where `setjmp` returns again.
+    /// When a call of the block unwinds: to a landing pad, or to the continuation of a `setjmp` that returns again.
     Unwind,
     /// When a call of the block unwinds: to a landing pad that always catches, so that unwinding does not leave the frame.
     AlwaysCaught,
 }
 
-/// What unknown code may do when it is called.
+/// The possible behaviour of unknown code when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opaque {
     /// It can return.
@@ -88,23 +88,23 @@ pub struct ProgramCall {
 }
 
 impl ProgramCall {
-    /// A call of one function.
+    /// Returns a call of one function.
     pub fn direct(callee: WitnessFunctionId) -> ProgramCall {
         ProgramCall { callees: vec![callee], opaque: None, keeps_frame: false }
     }
 
-    /// A call of one of several functions.
+    /// Returns a call of one of several functions.
     pub fn indirect(callees: Vec<WitnessFunctionId>) -> ProgramCall {
         ProgramCall { callees, opaque: None, keeps_frame: false }
     }
 
-    /// A call of unknown code.
+    /// Returns a call of unknown code.
     pub fn opaque(opaque: Opaque) -> ProgramCall {
         ProgramCall { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
     }
 }
 
-/// A function as seen by tracing.
+/// A function that is traced.
 #[derive(Clone, Debug)]
 pub struct WitnessFunction {
     /// Name, for messages.
@@ -120,7 +120,7 @@ pub struct WitnessFunction {
 }
 
 impl WitnessFunction {
-    /// A function without calls, all of whose nodes are blocks.
+    /// Returns a function without calls, all of whose nodes are blocks.
     pub fn new(name: impl Into<String>, graph: Graph) -> WitnessFunction {
         let (nodes, edges) = (vec![NodeKind::Block; graph.node_count()], vec![WitnessEdgeKind::Flow; graph.edge_count()]);
         WitnessFunction { name: name.into(), graph, nodes, edges, calls: Vec::new() }
@@ -140,12 +140,12 @@ pub enum ProgramStart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessError {
     /// There is no function.
-    #[error("the program has no function; add at least the one in which runs start")]
+    #[error("the program has no function. Add at least the one in which runs start")]
     NoFunction,
     /// A number that no function has.
     #[error("{what} refers to function {function}, but the number of functions is {functions}")]
     NoSuchFunction {
-        /// What refers to it.
+        /// The item that refers to it.
         what: String,
         /// The number.
         function: u32,
@@ -163,7 +163,7 @@ pub enum WitnessError {
         nodes: usize,
     },
     /// The number of kinds differs from that of nodes or edges.
-    #[error("function `{function}` has {given} kinds of {of}, expected {count}")]
+    #[error("function `{function}` has {given} kinds of {of}, but {count} {of}")]
     Kinds {
         /// The function.
         function: String,
@@ -175,7 +175,7 @@ pub enum WitnessError {
         count: usize,
     },
     /// A call has no callee.
-    #[error("the call in node {node} of function `{function}` has no callee; add one, or say what unknown code may do")]
+    #[error("the call in node {node} of function `{function}` has no callee. Add one, or describe the unknown code")]
     NoCallee {
         /// The function.
         function: String,
@@ -183,13 +183,13 @@ pub enum WitnessError {
         node: u32,
     },
     /// There are too many nodes or edges.
-    #[error("the program has more than {limit} nodes or edges; trace only a part of its functions")]
+    #[error("the program has more than {limit} nodes or edges. Trace only a part of its functions")]
     TooLarge {
         /// The maximum.
         limit: u32,
     },
     /// A witness does not exist.
-    #[error("there is no witness {witness}; the number of {of} is {count}")]
+    #[error("there is no witness {witness}, because the number of {of} is {count}")]
     NoSuchWitness {
         /// Its number.
         witness: u32,
@@ -199,7 +199,7 @@ pub enum WitnessError {
         of: &'static str,
     },
     /// A witness is on a node without code.
-    #[error("node {node} of function `{function}` has no code and cannot be a witness; choose a block")]
+    #[error("node {node} of function `{function}` has no code and cannot be a witness. Choose a block")]
     NoCode {
         /// The function.
         function: String,
@@ -208,7 +208,7 @@ pub enum WitnessError {
     },
 }
 
-/// Maximum number of nodes or of edges; larger numbers have other meanings.
+/// Maximum number of nodes or of edges. Larger numbers have other meanings.
 const MAX_SITES: u32 = 1 << 30;
 
 /// A program: functions, and where threads start.
@@ -222,11 +222,11 @@ pub struct WitnessProgram {
 }
 
 impl WitnessProgram {
-    /// Creates a program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image.
-    /// They matter if threads start outside, or calls may call back.
+    /// Creates a program. `external` are the functions that code outside may enter, such as callbacks, constructors and the image's
+    /// entry. They are used if threads start outside, or if calls may call back.
     ///
     /// # Errors
-    /// Something refers to a function or node that does not exist, or the program is too large.
+    /// A reference to a function or node that does not exist, or a program that is too large.
     pub fn new(
         functions: Vec<WitnessFunction>,
         start: ProgramStart,
@@ -234,7 +234,7 @@ impl WitnessProgram {
     ) -> Result<WitnessProgram, WitnessError> {
         external.sort_unstable();
         external.dedup();
-        check(&functions, start, &external)?;
+        check_references(&functions, start, &external)?;
         let bases = |count: &dyn Fn(&WitnessFunction) -> usize| -> Result<Vec<u32>, WitnessError> {
             let mut bases = vec![0u32];
             for function in &functions {
@@ -331,7 +331,7 @@ impl WitnessProgram {
     }
 }
 
-fn check(functions: &[WitnessFunction], start: ProgramStart, external: &[WitnessFunctionId]) -> Result<(), WitnessError> {
+fn check_references(functions: &[WitnessFunction], start: ProgramStart, external: &[WitnessFunctionId]) -> Result<(), WitnessError> {
     if functions.is_empty() {
         return Err(WitnessError::NoFunction);
     }

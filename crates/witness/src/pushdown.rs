@@ -30,7 +30,7 @@ impl Pushdown {
         Pushdown { states: lowered.states, entries: lowered.entries, nodes: lowered.nodes, root, kind, first_edges }
     }
 
-    /// Returns the edge that a state stands for, if any.
+    /// Returns the edge of a state that represents one.
     pub fn edge(&self, state: AutomatonState) -> Option<Edge> {
         let data = self.state(state);
         let witness = data.witness.filter(|_| data.role == Role::Edge)?;

@@ -19,12 +19,12 @@ use decision::DecisionTables;
 use std::collections::VecDeque;
 use trodden_flow::graph::Node;
 
-/// How the traces end.
+/// The end of the traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceEnding {
-    /// With the run: each trace is complete.
+    /// With the run. Each trace is complete.
     Complete,
-    /// Anywhere: the run was killed, or the traces were truncated. What was executed after the last symbol is unknown.
+    /// Anywhere, because the run was killed or the traces were truncated. The execution after the last symbol is unknown.
     Truncated,
 }
 
@@ -35,7 +35,7 @@ pub enum ExecutionEvent {
     Block(WitnessFunctionId, Node),
     /// A function is called.
     Call {
-        /// The block with the call; `None` if code outside calls.
+        /// The block with the call. `None` if code outside calls.
         caller: Option<(WitnessFunctionId, Node)>,
         /// The called function.
         callee: WitnessFunctionId,
@@ -48,12 +48,13 @@ pub enum ExecutionEvent {
     Unwind(WitnessFunctionId),
 }
 
-/// How a reconstruction ended.
+/// The end of a reconstruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReconstructionOutcome {
-    /// The execution is complete. The frames in which the run ended, outermost first; none if it returned from where it started.
+    /// The execution is complete. The field has the frames in which the run ended, outermost first, or none if the start function returned.
     Complete(Vec<(WitnessFunctionId, Node)>),
-    /// The traces were truncated: the returned events are certain, what followed is unknown. The frames at that place, outermost first.
+    /// The traces were truncated. The returned events are certain, and later ones are unknown. The field has the frames after the last
+    /// event, outermost first.
     Truncated(Vec<(WitnessFunctionId, Node)>),
 }
 
@@ -61,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("the number of partial traces is {traces}, but that of profiles is {profiles}; pass one for each")]
+    #[error("the number of partial traces is {traces}, but that of profiles is {profiles}. Pass one trace for each profile")]
     Traces {
         /// Number of traces.
         traces: usize,
@@ -114,7 +115,7 @@ pub enum ReconstructError {
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
-    #[error("{branch:?} can go to {targets:?} after {blocks} blocks: the distribution is not realizable; add witnesses")]
+    #[error("{branch:?} can continue with {targets:?} after {blocks} blocks, because the distribution is not realizable. Add witnesses")]
     Ambiguous {
         /// The branch.
         branch: BranchNode,
@@ -124,7 +125,10 @@ pub enum ReconstructError {
         blocks: u64,
     },
     /// Control stays in a node or an endless loop, but the traces continue.
-    #[error("function {} stays in node {} after {blocks} blocks, but the traces continue: the graph lacks an edge", .function.0, .node.0)]
+    #[error(
+        "function {} stays in node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
+        .function.0, .node.0
+    )]
     Stuck {
         /// The function.
         function: WitnessFunctionId,
@@ -209,7 +213,7 @@ impl<I: Iterator<Item = Witness>> Trace<I> {
         self.read += 1;
     }
 
-    /// Returns the next wanted symbol, however far ahead it is.
+    /// Returns the next symbol for which `wanted` is true, at any distance.
     fn find(&mut self, wanted: impl Fn(Witness) -> bool) -> Option<Witness> {
         if let Some(found) = self.ahead.iter().find(|w| wanted(**w)) {
             return Some(*found);
@@ -233,8 +237,9 @@ enum Next {
 /// The walk along a thread.
 ///
 /// Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
-/// otherwise, the first place where no execution agrees with the traces is reported. Memory: the call stack and one symbol per trace, plus
-/// the symbols before the next one of a component where the condition needs that. Time per step: a lookup for each trace and successor.
+/// otherwise, the first branch or witness at which no execution agrees with the traces is reported. Memory: the call stack one symbol per
+/// trace, and, where the condition needs an unbounded lookahead, the symbols before the component's next one. Time per step: a lookup for
+/// each trace and successor.
 pub struct Reconstructor<'r, I> {
     reconstruction: &'r Reconstruction,
     traces: Vec<Trace<I>>,
@@ -267,7 +272,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    /// Returns how the walk ended, once there are no more events.
+    /// Returns the end of the walk, after the last event.
     pub fn outcome(&self) -> Option<&ReconstructionOutcome> {
         match &self.next {
             Next::Done(outcome) => Some(outcome),

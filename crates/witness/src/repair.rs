@@ -1,9 +1,9 @@
 //! Repair: adds witnesses to a distribution that violates the pairwise condition.
 //!
-//! For a pair of successors that no profile distinguishes, the responsible profile gets the first witnesses after one of them, assuming
-//! that every node or edge is a witness; the cheaper successor first, then the other. With both, the profile sees exactly what a profile of
-//! all witnesses sees at that branch. Remaining violations therefore cannot be resolved by the next symbol at all, such as two callbacks of
-//! unknown code between which the known code executes nothing. Each pass checks the whole program.
+//! For a pair of successors that no profile distinguishes, the responsible profile receives the first witnesses after one of them, if every
+//! node or edge were a witness. It receives those of the cheaper successor first, then those of the other. With both, the profile records
+//! the same symbol at this branch as a profile of all witnesses. So the next symbol cannot resolve the remaining violations, such as two
+//! callbacks of unknown code between which the known code executes nothing. Each pass checks the whole program.
 
 use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead, Violation, check_structure, mark_witnesses};
@@ -26,11 +26,11 @@ pub struct Repair<'a> {
     pub structure: &'a Structure,
     /// Costs of witnesses.
     pub weights: &'a Weights,
-    /// The profile that is to distinguish the successors of a branch, if known. Other branches go to the cheapest profile.
+    /// For each branch, the profile that should distinguish its successors, if it is known. Other branches go to the cheapest profile.
     pub home: HashMap<AutomatonState, usize>,
     /// Maximum number of witnesses in a profile.
     pub limit: Option<usize>,
-    /// How far traces may be read at a branch.
+    /// Part of the traces that may be read at a branch.
     pub lookahead: Lookahead,
 }
 
@@ -57,7 +57,7 @@ impl Repair<'_> {
         mark_witnesses(self.program, self.structure.pushdown.kind(), profiles)
     }
 
-    /// Adds witnesses for each violation. Returns false if there was nothing to add.
+    /// Adds witnesses for each violation. Returns false if there was no witness to add.
     fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &Scope, profiles: &mut Vec<Vec<Witness>>) -> bool {
         let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
         let mut helped: HashSet<AutomatonState> = HashSet::new();
@@ -94,7 +94,7 @@ impl Repair<'_> {
         all
     }
 
-    /// Returns the profile that is to distinguish the successors of a branch, with room for the candidates of both; adds one if
+    /// Returns the profile that should distinguish the successors of a branch, with room for the candidates of both. Adds a profile if
     /// necessary.
     fn profile_for(
         &mut self,

@@ -1,6 +1,6 @@
 //! Interned sets of witnesses, and their unions along a graph.
 //!
-//! Each set is stored once and has a number; equal sets have equal numbers. [`unions`] computes for each node of a graph the union of the
+//! Each set is stored once and has a number. [`unions`] computes for each node of a graph the union of the
 //! sets of all nodes that it reaches, by Tarjan's strongly connected components in reverse topological order. O(nodes + edges + sizes of
 //! the new sets).
 
@@ -64,7 +64,7 @@ impl Sets {
             [] => EMPTY,
             [one] => *one,
             _ => {
-                // Most symbols are in several of the sets. Taking each only once leaves little to sort.
+                // Most symbols are in several of the sets. If each is added only once, little has to be sorted.
                 self.unions += 1;
                 let mut symbols = Vec::new();
                 for set in sets.iter() {
@@ -190,7 +190,7 @@ pub fn components(graph: &Adjacency) -> Vec<u32> {
     component
 }
 
-/// Returns for each node the union of the `own` sets of all nodes that it reaches, itself included.
+/// Returns, for each node the union of the `own` sets of all nodes that it reaches, itself included.
 pub fn unions(sets: &mut Sets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
     let component = components(graph);
     let count = component.iter().max().map_or(0, |m| *m as usize + 1);

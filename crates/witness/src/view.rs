@@ -16,16 +16,16 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dominators::immediate_dominators;
 use trodden_flow::graph::Node;
 
-/// Stands for the end of the run where a local state is expected.
+/// The end of the run, in the place of a local state.
 pub const END: u32 = u32::MAX;
 
 /// Functions with at least this many branches have separators. Without them, functions of 2,500 branches in a row take 4 to 10 times as
-/// long, and cost up to 0.7 % less (docs/benchmarks/constants.md); time is quadratic.
+/// long, and cost up to 0.7% less (docs/benchmarks/constants.md); time is quadratic.
 const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
-/// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8 % more; with 1,024, they take 2 to
+/// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8% more; with 1,024, they take 2 to
 /// 3.5 times as long (docs/benchmarks/constants.md).
 const BRANCHES_BETWEEN_SEPARATORS: usize = 256;
-/// Number of candidates for a separator, of which the cheapest is chosen. With 1, the same functions cost the same; with 128, 0.2 % less.
+/// Number of candidates for a separator, of which the cheapest is chosen. With 1, the same functions cost the same; with 128, 0.2% less.
 const SEPARATOR_CANDIDATES: usize = 16;
 
 /// A branch of a view, and its successors.
@@ -46,7 +46,7 @@ pub struct View {
     pub next: Vec<Vec<u32>>,
     /// Whether the run can end in a state.
     pub ends: Vec<bool>,
-    /// Witness that each state can carry.
+    /// Witness that each state can have.
     pub witness: Vec<Option<Witness>>,
     /// Parallel edges of an edge; they all become witnesses or none does.
     pub parallel: HashMap<u32, Vec<Witness>>,
@@ -103,7 +103,7 @@ impl View {
         immediate_dominators(&into, exit)[..count].iter().map(|d| d.filter(|d| *d != exit)).collect()
     }
 
-    /// Chooses states that always are witnesses, so that functions with very many branches do not take more than seconds.
+    /// Chooses states that always are witnesses, so that functions with very many branches take at most seconds.
     ///
     /// The first witnesses after a successor of a branch may include one of each later branch. Then the sets that elimination maintains
     /// are as large as the function, and its time is quadratic. A witness that every path passes bounds the sets, because no later
@@ -237,12 +237,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Returns the marked states that can come first from `from` on, itself included, and [`END`] if the run can end before; sorted.
+    /// Returns the marked states that can come first from `from` on, itself included, and [`END`] if the run can end before, sorted.
     pub fn first_of(&mut self, view: &View, member: &[bool], from: u32) -> Vec<u32> {
         self.first_from(view, member, &[from])
     }
 
-    /// Returns the marked states that can come first after a state, and [`END`] if the run can end before; sorted.
+    /// Returns the marked states that can come first after a state, and [`END`] if the run can end before, sorted.
     pub fn first_after(&mut self, view: &View, member: &[bool], state: u32) -> Vec<u32> {
         let mut found = self.first_from(view, member, &view.next[state as usize]);
         if view.ends[state as usize] && found.last() != Some(&END) {

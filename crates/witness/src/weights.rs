@@ -193,7 +193,7 @@ mod tests {
         assert_eq!((cost(0), cost(1), cost(4)), (10.0, 5000.0, 10.0));
         let share = weights.cost(WitnessKind::Nodes, Witness(2)) / weights.cost(WitnessKind::Nodes, Witness(1));
         assert!((cost(2) - 5000.0 * share).abs() < 1e-6 && share < 1.0, "{} {share}", cost(2));
-        // Code that is never executed costs nothing.
+        // Code that is never executed has no cost.
         let never = weights.corrected(&program, &HashMap::from([(Witness(0), 0.0)]));
         assert!((0..5).all(|n| never.cost(WitnessKind::Nodes, Witness(n)) == 0.0));
     }

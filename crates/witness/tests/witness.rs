@@ -37,7 +37,7 @@ fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distrib
     Distribution::new(program, kind, profiles).unwrap()
 }
 
-/// Returns true if the condition holds; then all executions must be reconstructed exactly.
+/// Returns true if the condition holds; all executions must then be reconstructed exactly.
 fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
     if !check_pairwise(program, distribution).is_realizable() {
         return false;

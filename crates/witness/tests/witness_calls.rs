@@ -25,14 +25,14 @@ fn options(random: &mut Random) -> DistributionOptions {
     }
 }
 
-/// Removes tail calls: nothing tells when a frame ends that code outside has replaced.
+/// Removes tail calls, because the end of a frame that code outside has replaced is unknown.
 fn without_tail_calls(program: &WitnessProgram) -> WitnessProgram {
     let mut functions = program.functions().to_vec();
     functions.iter_mut().flat_map(|function| &mut function.calls).for_each(|(_, call)| call.keeps_frame = true);
     WitnessProgram::new(functions, program.start(), program.external().to_vec()).unwrap()
 }
 
-/// Returns true if a run that watches every block determines the execution by the next symbol at each branch.
+/// Returns true if a run with a witness on every block determines the execution by the next symbol at each branch.
 fn is_traceable(program: &WitnessProgram) -> bool {
     let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, NODES, f)).collect();
     let all = Distribution::new(program, NODES, vec![all]).unwrap();

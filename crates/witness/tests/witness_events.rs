@@ -23,7 +23,7 @@ fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
     WitnessProgram::new(functions, ProgramStart::Main(MAIN), Vec::new()).unwrap()
 }
 
-/// Puts witnesses on all nodes that can carry one, in a single profile.
+/// Puts witnesses on all nodes that can have one, in a single profile.
 fn all_nodes(program: &WitnessProgram) -> Distribution {
     let all = program.function_ids().flat_map(|f| witnesses_of(program, WitnessKind::Nodes, f)).collect();
     Distribution::new(program, WitnessKind::Nodes, vec![all]).unwrap()

@@ -147,15 +147,15 @@ fn ends_everywhere(program: &WitnessProgram) -> bool {
     reached.iter().zip(&ending).all(|(reached, ending)| *ending || !*reached)
 }
 
-/// A distribution within a limit exists if each pair of successors that can be distinguished at all can be distinguished by that many
+/// A distribution within a limit exists if each pair of successors that can be distinguished can be distinguished by that many
 /// witnesses.
 #[test]
 fn limit_is_met_whenever_possible() {
-    let (mut met, mut refused) = (0, 0);
+    let (mut met, mut rejected) = (0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let graph = graphs::graph(&mut random, 7, 11, Cycles::Some);
-        // If no end can be reached, the run ends from outside, which the check of whole runs does not consider.
+        // If no end can be reached, the run is ended from outside. The check of complete runs does not consider this.
         let Some(program) = WitnessProgram::from_graph(graph).ok().filter(ends_everywhere) else { continue };
         let all = witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
         let violated = |set: &[Witness]| {
@@ -182,13 +182,13 @@ fn limit_is_met_whenever_possible() {
                 }
                 Err(PlanError::LimitTooSmall { needs, .. }) => {
                     assert!(!open.is_empty() && needs > limit, "seed {seed}: {limit} suffice");
-                    refused += 1;
+                    rejected += 1;
                 }
                 Err(other) => panic!("seed {seed}: {other}"),
             }
         }
     }
-    assert!(met > 200 && refused > 20, "{met} met, {refused} refused");
+    assert!(met > 200 && rejected > 20, "{met} met, {rejected} rejected");
 }
 
 /// The cost of profiles that run on one machine is their sum.

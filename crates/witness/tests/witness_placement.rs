@@ -1,4 +1,4 @@
-//! Tests the paper's figures, the published placements and where they fail, the exact solver (against all sets of witnesses), the bound,
+//! Tests the paper's figures, the published placements and their failures, the exact solver (against all sets of witnesses), the bound,
 //! and the paper's conditions against the pairwise one.
 
 use std::collections::HashMap;
@@ -98,7 +98,7 @@ fn figure_3_needs_a_witness_to_order_calls() {
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
     let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
     assert_eq!(separate.violations.len(), 1, "{separate:?}");
-    // The paper's remedy is another witness on the path over b3 in the same profile. The other profile tells how often c1 is executed.
+    // The paper's solution is a second witness on the path over b3 in the same profile. The other profile has the executions of c1.
     for more in [entry, exit, b3] {
         let fine = nodes(&program, &[&[c1], &[b4, more]]);
         assert!(check_pairwise(&program, &fine).is_realizable(), "{more}");
@@ -228,7 +228,7 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
         let paper = check_paper(&program, &distribution).unwrap();
         let holds = check_pairwise(&program, &distribution).is_realizable();
         if paper.path.is_empty() && !holds {
-            // A profile other than that of the next symbol tells that the run has not ended.
+            // A profile other than that of the next symbol determines that the run has not ended.
             assert!(are_distinguished(&program, &distribution), "{distribution:?} {program:?}");
             only_path += 1;
         }

@@ -101,7 +101,7 @@ impl DistributedCopies {
         let number = self.number(key.image)?;
         let (_, within) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
         let unit = UnitKey { image: self.program.identity, unit: origin };
-        Some((unit, function.first_counter + within.number(function, &path)))
+        Some((unit, function.first_counter + within.program_id(function, &path)))
     }
 
     /// Returns the copies that count a path of the program.
@@ -115,7 +115,7 @@ impl DistributedCopies {
         let (dag, numbering) = graph(&mut self.graphs, key, place, function)?;
         let path = numbering.path(dag, counter - function.first_counter)?;
         let copies_with = self.copies_with.get(&(key.unit, function.name.clone()))?;
-        Some(copies_with.iter().filter(|(_, within)| within.has(&path)).map(|(copy, _)| *copy).collect())
+        Some(copies_with.iter().filter(|(_, within)| within.contains(&path)).map(|(copy, _)| *copy).collect())
     }
 
     /// Returns the linkage names of the functions in which a copy counts paths.

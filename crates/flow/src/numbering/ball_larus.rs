@@ -1,20 +1,20 @@
-//! Ball-Larus numbering: every path of a DAG gets a number from 0 to N-1, the sum of the values on its edges.
+//! Ball-Larus numbering: each of a DAG's N paths has a number from 0 to N - 1, the sum of its edges' values.
 //!
 //! Source: Ball and Larus (1996), figure 5; Vaswani's thesis, figure 3.1 (`computeBLIncrements`) and lemma 3.2.1. Linear in the number of
-//! edges. Numbers stay below 2^63, so that they and every partial sum fit a signed word.
+//! edges. Numbers are below 2^63, so that they and all partial sums fit into a signed word.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// A graph with more paths than can be numbered.
+/// A graph has too many paths to number them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.with_name(.0))]
 pub struct TooManyPaths(pub u32);
 
 impl TooManyPaths {
-    /// The message, with the given name for the node.
+    /// Returns the message, with a name for the node instead of its number.
     pub fn with_name(&self, node: &dyn std::fmt::Display) -> String {
-        format!("2^63 paths or more begin at node {node}: cut the graph further")
+        format!("at least 2^63 paths begin at node {node}. Cut more edges of the graph")
     }
 }
 
@@ -27,10 +27,10 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// Numbers all paths (`computeBLIncrements`): each edge's value is the number of paths through the out-edges before it.
+    /// Numbers all paths (`computeBLIncrements`). An edge's value is the number of paths through its tail's earlier out-edges.
     ///
     /// # Errors
-    /// The node at which more than 2^63 - 1 paths begin.
+    /// 2^63 or more paths begin at a node.
     pub fn ball_larus(dag: &Dag) -> Result<Numbering, TooManyPaths> {
         let mut values = vec![0; dag.edges().len()];
         let mut paths_from = vec![0u64; dag.node_count()];
@@ -51,7 +51,7 @@ impl Numbering {
     /// Rebuilds a numbering from stored values.
     ///
     /// # Errors
-    /// The first edge whose value is not the number of paths through the out-edges before it.
+    /// A description of the first edge whose value is not the number of paths through its tail's earlier out-edges.
     pub fn from_values(dag: &Dag, values: &[i64]) -> Result<Numbering, String> {
         let numbering = Numbering::ball_larus(dag).map_err(|e| e.to_string())?;
         match dag.edge_ids().find(|e| values.get(e.index()) != Some(&numbering.values[e.index()])) {
@@ -64,28 +64,28 @@ impl Numbering {
         }
     }
 
-    /// Number of paths. Their numbers are 0 to one less.
+    /// Returns the number of paths. They are numbered from 0.
     pub fn paths(&self) -> u64 {
         self.paths
     }
 
-    /// Number of paths from a node to the exit.
+    /// Returns the number of paths from a node to the exit.
     pub fn paths_from(&self, node: Node) -> u64 {
         self.paths_from[node.index()]
     }
 
-    /// The value of each edge.
+    /// Returns the value of each edge.
     pub fn values(&self) -> &[i64] {
         &self.values
     }
 
-    /// The number of a path (`computePathIdentifier`, figure 3.3).
+    /// Returns the number of a path (`computePathIdentifier`, figure 3.3).
     pub fn id(&self, path: &[DagEdgeId]) -> u64 {
         path.iter().map(|e| self.values[e.index()]).sum::<i64>() as u64
     }
 
-    /// The path with a given number, or `None` if there is none. At each node it takes the out-edge with the greatest value that does not
-    /// exceed the rest of the number.
+    /// Returns the path with a number. `None` if the number is too large. At each node, the path takes the out-edge with the greatest value
+    /// that does not exceed the remaining number.
     pub fn path(&self, dag: &Dag, id: u64) -> Option<Vec<DagEdgeId>> {
         if id >= self.paths {
             return None;

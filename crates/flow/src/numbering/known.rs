@@ -1,20 +1,20 @@
 //! A perfect hash of the numbers of known paths: `slot = (number * M) >> S`, with a multiplier M found by search.
 //!
-//! One multiplication, one shift and one comparison classify a path exactly, and the set of known paths is data. Multiplicative hashing
-//! after Dietzfelbinger and others (1997). By the birthday bound, n keys rarely fit 2^k slots without a collision if n^2 is far above
-//! 2^k, so tables grow with the square of the number of keys; even with some thousand multipliers tried, hundreds of keys take some ten
-//! thousand slots.
+//! A multiplication, a shift and a comparison classify a path exactly, and the set of known paths is a table. The hash function is by
+//! Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different slots among 2^k if n^2 is much larger
+//! than 2^k, so tables grow with the square of the number of keys: hundreds of keys take about ten thousand slots, although thousands of
+//! multipliers are tried.
 
 use super::sequence::Shuffle;
 
 /// Maximum number of slots of a table.
 pub const MAX_SLOTS: u64 = 1 << 24;
-/// Number of multiplications spent on a table size before it is doubled.
+/// Number of multiplications that are tried with a table size before the size is doubled.
 const WORK_PER_SIZE: usize = 1 << 21;
 
-/// No multiplier was found.
+/// No multiplier without collisions was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no multiplier hashes {keys} known paths into {slots} slots without a collision: name fewer paths, or use the numbering ppp")]
+#[error("cannot hash {keys} known paths into {slots} slots without a collision. Select fewer paths, or use --scheme ppp")]
 pub struct NoHash {
     /// Number of keys.
     pub keys: usize,
@@ -34,11 +34,11 @@ impl PerfectHash {
     /// Builds a table of distinct keys.
     ///
     /// # Errors
-    /// No multiplier was found for the largest table.
+    /// No multiplier without collisions was found, even for the largest table.
     pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoHash> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let mut random = Shuffle::default();
-        // The try in which each slot was last taken, so that the array need not be cleared between tries.
+        // The attempt in which each slot was last used, so that the vector does not have to be cleared between attempts.
         let mut taken: Vec<u32> = Vec::new();
         let mut time = 0;
         while 1 << bits <= MAX_SLOTS {
@@ -49,7 +49,7 @@ impl PerfectHash {
                 time += 1;
                 let free = |k: &u64| std::mem::replace(&mut taken[(k.wrapping_mul(multiplier) >> shift) as usize], time) != time;
                 if keys.iter().all(free) {
-                    return Ok(PerfectHash::filled(keys, multiplier, shift));
+                    return Ok(PerfectHash::fill(keys, multiplier, shift));
                 }
             }
             bits += 1;
@@ -57,7 +57,7 @@ impl PerfectHash {
         Err(NoHash { keys: keys.len(), slots: MAX_SLOTS })
     }
 
-    fn filled(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {
+    fn fill(keys: &[u64], multiplier: u64, shift: u32) -> PerfectHash {
         let mut table = PerfectHash { multiplier, shift, keys: vec![None; 1 << (64 - shift)] };
         for key in keys {
             let slot = table.slot(*key) as usize;
@@ -66,28 +66,28 @@ impl PerfectHash {
         table
     }
 
-    /// The slot that a key hashes to, whether or not it is in the table.
+    /// Returns the slot to which a key hashes. The key does not have to be in the table.
     pub fn slot(&self, key: u64) -> u64 {
         key.wrapping_mul(self.multiplier) >> self.shift
     }
 
-    /// The slot of a key; `None` if the key is not in the table.
+    /// Returns the slot of a key. `None` if the key is not in the table.
     pub fn find(&self, key: u64) -> Option<u64> {
         let slot = self.slot(key);
         (self.keys[slot as usize] == Some(key)).then_some(slot)
     }
 
-    /// The key in a slot; `None` if the slot is empty or does not exist.
+    /// Returns the key in a slot. `None` if the slot is empty or does not exist.
     pub fn key(&self, slot: u64) -> Option<u64> {
         self.keys.get(usize::try_from(slot).ok()?).copied().flatten()
     }
 
-    /// Number of slots, a power of two.
+    /// Returns the number of slots, a power of two.
     pub fn slots(&self) -> u64 {
         self.keys.len() as u64
     }
 
-    /// M and S of `slot = (key * M) >> S`.
+    /// Returns the parameters M and S of `slot = (key * M) >> S`.
     pub fn parameters(&self) -> (u64, u32) {
         (self.multiplier, self.shift)
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_and_nothing_else_is() {
+    fn exactly_the_keys_are_found() {
         for count in [1u64, 2, 3, 20, 250, 1000] {
             let keys: Vec<u64> = (0..count).map(|i| i * i * 7919 + i % 3).collect();
             let table = PerfectHash::from_keys(&keys).unwrap();

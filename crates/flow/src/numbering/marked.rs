@@ -1,11 +1,11 @@
-//! Numberings that favour marked edges: the building blocks of precise selective labels (P3 paper, algorithm 1).
+//! Numberings that treat marked edges differently, from which precise selective labels are built (P3 paper, algorithm 1).
 
 use super::TooManyPaths;
 use crate::dag::Dag;
 use crate::graph::Node;
 
-/// Ball-Larus numbering of the paths of marked edges. Returns the value of each edge, 0 if unmarked, and the number of marked paths from
-/// each node to the exit.
+/// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for unmarked ones), and the number of paths of marked
+/// edges from each node to the exit.
 pub fn number_marked(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
@@ -21,9 +21,9 @@ pub fn number_marked(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
     (values, paths)
 }
 
-/// Numbers all paths, at each node the uninteresting out-edges first. If `sorted`, the interesting ones follow by decreasing least number
-/// of an interesting path through them.
-pub fn marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
+/// Numbers all paths. At each node, the uninteresting out-edges come first. If `sorted`, interesting out-edges are sorted by the minimum
+/// number of an interesting path through them, in descending order.
+pub fn number_marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     let mut least = vec![i64::MAX; dag.node_count()];
@@ -52,7 +52,7 @@ pub fn marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<
     Ok(values)
 }
 
-/// Moves the value of each edge that is the only one into its head on to the out-edges of the head, in topological order.
+/// Moves the value of each edge that is the only one into its head to the head's out-edges, in topological order.
 pub fn push_down(dag: &Dag, values: &mut [i64]) {
     let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
     for &node in dag.order().iter().filter(movable) {

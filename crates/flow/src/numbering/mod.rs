@@ -1,5 +1,5 @@
-//! Numberings of paths: Ball-Larus, Ball-Larus among marked edges, and a perfect hash of known numbers. The crate `selective` has the
-//! other numberings ([`NumberingScheme`]).
+//! Numberings of paths: Ball-Larus, Ball-Larus restricted to marked edges, and a perfect hash of known numbers. The crate `selective`
+//! implements the other numberings ([`NumberingScheme`]).
 
 mod ball_larus;
 mod known;
@@ -9,7 +9,7 @@ pub mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use known::{NoHash, PerfectHash};
-pub use marked::{marked_last, number_marked, push_down, zero_unmarked};
+pub use marked::{number_marked, number_marked_last, push_down, zero_unmarked};
 pub use scheme::NumberingScheme;
 
 use crate::dag::Dag;

@@ -2,26 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How paths are numbered. The crate `selective` implements all but the first.
+/// A numbering of paths. The crate `selective` implements all of them except the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NumberingScheme {
     /// Ball-Larus: every path has a number.
     BallLarus,
-    /// Selective path profiling: few probes, but other paths may get the number of an interesting one.
+    /// Selective path profiling: few probes, but uninteresting paths may have the number of an interesting one.
     Spp,
-    /// Like [`NumberingScheme::Spp`], with probes put back until no other path has the number of an interesting one. Exponential time.
+    /// Like [`NumberingScheme::Spp`], but probes are restored until no uninteresting path has the number of an interesting one. Takes
+    /// exponential time.
     Mspp,
-    /// Compact numbers for the paths of interesting edges; all other paths have higher ones.
+    /// Compact numbers for the paths of interesting edges. All other paths have higher numbers.
     Pertinent,
     /// Precise selective path profiling.
     Pspp,
     /// Preferential path profiling, checked against the Ball-Larus number.
     Ppp,
-    /// Ball-Larus numbers, looked up in a table of the interesting ones.
+    /// Ball-Larus numbers, looked up in a table of interesting paths.
     KnownTable,
-    /// Like [`NumberingScheme::Ppp`], with the most compact numbers found, and a bound on how compact they could be.
+    /// Like [`NumberingScheme::Ppp`], but searches for the most compact numbers within a time limit. Also computes a lower bound.
     PppOptimal,
-    /// Like [`NumberingScheme::Ppp`], without the check.
+    /// Like [`NumberingScheme::Ppp`], but without the check.
     Approximate,
 }
 
@@ -39,7 +40,7 @@ impl NumberingScheme {
         NumberingScheme::Approximate,
     ];
 
-    /// The scheme's name on the command line.
+    /// Returns the scheme's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             NumberingScheme::BallLarus => "ball-larus",
@@ -54,12 +55,12 @@ impl NumberingScheme {
         }
     }
 
-    /// Whether the scheme selects edges: its interesting paths are then all paths that consist of interesting edges.
-    pub fn takes_closure(self) -> bool {
+    /// Returns whether the scheme selects edges instead of paths. All paths that consist of selected edges are then interesting.
+    pub fn selects_edges(self) -> bool {
         matches!(self, NumberingScheme::Spp | NumberingScheme::Mspp | NumberingScheme::Pertinent | NumberingScheme::Pspp)
     }
 
-    /// Whether the scheme guarantees that no other path is counted as an interesting one.
+    /// Returns whether the scheme guarantees that no uninteresting path is counted as an interesting one.
     pub fn is_exact(self) -> bool {
         !matches!(self, NumberingScheme::Spp | NumberingScheme::Approximate)
     }

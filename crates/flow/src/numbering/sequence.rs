@@ -1,8 +1,8 @@
-//! A deterministic random sequence, so that randomised searches give the same result for the same graph.
+//! A deterministic pseudo-random generator, so that randomised searches have the same result each time.
 //!
 //! SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 17) with a constant seed, and the Fisher-Yates shuffle.
 
-/// The generator.
+/// The pseudo-random generator.
 pub struct Shuffle {
     state: u64,
 }
@@ -20,7 +20,7 @@ impl Shuffle {
         Shuffle { state }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -29,12 +29,12 @@ impl Shuffle {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }

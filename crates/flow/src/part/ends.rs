@@ -1,8 +1,8 @@
 //! Ends of paths: the edges after which only one path leads to the exit.
 //!
-//! Every path takes exactly one such edge, its *end*. That is the earliest place where it can be counted, at the same cost as anywhere
-//! later, so counts are placed there (as [`crate::program`] does where it pays). Paths with different ends never need different sums, and
-//! a copy of the program that is not interested in any path of an end needs no count there, which makes a partition by ends cheap.
+//! Each path takes exactly one such edge, its *end*. This is the first edge on which the path can be counted, and later edges are not
+//! cheaper, so paths are counted on their ends. Paths with different ends do not need different sums. A copy of the program that counts no
+//! path with a certain end does not need a count there, so a partition by ends is cheap.
 //!
 //! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
 
@@ -13,6 +13,7 @@ use crate::graph::Node;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     edges: Vec<DagEdgeId>,
+    /// For each node, whether paths have passed their end there.
     decided: Vec<bool>,
 }
 
@@ -34,12 +35,12 @@ impl Ends {
         Ends { edges, decided }
     }
 
-    /// The ends, ordered by number.
+    /// Returns the ends, ordered by number.
     pub fn edges(&self) -> &[DagEdgeId] {
         &self.edges
     }
 
-    /// Whether a path at this node has passed its end.
+    /// Returns whether paths have passed their end when they reach this node.
     pub fn is_decided(&self, node: Node) -> bool {
         self.decided[node.index()]
     }

@@ -1,18 +1,18 @@
-//! The cost of a part's probes: their executions, by two measures.
+//! The cost of a part's probes: the number of their executions, by two measures.
 
 use super::Measure;
 
 /// Executions of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Edges with an increment other than zero, as the paper counts ([`Measure::Labels`]).
+    /// Executions by [`Measure::Labels`].
     pub labels: u64,
-    /// Counts of paths, and increments that are not folded into a count ([`Measure::All`]).
+    /// Executions by [`Measure::All`].
     pub all: u64,
 }
 
 impl Hits {
-    /// The executions by this measure.
+    /// Returns the executions by the given measure.
     pub fn of(self, measure: Measure) -> u64 {
         match measure {
             Measure::Labels => self.labels,

@@ -1,10 +1,10 @@
-//! What one of several copies of a program does in one function: increments of the path register, and counts. Callers take the cheapest
-//! of three constructions that fits:
+//! The part of a function's paths that one of several copies of a program counts: increments of the path register, and counts. There are
+//! three constructions, of which callers choose the cheapest suitable one:
 //!
-//! - [`Part::whole`]: all paths, by Ball-Larus.
-//! - [`Part::selective`]: the paths of a set of edges, by precise selective labels. Every path is counted; interesting paths have sums that
-//!   no other path has.
-//! - [`Part::by_ends`]: the paths of some [ends](Ends). Other ends have no counts, so the paths that take them need no sums of their own.
+//! - [`Part::whole`]: all paths, by Ball-Larus numbers.
+//! - [`Part::selective`]: the paths over a set of edges, by precise selective labels. All paths are counted, but only interesting ones have
+//!   unique sums.
+//! - [`Part::by_ends`]: the paths with certain [ends](Ends). Paths with other ends are not counted and do not need unique sums.
 
 mod ends;
 mod hits;
@@ -12,91 +12,93 @@ mod labels;
 
 pub use ends::Ends;
 pub use hits::Hits;
-pub use labels::{LabelSums, pspp};
+pub use labels::{LabelSums, precise_selective_labels};
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::numbering::{Numbering, number_marked};
 use crate::placement::on_chords;
 use serde::{Deserialize, Serialize};
 
-/// What counts as a hit of a probe.
+/// Which executions are hits of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
-    /// An execution of an edge with an increment other than zero, as the paper counts.
+    /// Executions of edges with a nonzero increment, as in the paper.
     Labels,
-    /// Such an execution, or a count of a path. An increment on the edge where the path is counted is folded into the counter's address
-    /// and costs nothing.
+    /// Executions of edges with a nonzero increment or a count. An increment on the edge where the path is counted is folded into the
+    /// counter's address and is not a hit of its own.
     All,
 }
 
-/// A copy's part of a function. All tables are by edge of the DAG.
+/// A copy's part of a function. The vectors have an element for each edge of the DAG.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Whether an edge lies on an interesting path. All interesting paths are profiled.
+    /// Whether the edge is on an interesting path.
     pub interesting: Vec<bool>,
     /// The edge's label before labels are moved to chords. A path's number is the sum of its labels.
     pub values: Vec<i64>,
-    /// What is added to the path register on the edge.
+    /// The increment of the path register on the edge.
     pub increments: Vec<i64>,
-    /// The constant by which the sum of a path's increments falls short of its number. It is folded into the base address of the counters.
+    /// The difference between a path's number and the sum of its increments, which is the same for all paths. It is folded into the
+    /// counters' base address.
     pub offset: i64,
-    /// Whether paths are counted on the edge, which is then an end.
+    /// Whether paths are counted on the edge. Only ends count paths.
     pub counted: Vec<bool>,
     /// Whether the edge is an end.
     pub ends: Vec<bool>,
 }
 
-/// The edges that may be chords, and whether all sums may be off by one constant. If so, the edge from exit to entry need not be in the
-/// spanning tree, which then has room for one more edge.
+/// Constraints for placing increments on chords.
 struct Chords<'a> {
+    /// The edges that may be chords.
     live: &'a [bool],
+    /// Whether all sums may be off by the same constant. If so, the edge from exit to entry need not be in the spanning tree, which can
+    /// then contain one more edge.
     free_exit: bool,
 }
 
 impl Part {
-    /// All paths; `None` if there are 2^63 or more. The sums of increments are the paths' numbers, as published.
+    /// Counts all paths; `None` if there are 2^63 or more. A path's increments sum to its Ball-Larus number.
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
         let all = vec![true; dag.edges().len()];
         Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
-    /// The paths that consist of `interesting_edges`. Counts are made at every end. The DAG must have less than 2^63 paths.
+    /// Counts the paths that consist of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_edges: &[bool], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = dag.on_whole_paths(|e| interesting_edges[e.index()]);
-        let values = pspp(dag, &interesting);
+        let interesting = dag.on_marked_paths(|e| interesting_edges[e.index()]);
+        let values = precise_selective_labels(dag, &interesting);
         Part::counting_all(dag, interesting, values, frequencies, measure)
     }
 
-    /// The paths with one of the interesting ends. The DAG must have less than 2^63 paths.
+    /// Counts the paths with one of the interesting ends. The DAG must have fewer than 2^63 paths.
     pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = leading_to(dag, interesting_ends);
+        let interesting = on_paths_with_ends(dag, interesting_ends);
         let (values, _) = number_marked(dag, &interesting);
-        let mut part =
-            Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        let mut part = Part::place(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         interesting_ends.iter().for_each(|e| part.counted[e.index()] = true);
         part
     }
 
-    /// Number of increments that are not zero.
+    /// Returns the number of nonzero increments.
     pub fn labels(&self) -> usize {
         self.increments.iter().filter(|i| **i != 0).count()
     }
 
-    /// Number of probes: increments that are not folded into a count, and counts.
+    /// Returns the number of probes: increments that are not folded into a count, and counts.
     pub fn probes(&self) -> usize {
         let probe = |at: &usize| self.counted[*at] || self.increments[*at] != 0 && !self.ends[*at];
         (0..self.increments.len()).filter(probe).count()
     }
 
-    /// Whether all tables have `edges` entries. Stored parts may be damaged.
+    /// Returns whether all vectors have `edges` elements. Stored parts may be corrupt.
     pub fn has_edges(&self, edges: usize) -> bool {
         let tables = [self.interesting.len(), self.values.len(), self.increments.len(), self.counted.len(), self.ends.len()];
         tables == [edges; 5]
     }
 
-    /// The nodes from which an edge is reachable where this part counts.
-    pub fn leads(&self, dag: &Dag) -> Vec<bool> {
+    /// Returns, for each node, whether an edge on which this part counts is reachable from it.
+    pub fn reaches_count(&self, dag: &Dag) -> Vec<bool> {
         let mut leads = vec![false; dag.node_count()];
         for &node in dag.order().iter().rev() {
             leads[node.index()] = dag.out(node).iter().any(|e| self.counted[e.index()] || leads[dag.edge(*e).to.index()]);
@@ -104,53 +106,53 @@ impl Part {
         leads
     }
 
-    /// The least and the greatest number that is counted, including those of uninteresting paths; `None` if nothing is counted.
+    /// Returns the minimum and maximum number that is counted, including numbers of uninteresting paths. `None` if no path is counted.
     pub fn counted_numbers(&self, dag: &Dag) -> Option<(i64, i64)> {
         let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         for &node in dag.order().iter().rev() {
-            let by = |edge: DagEdgeId| {
+            let through = |edge: DagEdgeId| {
                 let rest = if self.counted[edge.index()] { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
                 let increment = self.increments[edge.index()];
                 rest.map(|(least, greatest)| (least.wrapping_add(increment), greatest.wrapping_add(increment)))
             };
-            sums[node.index()] = dag.out(node).iter().filter_map(|e| by(*e)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+            sums[node.index()] = dag.out(node).iter().filter_map(|e| through(*e)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
         sums[dag.entry().index()]
     }
 
-    /// The number of a path in this part.
+    /// Returns the number of a path in this part.
     pub fn id(&self, path: &[DagEdgeId]) -> i64 {
         path.iter().map(|e| self.values[e.index()]).sum()
     }
 
-    /// Whether a path is interesting, and so profiled, in this part.
+    /// Returns whether a path is interesting in this part.
     pub fn profiles(&self, path: &[DagEdgeId]) -> bool {
         path.iter().all(|e| self.interesting[e.index()])
     }
 
-    /// The interesting path with this number, if there is one.
+    /// Returns the interesting path with a number. `None` if there is none.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
         LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }
 
     fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let live = vec![true; dag.edges().len()];
-        let mut part = Part::placed(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
+        let mut part = Part::place(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
 
-    /// Puts increments where the values are, or on chords among the `live` edges, whichever costs fewer hits.
-    fn placed(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    /// Places increments on the edges with values or on chords, whichever costs fewer hits.
+    fn place(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let found = Ends::from_dag(dag);
         let mut ends = vec![false; dag.edges().len()];
         found.edges().iter().for_each(|e| ends[e.index()] = true);
-        let direct = resolved(dag, &found, &values);
+        let direct = move_values_to_ends(dag, &found, &values);
         let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
         let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
         let mut inner: Vec<DagEdgeId> = dag.edge_ids().filter(inner).collect();
         inner.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
-        // After an end the path is decided, so the tree treats ends as edges to the exit.
+        // Only one path continues after an end, so the spanning tree treats ends as edges to the exit.
         let head = |e: DagEdgeId| if found.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
         let (chords, offset) = on_chords(dag, &inner, &direct, head, !chords.free_exit);
         let cost = |increments: &[i64]| {
@@ -162,8 +164,8 @@ impl Part {
     }
 }
 
-/// Moves the values after an end to the end itself, which does not change any sum, since one path leads on from there.
-fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
+/// Moves the values after an end to the end itself. This does not change sums, since only one path continues after an end.
+fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     let mut rest = vec![0; dag.node_count()];
     let mut resolved = values.to_vec();
     for &node in dag.order().iter().rev().filter(|n| ends.is_decided(**n) && **n != dag.exit()) {
@@ -175,10 +177,10 @@ fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-/// The edges on paths that take one of the interesting ends.
-fn leading_to(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
+/// Returns, for each edge, whether it is on a path with one of the interesting ends.
+fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
     let mut marked = vec![true; dag.edges().len()];
     Ends::from_dag(dag).edges().iter().for_each(|e| marked[e.index()] = false);
     interesting_ends.iter().for_each(|e| marked[e.index()] = true);
-    dag.on_whole_paths(|e| marked[e.index()])
+    dag.on_marked_paths(|e| marked[e.index()])
 }

@@ -1,4 +1,4 @@
-//! What the counters of a program count.
+//! The paths that a program's counters count.
 
 use crate::interesting::{NumberAliases, PathEnding};
 use crate::part::Part;
@@ -17,15 +17,15 @@ pub enum Cells {
         /// Increments and counting edges, by edge of the acyclic graph of all paths.
         part: Part,
     },
-    /// Each interesting path has a counter; the last counter is that of all other paths.
+    /// Each interesting path has a counter, and the last counter counts all other paths.
     Interesting(InterestingCells),
-    /// The lower bits of the sum are the path's number, which is that of its counter. Where paths are looked up, a path is known if its
-    /// ending has a word for it (thesis, section 3.5.1).
+    /// The lower bits of the sum are the path's number, which is also that of its counter. When paths are looked up, a path is known if the
+    /// [`PathEnding`] has a word for it (thesis, section 3.5.1).
     Preferential(PathEnding),
 }
 
 impl Cells {
-    /// Whether the path with this sum is known where paths are looked up; `None` if the sum alone does not tell.
+    /// Returns whether the path with this sum is known; `None` if that does not follow from the sum.
     pub(super) fn is_known(&self, sum: i64) -> Option<bool> {
         match self {
             Cells::Preferential(ending) => Some(ending.counter_of(sum) + 1 < ending.counter_count()),
@@ -39,10 +39,10 @@ impl Cells {
 pub struct InterestingCells {
     /// Maps the sum to a counter.
     pub ending: PathEnding,
-    /// Counters with the numbers of their paths, ascending. Counters that are not listed count other paths.
+    /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that are counted by a listed counter, too.
+    /// Number of uninteresting paths that an interesting path's counter counts as well.
     pub aliases: NumberAliases,
-    /// Whether the numbering was proven correct, and not only tested on some paths.
+    /// Whether the numbering was verified for all paths. Otherwise it was only tested on some paths.
     pub proven: bool,
 }

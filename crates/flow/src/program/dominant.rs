@@ -1,10 +1,10 @@
-//! Pass: counts the dominant iteration of a loop, if it is short and contains no other loop, separately from the other iterations.
+//! Pass: counts the dominant iteration of a short innermost loop by a separate instruction.
 //!
-//! Processors forward a stored value to a load of the same address if they predict, by instruction address, which store it was. One
-//! instruction that counts all iterations adds to different words (the first iteration ends another path than the later ones), which
-//! spoils the prediction: on an AMD EPYC (family 26), each iteration waits some seven cycles for the previous one. A separate instruction
-//! for the word that nearly all iterations add to is always predicted. Where the dominant iteration is often repeated before control
-//! leaves the loop or calls something, its executions are kept in a register ([`RegisterCounted`]) and written when that happens.
+//! Processors forward a stored value to a load from the same address if they correctly predict the store, by the instruction's address. A
+//! single instruction that counts all iterations adds to different words (the first iteration ends a different path than later ones), which
+//! makes the prediction fail: on an AMD EPYC (family 26), each iteration then waits about seven cycles for the previous one. If the word to
+//! which nearly all iterations add has an instruction of its own, the prediction is always correct. If the dominant iteration is often
+//! repeated before control leaves the loop or makes a call, its executions are counted in a register ([`RegisterCounted`]) until then.
 
 use super::BlockProperties;
 use super::code::{Code, DominantIterationCode, ProgramFrame, RegisterCounted};
@@ -14,14 +14,14 @@ use crate::frequency::{Frequencies, innermost_loops};
 use crate::graph::{Edge, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Maximum number of instructions of an iteration; a longer one takes as long as the addition to memory. With 100, three programs execute
-/// 0 to 0.6 % more instructions (docs/benchmarks/constants.md).
+/// Maximum number of instructions of an iteration. A longer iteration takes as long as the addition to memory. With 100, three programs
+/// execute 0 to 0.6% more instructions (docs/benchmarks/constants.md).
 const MAX_SIZE: u32 = 24;
-/// Minimum number of dominant iterations per write, for keeping them in a register. With 0.5, three programs built with measured weights
-/// execute 0 to 1.8 % more instructions; with 8, 0 to 0.2 % fewer, and fewer loops qualify (docs/benchmarks/constants.md).
+/// Minimum number of dominant iterations per write of their register. With 0.5, three programs built with measured weights execute 0 to
+/// 1.8% more instructions; with 8, 0 to 0.2% fewer, and fewer loops qualify (docs/benchmarks/constants.md).
 const MIN_ITERATIONS_PER_WRITE: f64 = 2.0;
-/// Maximum number of edges on which a loop's register is written; each gets code for it. With 2, three programs execute 0 to 0.2 % fewer
-/// instructions; with 64, as many.
+/// Maximum number of edges on which a loop's register is written, each of which needs code. With 2, three programs execute 0 to 0.2% fewer
+/// instructions; with 64, the same number.
 const MAX_WRITES: usize = 8;
 
 /// How the dominant iterations of loops are counted.
@@ -29,29 +29,29 @@ const MAX_WRITES: usize = 8;
 pub enum DominantCounting {
     /// By the same instruction as all other iterations.
     Shared,
-    /// By an instruction of their own.
+    /// By a separate instruction.
     Split,
-    /// In a register where that pays, and otherwise by an instruction of their own.
+    /// In a register if that is profitable, otherwise by a separate instruction.
     Register,
 }
 
 /// Separates the counts of the dominant iterations of all loops that have one.
 pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, counting: DominantCounting) {
-    code.dominant = iterations(frame, code, frequencies, blocks, counting);
-    for place in 0..code.dominant.len() {
-        let (id, back) = (DominantId(place), code.dominant[place].back);
+    code.dominant = find_iterations(frame, code, frequencies, blocks, counting);
+    for index in 0..code.dominant.len() {
+        let (id, back) = (DominantId(index), code.dominant[index].back);
         for operation in &mut code.operations[back.index()] {
             if let Operation::Count { increment } = *operation {
                 *operation = Operation::CountIteration { increment, dominant: id };
             }
         }
-        for edge in code.dominant[place].in_register.iter().flat_map(|h| &h.writes) {
+        for edge in code.dominant[index].in_register.iter().flat_map(|h| &h.writes) {
             code.operations[edge.index()].insert(0, Operation::FlushDominant(id));
         }
     }
 }
 
-fn iterations(
+fn find_iterations(
     frame: &ProgramFrame,
     code: &Code,
     frequencies: &Frequencies,
@@ -64,7 +64,7 @@ fn iterations(
     let search = LoopSearch { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
     let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.iteration(back)).collect();
     if counting == DominantCounting::Register {
-        // If a loop has several back edges, its most frequent iteration gets the register.
+        // Only the most frequent dominant iteration of a loop with several back edges is counted in a register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
         for (i, (dominant, often)) in found.iter().enumerate() {
             let best = most_frequent.entry(frame.graph.to(dominant.back)).or_insert(i);
@@ -98,8 +98,8 @@ struct Prefix {
 }
 
 impl LoopSearch<'_> {
-    /// The most frequent iteration that ends with a back edge, and how often it is executed; `None` if it is long, makes a call, contains
-    /// another loop, or is counted elsewhere.
+    /// Returns the most frequent iteration that ends with a back edge, and its executions; `None` if the iteration is too long, makes a
+    /// call, contains a loop, or is not counted on the back edge.
     fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
@@ -117,12 +117,12 @@ impl LoopSearch<'_> {
         (prefix.size + self.blocks.sizes[latch.index()] <= MAX_SIZE).then_some((dominant, often))
     }
 
-    /// The probability that control leaves `tail` by `edge`.
+    /// Returns the probability that control leaves `tail` by `edge`.
     fn share(&self, tail: Node, edge: Edge) -> f64 {
         self.frequencies.edge(edge) / self.frequencies.node(tail).max(f64::MIN_POSITIVE)
     }
 
-    /// Extends the prefix of a node along its out-edges that stay in the loop, unless a more frequent prefix is known.
+    /// Extends a node's prefix along the out-edges that stay in the loop, unless a more frequent prefix is known.
     fn extend_prefix(&self, node: Node, head: Node, prefix: Prefix, prefixes: &mut HashMap<Node, Prefix>) {
         for edge in self.code.live(self.frame.graph.out(node)) {
             let to = self.frame.graph.to(edge);
@@ -145,7 +145,7 @@ impl LoopSearch<'_> {
         }
     }
 
-    /// How the dominant iterations of a loop are kept in a register; `None` if they cannot be, or if it does not pay.
+    /// Returns how a loop's dominant iterations are counted in a register; `None` if that is impossible or not profitable.
     fn register_counted(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
         let body = self.body(head)?;
         let nodes = self.register_nodes(head, &body);
@@ -153,15 +153,15 @@ impl LoopSearch<'_> {
         let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
-        // The register of an infinite loop would never be written.
-        let can = !writes.is_empty()
+        // Without writes, the loop is infinite.
+        let is_possible = !writes.is_empty()
             && nodes.contains(&self.frame.graph.from(back))
             && writes.iter().all(|e| self.blocks.can_carry_code[e.index()]);
-        let pays = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
-        (can && pays).then_some(RegisterCounted { head, nodes, writes })
+        let is_profitable = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
+        (is_possible && is_profitable).then_some(RegisterCounted { head, nodes, writes })
     }
 
-    /// The nodes of a loop, including those of inner loops; `None` if it can be entered elsewhere than at its head.
+    /// Returns the nodes of a loop, including those of inner loops; `None` if the loop has an entry other than its head.
     fn body(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
         let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
@@ -178,7 +178,7 @@ impl LoopSearch<'_> {
         (head != self.frame.graph.entry()).then_some(body)
     }
 
-    /// The nodes of a loop at which the register may be nonzero. Inner loops are not among them.
+    /// Returns the nodes of a loop in which the register may be nonzero. Nodes of inner loops are excluded.
     fn register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet[n.index()];

@@ -1,10 +1,11 @@
-//! Pass: counts paths on the edges into a node from which one path leads to the end, if the register has different values on these edges.
+//! Pass: moves the count at the end of a path to the edges into a node from which only one path continues, if the register has different
+//! values on these edges.
 //!
-//! The counters' addresses are constants there, so no register has to be set, and the node keeps its size (which decides whether a code
-//! generator duplicates it, as it does with the indirect branch of an interpreter).
+//! On these edges the counters' addresses are constants, so the register does not have to be set. The node's size does not change, which
+//! affects whether the code generator duplicates the node (as it does with an interpreter's indirect branch).
 //!
-//! Some counts must be moved, whatever the cost: those of a block that only returns the result of a tail call. The callee may never
-//! return, and the path ends where it is called.
+//! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
+//! call.
 
 use super::BlockProperties;
 use super::code::{Code, ProgramFrame};
@@ -12,9 +13,9 @@ use super::operation::{Operation, value_set};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves counts to the edges into the node before them: `wherever` that pays, or only where it is necessary. Nodes are visited from the
-/// ends of paths backwards, so that a count moves as far as it pays. Linear in the size of the graph.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, wherever: bool) {
+/// Moves counts from a node's out-edge to its in-edges if that is necessary or, if `if_profitable`, profitable. Visits nodes in reverse
+/// topological order, so that a count can move over several nodes. Linear in the size of the graph.
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, if_profitable: bool) {
     let graph = &frame.graph;
     let known = constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
@@ -24,11 +25,13 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
         drop(out);
         let Some(count) = count_at_end(code.on(end)) else { continue };
         let into: Vec<Edge> = code.live(graph.incoming(node)).collect();
-        let can = blocks.quiet[node.index()]
+        let is_possible = blocks.quiet[node.index()]
             && !in_loops.contains(&node)
             && graph.to(end) != node
             && into.iter().all(|e| blocks.can_carry_code[e.index()] && !counts_continuing_path(code.on(*e)));
-        if can && (blocks.must_count_early[node.index()] || (wherever && pays(code, &into, &known, frequencies, blocks))) {
+        if is_possible
+            && (blocks.must_count_early[node.index()] || (if_profitable && is_profitable(code, &into, &known, frequencies, blocks)))
+        {
             let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
             into.iter().for_each(|e| code.operations[e.index()].push(count));
@@ -36,7 +39,7 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
     }
 }
 
-/// The operation that counts a path at the beginning of these operations, if they end the path.
+/// Returns the operation that counts the path which ends with these operations; `None` if they do not end a path.
 fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     match operations {
         [count @ (Operation::Count { .. } | Operation::Check { .. })] => Some(*count),
@@ -47,14 +50,14 @@ fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     }
 }
 
-/// Whether an edge counts the path that continues after it.
+/// Returns whether operations count a path that continues after them.
 fn counts_continuing_path(operations: &[Operation]) -> bool {
     matches!(operations.last(), Some(Operation::Count { .. } | Operation::Check { .. }))
 }
 
-/// Whether counts on these edges cost less than one after their common head. There, each edge with a constant has to set the register;
-/// here, edges that cannot carry code may need a jump.
-fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
+/// Returns whether counts on the edges into a node cost less than a single count after it. The single count requires that each edge with a
+/// constant sets the register; counts on the edges may require jumps.
+fn is_profitable(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
     let constant = sum(&|e| known[e.index()].is_some());
@@ -62,7 +65,7 @@ fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequen
     into.len() > 1 && differ && jumps < constant
 }
 
-/// The register's value after each edge, where all paths agree on it.
+/// Returns the register's value after each edge; `None` if it is not the same on all paths.
 fn constants(frame: &ProgramFrame, code: &Code) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();

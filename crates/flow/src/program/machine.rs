@@ -1,7 +1,7 @@
-//! An interpreter of probe programs on one thread. It defines the meaning of each [`Operation`], for the verifier and for tests.
+//! A single-threaded interpreter of probe programs. It defines the meaning of each [`Operation`], for the verifier and for tests.
 //!
-//! A [`MachineFault`] is what no program may do on any path: use a register whose value was discarded, take an edge that is declared
-//! dead, or leave a loop whose iterations are not counted yet.
+//! A [`MachineFault`] is a violation that no program may commit on any path: using a register whose value was discarded, taking an edge
+//! that is declared dead, or leaving a loop whose iterations have not been counted.
 
 use crate::graph::{Edge, Node};
 use crate::part::Hits;
@@ -23,17 +23,17 @@ pub enum StreamItem {
 /// An illegal action of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineFault {
-    /// Control took an edge that is declared dead.
+    /// Control takes an edge that is declared dead.
     #[error("control takes {0:?}, which is declared unreachable")]
     Unreachable(Edge),
-    /// The path register is used although its value was discarded.
-    #[error("on {0:?} the path register is used after its value was discarded")]
+    /// The path register is used after its value was discarded.
+    #[error("{0:?} uses the path register after its value was discarded")]
     Discarded(Edge),
     /// A loop is left or entered again before its iterations are counted.
-    #[error("after {0:?} iterations of {1:?} are lost")]
+    #[error("{0:?} leaves or re-enters {1:?} before its iterations are counted")]
     Iterations(Edge, LoopId),
-    /// Executions of a dominant iteration that are kept in a register are lost.
-    #[error("after {0:?} executions of {1:?} that are kept in a register are lost")]
+    /// A loop is left before the executions of its dominant iteration are added to their counter.
+    #[error("{0:?} leaves the loop of {1:?} before its executions are written from the register")]
     Dominant(Edge, DominantId),
 }
 
@@ -42,9 +42,9 @@ pub enum MachineFault {
 pub struct Machine {
     /// The path register; `None` after its value was discarded.
     pub register: Option<i64>,
-    /// Counts by index; counters that are 0 are absent.
+    /// Nonzero counts by index.
     pub counts: BTreeMap<i64, u64>,
-    /// Paths that are known, and not counted where they are looked up.
+    /// Known paths, which [`Operation::Check`] does not count.
     pub known: BTreeSet<i64>,
     /// The stream.
     pub stream: Vec<StreamItem>,
@@ -54,7 +54,7 @@ pub struct Machine {
     pub hits: Hits,
     /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,
-    /// Pending executions of dominant iterations that are kept in a register.
+    /// Pending executions of dominant iterations that are counted in a register.
     in_register: BTreeMap<DominantId, u64>,
 }
 
@@ -74,7 +74,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Creates a machine whose program knows these paths.
+    /// Creates a machine with known paths.
     pub fn with_known(known: impl IntoIterator<Item = i64>) -> Machine {
         Machine { known: known.into_iter().collect(), ..Machine::default() }
     }
@@ -85,18 +85,18 @@ impl Machine {
         self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
     }
 
-    /// Carries out the operations on an edge.
+    /// Executes the operations on an edge.
     ///
     /// # Errors
     /// See [`MachineFault`].
     pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         for operation in program.operations(edge) {
-            self.carry_out(program, edge, *operation)?;
+            self.execute(program, edge, *operation)?;
         }
         self.check_lost(program, edge)
     }
 
-    fn carry_out(&mut self, program: &ProbeProgram, edge: Edge, operation: Operation) -> Result<(), MachineFault> {
+    fn execute(&mut self, program: &ProbeProgram, edge: Edge, operation: Operation) -> Result<(), MachineFault> {
         let register = self.register.ok_or(MachineFault::Discarded(edge));
         match operation {
             Operation::Unreachable => return Err(MachineFault::Unreachable(edge)),

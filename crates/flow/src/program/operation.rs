@@ -1,8 +1,8 @@
-//! The operations of a probe program, of which each edge has an ordered list.
+//! The operations of a probe program. Each edge has an ordered list of operations.
 //!
-//! They work on a path register `r`, counters `count[...]`, a pending number of iterations for each loop that is counted by trip count, a
-//! pending number of executions for each dominant iteration that is kept in a register, and a stream. [`super::machine`] defines what
-//! each operation does. Loops and dominant iterations that an operation names belong to the same program.
+//! Operations use a path register `r`, counters `count[...]`, a pending number of iterations for each loop that is counted by trip count, a
+//! pending number of executions for each dominant iteration that is counted in a register, and a stream. [`super::machine`] defines the
+//! meaning of each operation. Loops and dominant iterations that an operation refers to belong to the same program.
 
 use crate::part::Hits;
 
@@ -17,7 +17,7 @@ pub struct DominantId(pub usize);
 /// An operation on path register, counters and stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Control never takes this edge. It has no other operation.
+    /// Control never takes this edge. The edge has no other operation.
     Unreachable,
     /// `r += increment`.
     Add(i64),
@@ -30,8 +30,8 @@ pub enum Operation {
         /// Index minus register.
         increment: i64,
     },
-    /// Like [`Operation::Count`], on the back edge of a loop with a dominant iteration. If `r + increment` is the index of the latter, it
-    /// is counted by an instruction of its own, or in a register.
+    /// Like [`Operation::Count`], on the back edge of a loop with a dominant iteration. If `r + increment` is the index of the dominant
+    /// iteration, it is counted by a separate instruction, or in a register.
     CountIteration {
         /// Index minus register.
         increment: i64,
@@ -45,56 +45,57 @@ pub enum Operation {
     },
     /// Adds one pending iteration of a loop that is counted by trip count.
     Iterate(LoopId),
-    /// Leaves such a loop after `n` pending iterations. If `n > 0`: `count[r + l.increment] += 1`, `count[l.start + l.increment] += n -
-    /// 1` and `r = l.start`. In any case: `r += partial`, `n = 0`.
+    /// Leaves a loop that is counted by trip count, after `n` pending iterations. If `n > 0`: `count[r + l.increment] += 1`, `count[l.start
+    /// + l.increment] += n - 1`, `r = l.start`. Then, for any `n`: `r += partial`, `n = 0`.
     Flush {
         /// The loop `l`.
         of: LoopId,
         /// The increments from the loop's head to this edge.
         partial: i64,
     },
-    /// Writes the executions of a dominant iteration that are kept in a register: `count[index] += register`, `register = 0`.
+    /// Adds the executions of a dominant iteration that are counted in a register to their counter: `count[index] += register`,
+    /// `register = 0`.
     FlushDominant(DominantId),
-    /// Counts the hits of a copy's probes, to verify the predicted ones.
+    /// Counts the hits of a copy's probes, for comparison with the prediction.
     CountHits(Hits),
     /// Appends path `r + increment` to the stream.
     Emit {
         /// The path's number minus the register.
         increment: i64,
     },
-    /// Notes the last appended path in the frame of the call, because the function is about to call something.
+    /// Notes the path that was appended last in the function's frame, because the function is about to make a call.
     NoteCall,
-    /// Appends to the stream that a call of the function begins. Done at function entry, on no edge.
+    /// Appends the beginning of a call of the function to the stream. Executed at function entry, not on an edge.
     EnterCall,
-    /// Appends to the stream that the call of the function ended, after its last path.
+    /// Appends the end of the call of the function to the stream, after its last path.
     LeaveCall,
 }
 
 impl Operation {
-    /// Whether the operation becomes code. Setting the register does not, since it is in SSA form and the value is a constant.
+    /// Returns whether the operation generates code. Setting the register does not, since it is an SSA value and is set to a constant.
     pub fn needs_code(self) -> bool {
         use Operation::{Add, Discard, Iterate, Set, Unreachable};
         !matches!(self, Unreachable | Set(_) | Discard | Iterate(_) | Add(0))
     }
 
-    /// Whether the previous value of the register is irrelevant after the operation.
+    /// Returns whether the previous value of the register is irrelevant after the operation.
     fn overwrites(self) -> bool {
         matches!(self, Operation::Set(_) | Operation::Discard)
     }
 
-    /// Whether the operation uses the value of the register.
+    /// Returns whether the operation uses the value of the register.
     fn uses_register(self) -> bool {
         use Operation::{Add, Check, Count, CountIteration, Emit, Flush};
         matches!(self, Add(_) | Count { .. } | CountIteration { .. } | Check { .. } | Flush { .. } | Emit { .. })
     }
 }
 
-/// Whether the value of the register before these operations is used by them or after them.
+/// Returns whether the register's value before these operations is used by them or after them.
 pub fn reads_register(operations: &[Operation]) -> bool {
     operations.iter().find(|o| o.overwrites() || o.uses_register()).is_none_or(|o| !o.overwrites())
 }
 
-/// The constant that the register is set to by these operations, if any.
+/// Returns the constant to which these operations set the register; `None` if they do not.
 pub fn value_set(operations: &[Operation]) -> Option<i64> {
     operations.iter().rev().find_map(|o| match o {
         Operation::Set(value) => Some(*value),
@@ -102,7 +103,7 @@ pub fn value_set(operations: &[Operation]) -> Option<i64> {
     })
 }
 
-/// An addition, or none if the increment is zero.
+/// Returns an addition; `None` if the increment is zero.
 pub fn add(increment: i64) -> Option<Operation> {
     (increment != 0).then_some(Operation::Add(increment))
 }

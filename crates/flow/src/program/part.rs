@@ -1,27 +1,27 @@
-//! The program of one copy's part of the paths: each of its paths is counted on its end ([`crate::part::Ends`]).
+//! Creates the operations for a copy's part of the paths: each path of the part is counted on its end ([`crate::part::Ends`]).
 //!
-//! After an end only one way leads on, without a call that may not return, so a count there is as exact as one where the path is over.
-//! Where no path of the part can follow, nothing is done until the next path begins.
+//! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. If no path of the
+//! part can follow, edges have no operations until the next path begins.
 //!
-//! A path may be decided where it begins, on a cut edge, and is then counted there after the register is set. But a path that begins at a
-//! call that returns twice begins again without the edge being taken; such paths are counted on the next edge.
+//! If a path's first edge is its end, it is counted on the cut edge where it begins, after the register is set. But after a call that
+//! returns twice, a path may begin again without the cut edge being taken, so such paths are counted on the next edge.
 
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node};
 use crate::part::{Hits, Part};
 
-/// The operations on each edge of a graph.
+/// Returns the operations on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = vec![false; graph.node_count()];
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
         returning[graph.to(cut.edge).index()] = cut.enter.is_some_and(|id| part.counted[id.index()]);
     }
-    let counting = Counting { graph, dag, part, leads: part.leads(dag), returning };
+    let counting = Counting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
-/// Hits of the probes on an edge, including those on the dummy edges that replace it.
+/// Returns the hits of an edge's probes per execution, including those on the dummy edges that replace it.
 pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted[id.index()], part.ends[id.index()]);
@@ -35,9 +35,9 @@ struct Counting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
-    /// Nodes from which a counting edge is reachable.
-    leads: Vec<bool>,
-    /// Nodes where a call returns twice, and the path that begins there is already decided and counted by this part.
+    /// Whether a counting edge is reachable from each node.
+    reaches_count: Vec<bool>,
+    /// Whether a call returns twice at each node, and the part counts the path that begins there on its first edge.
     returning: Vec<bool>,
 }
 
@@ -65,13 +65,14 @@ impl Counting<'_> {
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
-    /// The number of the path counted on this edge minus the register; `None` if no path is counted there.
+    /// Returns the difference between the number of the path that is counted on this edge and the register. `None` if no path is counted on
+    /// it.
     fn counted(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted[id.index()].then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 
-    /// Whether the register is used after an edge.
+    /// Returns whether the register is used after an edge.
     fn needs_register(&self, id: DagEdgeId, to: Node) -> bool {
-        !self.part.ends[id.index()] && self.leads[to.index()]
+        !self.part.ends[id.index()] && self.reaches_count[to.index()]
     }
 }

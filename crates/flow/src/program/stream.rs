@@ -1,7 +1,7 @@
-//! Streams: programs that append each path to a sequence where others count it.
+//! Streams: programs that append paths to a sequence instead of counting them.
 //!
-//! The paths of a call are surrounded by two marks, for the beginning and the end of the call. Where control reaches a call that may not
-//! return, the path that was appended last is noted in the frame, so that it can be found there after a crash.
+//! Marks for the beginning and the end of each call surround its paths. When control reaches a call that may not return, the path that was
+//! appended last is noted in the frame, so that it can be found after a crash.
 //!
 //! Invariant: an edge appends the paths that end there in order, and nothing after the end of the call.
 
@@ -10,7 +10,7 @@ use super::operation::Operation;
 use crate::graph::Edge;
 use std::mem::take;
 
-/// What a backend knows about the edges on which paths end, by edge number.
+/// Properties of the edges on which paths end. The vectors have an element for each edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamEdges {
     /// Edges to the exit that end the call.
@@ -21,8 +21,9 @@ pub struct StreamEdges {
 }
 
 impl ProbeProgram {
-    /// Turns counts into appended paths. The program must count every path where it ends or, moved by the pass [early
-    /// counts](super::early_counts), where its end is certain; no other pass may have moved counts.
+    /// Replaces counts by operations that append the path to the stream. The program must count each path on its last edge or, if the pass
+    /// [early counts](super::early_counts) moved the count, on an earlier edge after which only one path continues. No other pass may have
+    /// moved counts.
     pub fn write_stream(&mut self, edges: StreamEdges) {
         for edge in self.frame.graph.edges() {
             let counting = take(&mut self.code.operations[edge.index()]);
@@ -43,11 +44,12 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// The edge on which each path ends that takes `edge`, if there is only one such edge. It is `edge` itself if that leads to the exit.
+    /// Returns the edge on which all paths that take `edge` end; `None` if they end on different edges. If `edge` leads to the exit, it is
+    /// `edge` itself.
     fn only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;
-        // A path takes no edge twice, so this many steps suffice.
+        // A path does not take an edge twice, so the number of steps is bounded by the number of edges.
         for _ in graph.edges() {
             if graph.to(last) == graph.exit() || (last != edge && self.frame.cut(last).is_some()) {
                 return Some(last);
@@ -59,12 +61,12 @@ impl ProbeProgram {
         None
     }
 
-    /// The edge properties of a stream; `None` if the program counts its paths.
+    /// Returns the edge properties of a stream. `None` if the program counts its paths.
     pub fn stream(&self) -> Option<&StreamEdges> {
         self.stream.as_ref()
     }
 
-    /// The operations at function entry.
+    /// Returns the operations at function entry.
     pub fn at_entry(&self) -> &'static [Operation] {
         if self.stream.is_some() { &[Operation::EnterCall] } else { &[] }
     }

@@ -57,7 +57,7 @@ impl ProbeProgram {
         writeln!(f, "{from} -> {to}: {}", if operations.is_empty() { "-".to_owned() } else { operations.join("; ") })
     }
 
-    /// A node's number in the function, with its version if the program has several.
+    /// Returns a node's number in the function, with its version if the program has several.
     fn name(&self, node: Node) -> String {
         use super::CodeVersion;
         match self.places().map(|places| places.get(node.index())) {

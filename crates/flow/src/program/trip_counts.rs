@@ -1,6 +1,6 @@
-//! Pass: counts an innermost loop with a single path and no calls by its trip count, which is added to the path's counter when the loop
-//! is left ([`TripCountedLoop`]). Edge profilers keep counters in registers for the same purpose; here the loop's own induction variable
-//! usually serves.
+//! Pass: counts an innermost loop with a single path and no calls by its trip count, which is added to the path's counter when the loop is
+//! left ([`TripCountedLoop`]). Edge profilers promote counters to registers for the same purpose; here, the loop's own induction variable
+//! can usually be used.
 
 use super::code::{Code, ProgramFrame, TripCountedLoop};
 use super::operation::{Operation, value_set};
@@ -9,23 +9,25 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use std::num::NonZeroU64;
 
-/// Minimum number of iterations per entry: from there on, the code on the exit edges costs less than counting each iteration. Estimates
-/// are rough: 2 changes none of three programs, and 20 saves 0 to 0.4 % of the instructions (docs/benchmarks/constants.md).
+/// Minimum number of iterations per entry with which the code on the exit edges costs less than counting each iteration. This is a rough
+/// estimate: with 2, three programs do not change; with 20, they execute 0 to 0.4% fewer instructions (docs/benchmarks/constants.md).
 const MIN_ITERATIONS: f64 = 5.0;
-/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute -1 to +1.1 %
-/// more instructions, with 24 -0.9 to +4.3 % (docs/benchmarks/constants.md).
+/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute 1% fewer to 1.1%
+/// more instructions; with 24, 0.9% fewer to 4.3% more (docs/benchmarks/constants.md).
 const MAX_TIGHT_SIZE: u32 = 6;
-/// Maximum number of exit edges; each gets the code that adds the trip count. 8 changes none of three programs, 1 saves 0 to 0.4 % of the
-/// instructions (docs/benchmarks/constants.md).
+/// Maximum number of exit edges, each of which needs code that adds the trip count. With 8, three programs do not change; with 1, they
+/// execute 0 to 0.4% fewer instructions (docs/benchmarks/constants.md).
 const MAX_EXITS: usize = 3;
 
-/// Counts loops by their trip counts where that pays. Linear in the size of the graph and of its loops.
+/// Counts loops by their trip counts if that is profitable. Linear in the size of the graph and of its loops.
 pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
     if which == TripCounting::Off {
         return;
     }
     for back in frame.back_edges() {
-        if let Some(candidate) = Candidate::find(frame, code, blocks, back).filter(|c| c.pays(frame, code, frequencies, blocks, which)) {
+        if let Some(candidate) =
+            Candidate::find(frame, code, blocks, back).filter(|c| c.is_profitable(frame, code, frequencies, blocks, which))
+        {
             candidate.rewrite(frame, code);
         }
     }
@@ -36,9 +38,9 @@ struct Candidate {
     back: Edge,
     nodes: Vec<Node>,
     exits: Vec<Edge>,
-    /// The register at the start of all iterations but the first.
+    /// The register at the beginning of each iteration except the first.
     start: i64,
-    /// How often the back edge is taken per entry, if that is a constant.
+    /// Executions of the back edge per entry; `None` if they are not constant.
     trip_count: Option<NonZeroU64>,
 }
 
@@ -51,21 +53,27 @@ impl Candidate {
         let nodes = only_path(frame, code, blocks, back)?;
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
-        // An infinite loop has to be counted inside.
+        // A loop without exits is infinite, and must be counted inside.
         if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code[e.index()]) {
             return None;
         }
-        // With a constant trip count, the exit needs two additions and the iterations none.
+        // With a constant trip count, the exit edge needs two additions, and the iterations need no code.
         let trip_count = match blocks.trip_counts.get(&back).filter(|_| exits.len() == 1) {
-            // The back edge is never taken (for example, because one vector iteration does all the work), so the loop costs nothing as it
-            // is.
+            // The back edge is never taken (for example, because one vector iteration does all the work), so its count has no cost.
             Some(0) => return None,
             count => count.copied().and_then(NonZeroU64::new),
         };
         Some(Candidate { back, nodes, exits, start, trip_count })
     }
 
-    fn pays(&self, frame: &ProgramFrame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) -> bool {
+    fn is_profitable(
+        &self,
+        frame: &ProgramFrame,
+        code: &Code,
+        frequencies: &Frequencies,
+        blocks: &BlockProperties,
+        which: TripCounting,
+    ) -> bool {
         let graph = &frame.graph;
         let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
         let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= MAX_TIGHT_SIZE;
@@ -98,12 +106,12 @@ impl Candidate {
     }
 }
 
-/// Whether an edge from a node of a loop stays in it, or is its back edge.
+/// Returns whether an edge from a node of a loop stays in the loop.
 fn stays(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
     edge == back || (nodes.contains(&graph.to(edge)) && graph.to(edge) != nodes[0])
 }
 
-/// Whether an iteration's path is counted on the back edge, or on an earlier edge after which only one path leads on.
+/// Returns whether an iteration's path is counted on the back edge, or on an earlier edge after which only one path continues.
 fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
     let counts = |e: Edge| code.on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
     match code.after_flushes(back) {
@@ -116,8 +124,8 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
     }
 }
 
-/// The nodes of the loop with this back edge; `None` unless there is a single path through it, it is entered at its head only, and it
-/// contains no other loop.
+/// Returns the nodes of the loop with this back edge; `None` unless the loop has a single path, is entered only at its head, and contains
+/// no other loop.
 fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
@@ -126,8 +134,8 @@ fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: 
     }
     let mut nodes = vec![latch];
     while nodes[nodes.len() - 1] != head {
-        let here = nodes[nodes.len() - 1];
-        let mut into = code.live(graph.incoming(here));
+        let node = nodes[nodes.len() - 1];
+        let mut into = code.live(graph.incoming(node));
         let (Some(only), None) = (into.next(), into.next()) else { return None };
         if frame.cut(only).is_some() {
             return None;

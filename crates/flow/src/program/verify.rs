@@ -1,10 +1,10 @@
-//! Verifies probe programs: does every path count in its own counter, once, and nothing else there?
+//! Verifies that a probe program counts each path once, in a counter that counts no other path.
 //!
-//! [`verify_numbering`] proves that each path has a number of its own. [`verify_counts`] lets the [machine](super::machine) take walks
-//! from entry to exit, and splits each walk into paths by the cuts of the acyclic graph, whose numbers give the expected counts, or the
-//! expected stream. Walks are drawn from a fixed sequence, so verdicts are reproducible; they can only refute. The verifier shares
-//! nothing with schemes and passes but the acyclic graph and the numbering. Walks that never reach the exit are not verified, since their
-//! counts may be pending.
+//! [`verify_numbering`] proves that each path has a unique number. [`verify_counts`] executes walks from entry to exit on the
+//! [machine](super::machine), and splits each walk into paths by the cuts of the acyclic graph. The paths' numbers give the expected
+//! counts, or the expected stream. Walks are pseudo-random with a fixed seed, so results are reproducible; they can find faults, but not
+//! prove that there are none. The verifier shares only the acyclic graph and the numbering with schemes and passes. Walks that do not reach
+//! the exit are not verified, since counts may be pending.
 
 use super::machine::{Machine, MachineFault, StreamItem};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
@@ -14,7 +14,7 @@ use crate::program::{Cells, ProbeProgram};
 use crate::verify::{verify_full, verify_part};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// How much is tried.
+/// Number and length of the walks that are tried.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkBudget {
     /// Number of walks.
@@ -29,19 +29,19 @@ impl Default for WalkBudget {
     }
 }
 
-/// What is wrong with a program.
+/// A fault of a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramFault {
-    /// It did something illegal.
-    #[error("{fault}, on the walk {walk:?}")]
+    /// The program performed an illegal action.
+    #[error("{fault} (on the walk {walk:?})")]
     Machine {
-        /// The edges of the program's graph so far.
+        /// The edges of the program's graph up to the fault.
         walk: Vec<Edge>,
-        /// What it did.
+        /// The illegal action.
         fault: MachineFault,
     },
-    /// A counter is not the number of the walk's paths that it counts.
-    #[error("counter {cell} has {counted} instead of {expected} after the walk {walk:?}")]
+    /// A counter has a wrong value after a walk.
+    #[error("counter {cell} is {counted} instead of {expected} after the walk {walk:?}")]
     Count {
         /// The walk.
         walk: Vec<Edge>,
@@ -53,7 +53,7 @@ pub enum ProgramFault {
         counted: u64,
     },
     /// The stream does not consist of the walk's paths.
-    #[error("the stream has {written:?} instead of {expected:?} after the walk {walk:?}")]
+    #[error("the stream is {written:?} instead of {expected:?} after the walk {walk:?}")]
     Stream {
         /// The walk.
         walk: Vec<Edge>,
@@ -62,7 +62,7 @@ pub enum ProgramFault {
         /// The actual stream.
         written: Vec<StreamItem>,
     },
-    /// At a call, another path is noted in the frame than the one that led there.
+    /// At a call, a wrong path is noted in the frame.
     #[error("path {noted:?} is noted instead of {expected:?} at the call after the walk {walk:?}")]
     Noted {
         /// The edges up to the call.
@@ -74,8 +74,8 @@ pub enum ProgramFault {
     },
 }
 
-/// Verifies that each path of a program has a number of its own, from 0 on, and that increments which are supposed to sum to the numbers
-/// do. Linear in the size of the graph.
+/// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do.
+/// Linear in the size of the graph.
 ///
 /// # Errors
 /// A description of the first fault.
@@ -84,12 +84,12 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
     }
     let (dag, numbering) = (&program.paths().dag, &program.paths().numbering);
-    // Where paths are left out, increments have sums that are not numbers; those are not verified here.
+    // If the plan omits paths, increments do not sum to numbers, and are not verified here.
     let increments = program.increments().map_or(numbering.values(), |i| i.increments());
     let paths = verify_full(dag, numbering.values(), increments).map_err(|fault| fault.to_string())?;
     match paths == numbering.paths() {
         true => Ok(()),
-        false => Err(format!("there are {paths} paths, not {}", numbering.paths())),
+        false => Err(format!("expected {} paths, found {paths}", numbering.paths())),
     }
 }
 
@@ -100,10 +100,10 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
 pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), ProgramFault> {
     let counting = Counting::new(program);
     let distances = distances_to_exit(program);
-    (0..budget.walks).map_while(|number| walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
+    (0..budget.walks).map_while(|number| random_walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
 }
 
-/// For each node, the number of edges to the exit; `None` if the exit is unreachable.
+/// Returns the minimum number of edges from each node to the exit; `None` if the exit is unreachable.
 fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     let graph = program.graph();
     let mut distances = vec![None; graph.node_count()];
@@ -122,8 +122,8 @@ fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     distances
 }
 
-/// The walk with a number, from entry to exit; `None` if there is none.
-fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
+/// Returns the pseudo-random walk with a number, from entry to exit; `None` if the exit is unreachable.
+fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
     let graph = program.graph();
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut draw = move |below: usize| {
@@ -148,13 +148,13 @@ fn walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_ed
     Some(taken)
 }
 
-/// What a path is expected to count.
+/// The expected effect of a path.
 enum Expected {
-    /// Once, in this counter.
+    /// It is counted once, in this counter.
     Cell(i64),
-    /// Nothing.
+    /// It is not counted.
     Nothing,
-    /// In a counter that has no path of its own.
+    /// It is counted in a counter that belongs to no single path, or not at all.
     Elsewhere,
 }
 
@@ -208,7 +208,7 @@ impl<'a> Counting<'a> {
             }
         }
         for (&cell, &has) in counted.iter().filter(|(cell, _)| !expected.contains_key(cell)) {
-            if has > elsewhere || self.is_of_one_path(cell) {
+            if has > elsewhere || self.counts_single_path(cell) {
                 return Err(wrong(cell, 0, has));
             }
         }
@@ -240,7 +240,7 @@ impl<'a> Counting<'a> {
         if written == expected { Ok(()) } else { Err(ProgramFault::Stream { walk: walk.to_vec(), expected, written }) }
     }
 
-    /// The paths of a walk, as edges of the acyclic graph.
+    /// Returns the paths of a walk, as edges of the acyclic graph.
     fn paths(&self, walk: &[Edge]) -> Vec<Vec<DagEdgeId>> {
         let dag = self.program.dag();
         let (mut paths, mut path) = (Vec::new(), Vec::new());
@@ -257,7 +257,7 @@ impl<'a> Counting<'a> {
                     paths.push(std::mem::take(&mut path));
                     path.extend(cut.enter);
                 }
-                // The machine has already refused this edge.
+                // The machine has already reported this edge as unreachable.
                 (None, None) => {}
             }
         }
@@ -276,7 +276,7 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// A path's number; `None` if the plan leaves it out.
+    /// Returns a path's number. `None` if the plan omits the path.
     fn number(&self, path: &[DagEdgeId]) -> Option<u64> {
         let whole = self.program.dag();
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
@@ -297,13 +297,13 @@ impl<'a> Counting<'a> {
         by_cell
     }
 
-    /// Whether a counter of an interesting path may count other paths, too.
+    /// Returns whether a counter of an interesting path may also count uninteresting paths.
     fn may_alias(&self) -> bool {
         matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exact(0)))
     }
 
-    /// Whether a counter counts one path and no other.
-    fn is_of_one_path(&self, cell: i64) -> bool {
+    /// Returns whether a counter belongs to a single path.
+    fn counts_single_path(&self, cell: i64) -> bool {
         match self.program.cells() {
             Cells::Paths | Cells::Preferential(_) => true,
             Cells::Labels { part, .. } => part.path(self.program.dag(), cell).is_some(),

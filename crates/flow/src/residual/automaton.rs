@@ -1,7 +1,7 @@
 //! The known-path region as a finite automaton over edges.
 //!
-//! A state is a node of the path graph in a context: what was taken before it, as far as that matters. A path is known if the automaton
-//! has a transition for each of its edges and it does not end *unclear*.
+//! A state is a node of the path graph in a context, which summarises the edges before it. A path is known if the automaton has a
+//! transition for each of its edges, and the last transition is not *unclear*.
 //!
 //! Invariants: state 0 is the entry; a transition leads to a state of its edge's head.
 
@@ -11,11 +11,11 @@ use crate::graph::Node;
 /// A transition from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionTransition {
-    /// The edge it takes.
+    /// The edge.
     pub edge: DagEdgeId,
-    /// Where it leads; `None` where the path ends.
+    /// The next state; `None` if the path ends.
     pub to: Option<usize>,
-    /// Whether unknown paths may end with this transition, too.
+    /// Whether unknown paths may also end with this transition.
     pub unclear: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct RegionTransition {
 pub struct RegionState {
     /// The node.
     pub node: Node,
-    /// The transitions from here.
+    /// The transitions from this state.
     pub transitions: Vec<RegionTransition>,
 }
 
@@ -36,7 +36,7 @@ pub struct Automaton {
 }
 
 impl Automaton {
-    /// The automaton with one state for each node, whose transitions are the edges of the region.
+    /// Creates an automaton with one state for each node. Its transitions are the edges of the region.
     pub fn from_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
         // State 0 must be the entry, so it is swapped with node 0.
         let number = |node: Node| match node {
@@ -59,13 +59,14 @@ impl Automaton {
         Automaton { states }
     }
 
-    /// The transition on an edge from a state; `None` if the edge leaves the region.
+    /// Returns the transition on an edge from a state. `None` if the edge leaves the region.
     pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<RegionTransition> {
         self.states[state].transitions.iter().copied().find(|w| w.edge == edge)
     }
 
-    /// For each state, whether the path register must be valid there, because an edge out of the region or an unclear end may follow.
-    pub fn needed(&self, dag: &Dag) -> Vec<bool> {
+    /// Returns, for each state, whether the path register is needed in it, because an edge out of the region or an unclear transition may
+    /// follow.
+    pub fn needs_register(&self, dag: &Dag) -> Vec<bool> {
         let position = dag.positions();
         let mut order: Vec<usize> = (0..self.states.len()).collect();
         order.sort_by_key(|s| std::cmp::Reverse(position[self.states[*s].node.index()]));
@@ -78,7 +79,7 @@ impl Automaton {
         needed
     }
 
-    /// The first state of a node, if it has one.
+    /// Returns the first state of a node. `None` if it has no state.
     pub fn state_of(&self, node: Node) -> Option<usize> {
         self.states.iter().position(|s| s.node == node)
     }

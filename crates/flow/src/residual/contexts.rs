@@ -1,10 +1,10 @@
 //! Known-path regions in which a node is copied for each context after which known paths continue differently.
 //!
-//! In a region with each node once ([`super::region`]), known paths can combine to unknown ones. Copies avoid that: the code becomes an
-//! automaton of the known paths. The minimal automaton (Myhill-Nerode: a state for all prefixes with the same continuations) must keep
-//! the register where edges with different values meet; a trie, where nothing meets, is large. So prefixes that are executed often are
-//! states of their own, and all others share those of the minimal automaton. Several choices of the paths in the region and of the
-//! threshold for "often" are tried, and the cheapest is taken ([`super::prices`]).
+//! In a region that contains each node once ([`super::region`]), parts of known paths can form unknown ones. Copies of nodes prevent that:
+//! the code becomes an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all prefixes with the same
+//! continuations) needs the register at joins of edges with different values; a trie has no joins, but is large. So frequently executed
+//! prefixes get states of their own, and all others share the states of the minimal automaton. Several sets of paths and thresholds of
+//! executions are tried, and the cheapest result is used ([`super::prices`]).
 
 use super::KnownPath;
 use super::automaton::{Automaton, RegionState, RegionTransition};
@@ -13,21 +13,21 @@ use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
 
-/// Shares of all executions: the most executed paths that make up a share form a region to try. With the last share alone, three programs
-/// execute 1.0 to 8.2 % more instructions, with the first and the last 0 to 2.7 % more (docs/benchmarks/constants.md).
+/// Shares of all executions. For each share, the most frequent paths that make it up are tried as a region. With only the last share, three
+/// programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0 to 2.7% more (docs/benchmarks/constants.md).
 const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
-/// Divisors of all executions, each of which gives the number of executions from which on a prefix has a state of its own; 0 means that
-/// none has. With 0 alone, three programs execute 0.6 to 5.1 % more instructions, with 64 and 0 from 0 to 1.4 % more
-/// (docs/benchmarks/constants.md).
+/// Divisors of the number of all executions, which give the minimum executions of a prefix with a state of its own; 0 if no prefix has one.
+/// With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
 const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
-/// Number of states that a region may have beyond twice its nodes. With 0, two of three programs execute 6 % more instructions; with 160,
-/// one executes 1.4 % fewer, and has 3 % more code (docs/benchmarks/constants.md).
+/// Maximum number of states of a region in excess of twice its nodes. With 0, two of three programs execute 6% more instructions; with 160,
+/// one executes 1.4% fewer and has 3% more code (docs/benchmarks/constants.md).
 const MAX_EXTRA_STATES: usize = 16;
-/// Maximum number of edges of all paths of a region to try, which bounds the time and memory of a build.
+/// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
 const MAX_EDGES: usize = 200_000;
 
-/// The cheapest region with contexts, if it costs less than `cost`, the cost of the region with each of its `nodes` once.
-pub fn cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
+/// Finds the cheapest region with contexts; `None` if it does not cost less than `cost`, the cost of the region with each of its `nodes`
+/// once.
+pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
     let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
     let mut ranked: Vec<&KnownPath> = paths.iter().collect();
     ranked.sort_by_key(|p| std::cmp::Reverse(p.executions));
@@ -60,20 +60,21 @@ pub fn cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes
 
 /// A prefix of known paths.
 struct Prefix {
+    /// The node in which the prefix ends.
     node: Node,
-    /// The prefix without its last edge, and that edge.
+    /// The prefix without its last edge, and the last edge.
     before: Option<(usize, DagEdgeId)>,
     executions: u64,
-    /// The edges that may follow, with the longer prefix; `None` where the path ends.
+    /// The edges that may follow, each with the extended prefix; `None` if the path ends.
     transitions: Vec<(DagEdgeId, Option<usize>)>,
 }
 
-/// All prefixes of some paths, shorter ones first, with the states of the minimal automaton.
+/// All prefixes of a set of paths, shorter ones first, and their states in the minimal automaton.
 struct Trie {
     prefixes: Vec<Prefix>,
-    /// For each prefix, its state in the minimal automaton.
+    /// The state of each prefix in the minimal automaton.
     class: Vec<usize>,
-    /// For each state of the minimal automaton, whether an unknown path may follow.
+    /// Whether each state of the minimal automaton needs the register, because an unknown path may follow.
     needed: Vec<bool>,
 }
 
@@ -118,8 +119,8 @@ impl Trie {
         }
     }
 
-    /// The states, if there are at most `max_states`. Prefixes with at least `distinct_from` executions get a state of their own; others
-    /// share that of their class.
+    /// Chooses the states; `None` if there are more than `max_states`. Prefixes with at least `distinct_from` executions get a state of
+    /// their own; all others share the state of their class.
     fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<Contexts> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());
@@ -158,7 +159,7 @@ struct Contexts {
     states: Vec<usize>,
     /// The state of each prefix.
     state_of: Vec<usize>,
-    /// How often the register is set because edges with different values meet.
+    /// Executions of states that join edges with different register values.
     kept: f64,
 }
 

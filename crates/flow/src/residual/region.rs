@@ -1,42 +1,43 @@
-//! Chooses which edges of known paths form the known-path region, the version of a function with hardly any probes.
+//! Chooses the edges of known paths that form the known-path region, the version of a function with almost no probes.
 //!
-//! A region costs ([`super::prices`]) a detour through the instrumented code for each execution of a path that is not wholly in it, a
-//! lookup where an unknown path may end in it, and the register wherever that is needed and edges with different values meet. The search
-//! starts with all edges of known paths and greedily takes the move that saves most: leave out an edge; keep only the most executed edge
-//! into a node, so that the register is a constant there; or leave out edges until no unknown path ends with some edge. An optimal region
-//! would take exponential time.
+//! The cost of a region ([`super::prices`]) consists of a detour through the instrumented code for each execution of a path that is not
+//! completely in it, a lookup if an unknown path may end in it, and the register at joins of edges with different values if it is needed.
+//! The search starts with all edges of known paths and greedily makes the move that saves most: it removes an edge; or removes all edges
+//! into a node except the most executed one, so that the register is a constant there; or removes edges until no unknown path ends with a
+//! certain edge. Finding an optimal region would take exponential time.
 
 use super::KnownPath;
 use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// Minimum relative improvement of a move. With a hundredth of it, three programs execute 0 to 0.25 % more instructions; with thirty
-/// times as much, the difference is within 0.2 % (docs/benchmarks/constants.md).
+/// Minimum relative improvement of a move. With 1e-5, three programs execute 0 to 0.25% more instructions; with 3e-2, the difference is
+/// within 0.2% (docs/benchmarks/constants.md).
 const MIN_IMPROVEMENT: f64 = 1e-3;
-/// Maximum number of search steps for a function, which bounds the build time. The best region found until then is taken.
+/// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
 const MAX_STEPS: usize = 300_000_000;
 
 /// The known paths, and the edges of the region.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// For each edge, whether it is in the region.
+    /// Whether each edge is in the region.
     pub edges: Vec<bool>,
     paths: Vec<KnownPath>,
     prices: Prices,
-    /// For each edge, the paths that take it.
+    /// By edge, the paths that take it.
     paths_with: Vec<Vec<usize>>,
-    /// For each path, the number of its edges that are not in the region.
+    /// By path, the number of its edges that are not in the region.
     outside: Vec<u32>,
-    /// For each edge, the executions on paths in the region, and the number of such paths that end with it.
+    /// By edge, its executions on known paths that are completely in the region.
     flow: Vec<f64>,
+    /// By edge, the number of known paths that are completely in the region and end with it.
     ends: Vec<u64>,
     steps: usize,
 }
 
 impl<'a> KnownPathRegion<'a> {
-    /// The region of all edges of known paths.
-    pub fn all(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> KnownPathRegion<'a> {
+    /// Creates the region of all edges of known paths.
+    pub fn from_all_paths(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> KnownPathRegion<'a> {
         let edges = dag.edges().len();
         let mut paths_with = vec![Vec::new(); edges];
         for (at, path) in paths.iter().enumerate() {
@@ -49,12 +50,13 @@ impl<'a> KnownPathRegion<'a> {
         all
     }
 
-    /// Leaves out edges as long as that lowers the cost, and then the edges that no path in the region takes, whose code would never run.
+    /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes, whose code would be
+    /// unused.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
             if self.edges[edge.index()] && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
-                self.leave_out(edge);
+                self.remove_edge(edge);
             }
         }
     }
@@ -64,7 +66,7 @@ impl<'a> KnownPathRegion<'a> {
         while cost > 0.0 && self.steps < MAX_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
             for edges in self.moves() {
-                // A single round may take too many steps: its time is quadratic in the size of the function.
+                // The time of a round is quadratic in the size of the function, so a single round may take too many steps.
                 if self.steps >= MAX_STEPS {
                     break;
                 }
@@ -75,7 +77,7 @@ impl<'a> KnownPathRegion<'a> {
             }
             match best {
                 Some((new, edges)) if new < cost * (1.0 - MIN_IMPROVEMENT) => {
-                    edges.iter().for_each(|e| self.leave_out(*e));
+                    edges.iter().for_each(|e| self.remove_edge(*e));
                     cost = new;
                 }
                 _ => return,
@@ -83,12 +85,12 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    /// The edges of the region, and the paths.
+    /// Returns the edges of the region, and the paths.
     pub fn into_parts(self) -> (Vec<bool>, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
 
-    /// For each edge, whether unknown paths in the region may end with it.
+    /// Returns, for each edge, whether unknown paths in the region may end with it.
     pub fn unclear(&self) -> Vec<bool> {
         let path_counts = self.path_counts();
         self.dag.edge_ids().map(|e| self.is_unclear(&path_counts, e)).collect()
@@ -102,7 +104,7 @@ impl<'a> KnownPathRegion<'a> {
         self.is_end(edge) && self.edges[edge.index()] && path_counts[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
     }
 
-    /// The moves to try; each is a set of edges to leave out.
+    /// Returns the moves to try, each a set of edges to remove.
     fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
         let inner = |e: &DagEdgeId| self.edges[e.index()] && !self.is_end(*e);
         let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
@@ -119,8 +121,8 @@ impl<'a> KnownPathRegion<'a> {
         moves
     }
 
-    /// Edges to leave out so that no unknown path in the region ends with `end`, chosen greedily by unknown paths per execution; `None`
-    /// if there would be too many.
+    /// Returns edges whose removal leaves no unknown path in the region that ends with `end`, chosen greedily by unknown paths per
+    /// execution; `None` if there are too many.
     fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MAX_EDGES: usize = 32;
         if self.steps >= MAX_STEPS {
@@ -132,12 +134,12 @@ impl<'a> KnownPathRegion<'a> {
                 None => break true,
                 Some(_) if out.len() == MAX_EDGES => break false,
                 Some(edge) => {
-                    self.leave_out(edge);
+                    self.remove_edge(edge);
                     out.push(edge);
                 }
             }
         };
-        out.iter().rev().for_each(|e| self.put_back(*e));
+        out.iter().rev().for_each(|e| self.restore_edge(*e));
         found.then_some(out)
     }
 
@@ -169,7 +171,7 @@ impl<'a> KnownPathRegion<'a> {
         self.dag.out(node).iter().copied().filter(|e| self.edges[e.index()])
     }
 
-    fn leave_out(&mut self, edge: DagEdgeId) {
+    fn remove_edge(&mut self, edge: DagEdgeId) {
         self.edges[edge.index()] = false;
         for at in self.paths_with[edge.index()].clone() {
             if self.outside[at] == 0 {
@@ -179,7 +181,7 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    fn put_back(&mut self, edge: DagEdgeId) {
+    fn restore_edge(&mut self, edge: DagEdgeId) {
         self.edges[edge.index()] = true;
         for at in self.paths_with[edge.index()].clone() {
             self.outside[at] -= 1;
@@ -202,19 +204,19 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     fn cost_without(&mut self, edges: &[DagEdgeId]) -> f64 {
-        edges.iter().for_each(|e| self.leave_out(*e));
+        edges.iter().for_each(|e| self.remove_edge(*e));
         let cost = self.cost();
-        edges.iter().rev().for_each(|e| self.put_back(*e));
+        edges.iter().rev().for_each(|e| self.restore_edge(*e));
         cost
     }
 
-    /// Number of nodes in the region.
+    /// Returns the number of nodes in the region.
     pub fn node_count(&self) -> usize {
         let path_counts = self.path_counts();
         self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
     }
 
-    /// The cost of the known paths, in instructions.
+    /// Returns the cost of the known paths, in instructions.
     pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 =
@@ -239,7 +241,7 @@ impl<'a> KnownPathRegion<'a> {
         self.prices.executed(detours, lookups, kept)
     }
 
-    /// For each node, the number of paths in the region from the entry to it.
+    /// Returns the number of paths in the region from the entry to each node.
     fn path_counts(&self) -> Vec<u64> {
         let mut path_counts = vec![0u64; self.dag.node_count()];
         path_counts[self.dag.entry().index()] = 1;

@@ -1,30 +1,33 @@
 //! Verifies a numbering of all paths, in one pass.
 //!
-//! The paths from each node to the exit must have the numbers 0 to n - 1, each once. That holds at the exit, and at a node whose
-//! out-edges, in some order, have the running sums of the path counts of the out-edges before them as values: then the numbers through
-//! each edge form an interval, and the intervals are contiguous. Increments make the same sums if they differ from the values by a
-//! difference of node potentials, with equal potentials at entry and exit.
+//! The n paths from each node to the exit must have the numbers 0 to n - 1, each once. The exit has one path, with number 0. At any other
+//! node, the out-edges are sorted by value. The value of each must be the number of paths through the out-edges before it. The numbers of
+//! the paths through each edge then form an interval, and the intervals are contiguous.
+//!
+//! The increments have the same sum as the values on every path if each increment differs from the edge's value by the difference between
+//! the potentials of the edge's nodes, where entry and exit have the same potential.
 
 use crate::dag::{Dag, DagEdgeId};
 
-/// What is wrong with a numbering of all paths.
+/// A fault of a numbering of all paths.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Two paths have the same number, or a number is missing.
     #[error("the numbers of the paths from node {0} to the exit are not contiguous")]
     Numbers(u32),
-    /// The number of paths does not fit a word.
+    /// The number of paths does not fit into 63 bits.
     #[error("there are too many paths from node {0} to the exit")]
     TooMany(u32),
     /// The increments along a path do not sum to its number.
-    #[error("the increments on the path through edge {0} do not add up to the numbers")]
+    #[error("the increments on a path through edge {0} do not sum to the path's number")]
     Increments(u32),
 }
 
-/// Proves that the values number all paths of a graph from 0 on, and that the increments have the same sums. Returns the number of paths.
+/// Verifies that the values number all paths of a graph from 0 on, and that the increments have the same sums. Returns the number of
+/// paths.
 ///
 /// # Errors
-/// The first node or edge at which the proof fails.
+/// The first fault that was found, with its node or edge.
 pub fn verify_full(dag: &Dag, values: &[i64], increments: &[i64]) -> Result<u64, Fault> {
     let mut paths_from = vec![0u64; dag.node_count()];
     paths_from[dag.exit().index()] = 1;

@@ -1,4 +1,4 @@
-//! Verifiers of numberings and of the parts that copies of a program count. They share no code with what they verify.
+//! Verifiers of numberings, and of the parts of the paths that copies of a program count. They share no code with the numberings.
 
 mod full;
 mod part;

@@ -1,35 +1,36 @@
 //! Verifies one copy's part of a function's paths, in two passes.
 //!
-//! Interesting paths have distinct numbers if, at each node, the number intervals of its interesting out-edges do not overlap. Each path
-//! is counted once and under its number if the register lags behind the sum of values by the same amount on all paths to a node, and if
-//! the offset and the values after the counting edge, equal on all interesting continuations, make up for that.
+//! Interesting paths have different numbers if, at each node, the intervals of the numbers through its interesting out-edges do not
+//! overlap. Each path is counted once, with its number, under two conditions. On all paths to a node, the sum of values exceeds the
+//! register by the same amount. At the counting edge, this amount and the sum of the values after the edge, which is the same on all
+//! interesting continuations, equal the offset.
 //!
-//! Whether paths of other copies are counted in this copy's counters is not verified here; merging the copies detects that.
+//! This does not verify that other copies' paths are not counted in this copy's counters. Merging the copies detects that.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::part::Part;
 
-/// What is wrong with a part.
+/// A fault of a part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartFault {
     /// Two interesting paths may have the same number.
     #[error("numbers of interesting paths from node {0} to the exit overlap")]
     Numbers(u32),
     /// The register does not hold the path's number where it is counted.
-    #[error("the increments on the path through edge {0} do not add up to the numbers")]
+    #[error("the increments on a path through edge {0} do not sum to the path's number")]
     Increments(u32),
     /// An interesting path is not counted, or is counted twice.
-    #[error("interesting paths through edge {0} are not counted once")]
+    #[error("an interesting path through edge {0} is not counted exactly once")]
     Counts(u32),
 }
 
 /// The least and the greatest number of the paths from a node to the exit.
 type Interval = (i128, i128);
 
-/// Proves that each interesting path has a number of its own and is counted once, under this number.
+/// Verifies that interesting paths have different numbers, and that each is counted once, with its number.
 ///
 /// # Errors
-/// The first node or edge at which the proof fails.
+/// The first fault that was found, with its node or edge.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     let region = |e: &&DagEdgeId| part.interesting[e.index()];
     let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
@@ -50,30 +51,30 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     check_counts(dag, part, &numbers_to_exit)
 }
 
-/// What holds for all interesting paths to a node.
+/// The state of all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
-enum PartCheckState {
-    /// They are not counted yet; the sum of values exceeds the register by this amount.
-    Open(i128),
+enum Progress {
+    /// They are not counted yet. The sum of values exceeds the register by this amount.
+    NotCounted(i128),
     Counted,
 }
 
 fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
-    let mut states: Vec<Option<PartCheckState>> = vec![None; dag.node_count()];
-    states[dag.entry().index()] = Some(PartCheckState::Open(0));
+    let mut states: Vec<Option<Progress>> = vec![None; dag.node_count()];
+    states[dag.entry().index()] = Some(Progress::NotCounted(0));
     for &node in dag.order() {
         let Some(state) = states[node.index()] else { continue };
         for &edge in dag.out(node).iter().filter(|e| part.interesting[e.index()]) {
             let to = dag.edge(edge).to;
             let next = match (state, part.counted[edge.index()]) {
-                (PartCheckState::Counted, false) => PartCheckState::Counted,
-                (PartCheckState::Counted, true) => return Err(PartFault::Counts(edge.0)),
-                (PartCheckState::Open(ahead), counted) => {
+                (Progress::Counted, false) => Progress::Counted,
+                (Progress::Counted, true) => return Err(PartFault::Counts(edge.0)),
+                (Progress::NotCounted(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
                     match (counted, numbers_to_exit[to.index()]) {
-                        (false, _) => PartCheckState::Open(ahead),
+                        (false, _) => Progress::NotCounted(ahead),
                         (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => {
-                            PartCheckState::Counted
+                            Progress::Counted
                         }
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
@@ -82,13 +83,13 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
             let known = states[to.index()].get_or_insert(next);
             match (*known == next, *known, next) {
                 (true, ..) => {}
-                (false, PartCheckState::Open(_), PartCheckState::Open(_)) => return Err(PartFault::Increments(edge.0)),
+                (false, Progress::NotCounted(_), Progress::NotCounted(_)) => return Err(PartFault::Increments(edge.0)),
                 (false, ..) => return Err(PartFault::Counts(edge.0)),
             }
         }
     }
     match states[dag.exit().index()] {
-        Some(PartCheckState::Open(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        Some(Progress::NotCounted(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Random properties of graphs, as a backend would provide them.
+//! Random properties of graphs, like those that a backend provides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
@@ -6,14 +6,14 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_testkit::Random;
 
-/// Random frequencies that favour back edges, so that loops iterate often.
+/// Draws random frequencies that favour back edges, so that loops iterate often.
 pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
     let mut weight = |e: Edge| random.below(40) * if graph.to(e) <= graph.from(e) { 20 } else { 1 };
     let weights: Vec<f64> = graph.edges().map(|e| weight(e) as f64).collect();
     Frequencies::estimate(graph, &weights)
 }
 
-/// Random properties of blocks.
+/// Draws random properties of blocks.
 pub fn blocks(random: &mut Random, graph: &Graph) -> BlockProperties {
     let open: Vec<bool> = graph.edges().map(|_| random.chance(90)).collect();
     let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open[e.index()]);

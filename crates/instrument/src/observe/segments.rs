@@ -20,7 +20,7 @@ use crate::unit::{COUNT_AT_PATH_ENDS, Unit, verify_plan};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use trodden_flow::part::pspp;
+use trodden_flow::part::precise_selective_labels;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
@@ -186,8 +186,8 @@ fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Num
     let mut marked = vec![false; dag.edges().len()];
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
     edges.for_each(|edge| marked[edge.index()] = true);
-    let interesting = dag.on_whole_paths(|edge| marked[edge.index()]);
-    let labels = pspp(&dag, &interesting);
+    let interesting = dag.on_marked_paths(|edge| marked[edge.index()]);
+    let labels = precise_selective_labels(&dag, &interesting);
     let (graph, frequencies) = (&planned.graph, &planned.frequencies);
     let probes = match unit.options.plan.chords {
         true => Probes::on_chords(&dag, &labels, &probe_costs(&dag, graph, frequencies)),

@@ -141,5 +141,5 @@ fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunctio
     let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, uncopied: single, marks_call: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     let plan = Plan { dag, numbering, probes, partial: None, part: None };
-    Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })
+    Some(if versions { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) })
 }

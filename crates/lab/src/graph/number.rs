@@ -61,7 +61,7 @@ impl Marks {
         if !given {
             return Ok(Marks { ids: Vec::new(), all: true });
         }
-        let set = if labelling.scheme.takes_closure() { set.closed() } else { set.clone() };
+        let set = if labelling.scheme.selects_edges() { set.closed() } else { set.clone() };
         // Paths of a closure that is too large to list are not marked.
         let paths = set.paths(&acyclic.dag).unwrap_or_default();
         Ok(Marks { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })

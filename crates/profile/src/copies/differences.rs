@@ -1,25 +1,25 @@
-//! Describes where two profiles of one program differ, so that the runs were not the same execution.
+//! Lists the differences between two profiles of one program. Any difference shows that the runs were not the same execution.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionMap, MapError};
 
-/// Lists the functions whose edges two profiles of one program count differently. Images are matched by path, since copies have other
-/// identities.
+/// Lists the functions whose edge counts differ between two profiles of one program. Images are matched by path, since copies have
+/// different identities.
 pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, MapError> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();
     let mut out = Vec::new();
     for image in &one.images {
         let Some(same) = known.get(image.path.as_str()) else {
-            out.push(format!("`{}` was executed in only one of the runs", image.path));
+            out.push(format!("`{}` ran in only one of the two runs", image.path));
             continue;
         };
         for ((a, f), (b, g)) in functions(image).zip(functions(same)) {
             let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
             let (mine, own): (Result<Vec<u64>, MapError>, Result<Vec<u64>, MapError>) = (edges(a, f), edges(b, g));
             if mine? != own? {
-                out.push(format!("the edges of function `{}` were executed differently", f.name));
+                out.push(format!("function `{}` has different edge counts", f.name));
             }
         }
     }
@@ -34,16 +34,16 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &Funct
 }
 
 fn images_differ(one: &Profile, other: &Profile) -> String {
-    format!("{} images were executed in one run, {} in the other", one.images.len(), other.images.len())
+    format!("one run has {} images, the other {}", one.images.len(), other.images.len())
 }
 
-/// Lists the functions whose paths two profiles with the same images count differently.
+/// Lists the functions whose path counts differ between two profiles of the same images.
 pub fn path_differences(one: &Profile, other: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     let known: BTreeMap<_, _> = other.images.iter().map(|i| (i.identity, i)).collect();
     for image in &one.images {
         let Some(same) = known.get(&image.identity) else {
-            out.push(format!("`{}` was executed in only one of the runs", image.path));
+            out.push(format!("`{}` ran in only one of the two runs", image.path));
             continue;
         };
         let pairs = image.units.iter().zip(&same.units);
@@ -57,5 +57,5 @@ pub fn path_differences(one: &Profile, other: &Profile) -> Vec<String> {
 
 fn differing(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
     let functions = one.map.functions.iter().filter(|f| one.counts_of(f).ne(other.counts_of(f)));
-    functions.map(|f| format!("the paths of function `{}` were executed differently", f.name)).collect()
+    functions.map(|f| format!("function `{}` has different path counts", f.name)).collect()
 }

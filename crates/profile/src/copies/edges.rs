@@ -1,5 +1,5 @@
-//! Copies that count edges: maps in which each path is an edge, and computing the counts of all edges from the counted ones.
-//! [`trodden_partition::edges`] explains which edges are counted and why the others follow.
+//! Copies that count edges: converts maps so that each path is a single edge, and computes the counts of all edges from the counted ones.
+//! [`trodden_partition::edges`] explains which edges are counted and why the others follow from them.
 
 use super::{CopiesError, CopyDivergence, CopyEdges, PartitionedProgram};
 use crate::model::ImageProfile;
@@ -9,7 +9,7 @@ use trodden_flow::{Dag, Edge, Node, Numbering};
 use trodden_partition::edges::{Network, cut_all, dag};
 use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
-/// Converts a unit's map so that each path is an edge.
+/// Converts a unit's map so that each path is a single edge.
 pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
@@ -33,7 +33,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network of countable events of a function of such a unit.
+/// Builds the network of countable events of a function whose unit was converted by [`edge_unit`].
 pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let (graph, dag) = (function.graph()?, function.dag()?);
     let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
@@ -42,7 +42,7 @@ pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     Ok((dag, network))
 }
 
-/// Computes the counts of the edges that no copy counted; returns a divergence if the counts contradict each other.
+/// Adds the counts of the edges that no copy counted to `counts`. Returns a divergence if the known counts contradict each other.
 pub(super) fn complete(
     function: &FunctionMap,
     parts: &[&CopyEdges],
@@ -52,7 +52,7 @@ pub(super) fn complete(
     let ids: Vec<u64> =
         network.events().iter().map(|event| event.path.iter().map(|e| function.values[e.index()]).sum::<i64>() as u64).collect();
     let known = network.events().iter().zip(&ids).map(|(event, id)| {
-        let counted = parts.iter().any(|within| within.has(&event.path));
+        let counted = parts.iter().any(|part| part.contains(&event.path));
         counted.then(|| counts.get(id).copied().unwrap_or(0))
     });
     match network.complete(&known.collect::<Vec<_>>()) {
@@ -64,14 +64,14 @@ pub(super) fn complete(
     }
 }
 
-/// Gives an image and its units identities for counts of edges, which differ from those for counts of paths.
+/// Replaces the identities of an image and its units, so that edge counts are not confused with path counts of the same program.
 pub fn set_edge_identities(image: &mut ImageProfile) {
     let other = |identity: Identity| Identity::from_content(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }
 
-/// Converts a program so that each path is an edge.
+/// Converts a program's maps so that each path is a single edge.
 pub fn edge_program(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
     let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(edge_unit(map)?)));
     Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })

@@ -1,8 +1,8 @@
 //! Value profiles (targets of indirect calls, sizes of memory operations), decoded from the unit's counters ([`ProfiledValueKind`]).
 //!
-//! Sizes are exact. For targets, each pair of counters holds the number of calls and the sum of the callees' offsets. That determines the
-//! callees if there were one or two of them and only one solution exists. Otherwise the calls are attributed to unknown functions, like
-//! those to other images. The number of calls is always right.
+//! Sizes are exact. For targets, each pair of counters holds the number of calls and the sum of the callees' offsets, from which one or two
+//! callees can be recovered if the solution is unique. Otherwise the calls are attributed to an unknown function, like calls to other
+//! images. The number of calls is exact in all cases.
 
 use super::{EdgeError, ProfileFunctions};
 use crate::model::{ImageProfile, UnitProfile};
@@ -13,11 +13,11 @@ use trodden_unit::{ProfiledValueKind, ValueCounters};
 /// A profiled value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProfiledValue {
-    /// A size, or the smallest one of its class.
+    /// A size, or the smallest size of a size class.
     Number(u64),
     /// A function, by its name in LLVM's profiles.
     Function(String),
-    /// A function without a profile, or an unknown one.
+    /// An unknown function, or one without a profile.
     Elsewhere,
 }
 
@@ -33,7 +33,7 @@ pub struct CallTarget {
     pub name: String,
 }
 
-/// The functions of an image by their offset from its beginning.
+/// An image's functions by their offset from the start of the image.
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
@@ -56,14 +56,14 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
     let candidates: Vec<u64> = targets.iter().filter(|(_, t)| executed.contains(t.symbol.as_str())).map(|(at, _)| *at).collect();
     for unit in &image.units {
         let Some(edges) = &unit.map.edge_profile else { continue };
-        for place in &edges.values {
-            let damaged = || EdgeError::Damaged { unit: unit.map.source.clone(), what: "a value site out of range" };
-            let function = edges.functions.get(place.function as usize).ok_or_else(damaged)?;
-            let known = all.get_mut(&(function.name, function.hash)).ok_or_else(damaged)?;
-            let kind = if place.kind == ProfiledValueKind::Target { 0 } else { 1 };
-            let values = known.values[kind].get_mut(usize::from(place.site)).ok_or_else(damaged)?;
-            let counts = counts_of(unit, place);
-            match place.kind {
+        for site in &edges.values {
+            let corrupt = || EdgeError::Corrupt { unit: unit.map.source.clone(), what: "a value site out of range" };
+            let function = edges.functions.get(site.function as usize).ok_or_else(corrupt)?;
+            let known = all.get_mut(&(function.name, function.hash)).ok_or_else(corrupt)?;
+            let kind = if site.kind == ProfiledValueKind::Target { 0 } else { 1 };
+            let values = known.values[kind].get_mut(usize::from(site.site)).ok_or_else(corrupt)?;
+            let counts = counts_of(unit, site);
+            match site.kind {
                 ProfiledValueKind::Size => add_sizes(values, &counts),
                 ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
             }
@@ -72,12 +72,12 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
     Ok(())
 }
 
-/// Returns the counters of a site.
-fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
-    let size = u64::from(place.kind.counters());
+/// Returns the counts of a site.
+fn counts_of(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
+    let size = u64::from(site.kind.counters());
     let mut counts = vec![0; size as usize];
-    for (at, count) in unit.counts.in_range(place.first..place.first.saturating_add(size)) {
-        counts[(at - place.first) as usize] = count;
+    for (at, count) in unit.counts.in_range(site.first..site.first.saturating_add(size)) {
+        counts[(at - site.first) as usize] = count;
     }
     counts
 }
@@ -106,7 +106,7 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
     }
 }
 
-/// Offset that stands for unknown functions.
+/// Offset that represents unknown functions.
 const ELSEWHERE: u64 = 0;
 
 /// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
@@ -118,15 +118,15 @@ fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u
     let elsewhere = (target_bucket(ELSEWHERE) == bucket).then_some(ELSEWHERE);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
-    let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), split(calls, sum, low, high)?))).take(2).collect();
+    let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), calls_to_higher(calls, sum, low, high)?))).take(2).collect();
     match answers[..] {
         [((low, high), of_high)] => vec![(low, calls - of_high), (high, of_high)],
         _ => vec![(ELSEWHERE, calls)],
     }
 }
 
-/// Returns how many calls go to the function with the higher offset; `None` if these two functions cannot have that sum.
-fn split(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
+/// Returns the number of calls to the function with the higher offset; `None` if calls to these two functions cannot have the given sum.
+fn calls_to_higher(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);
     let of_high = above / between;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
         assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
-        // A sum that no two functions yield, since there are three.
+        // Calls to three functions: no two of them yield the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
         assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
     }

@@ -1,21 +1,22 @@
-//! Sampling in bursts: functions that cannot be duplicated are never counted. [`crate::sampling`] has the estimates.
+//! Sampling in bursts: finds functions that are never counted because they cannot be duplicated. [`crate::sampling`] computes the
+//! estimates.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::UnitMap;
 
-/// Prefix of the reasons why functions of such builds are not counted.
+/// Prefix of the reasons for which sampled builds skip a function.
 const NOT_SAMPLED: &str = "it is not sampled";
 
-/// Functions that are not sampled, by their linkage names.
+/// Linkage names of the functions that are not sampled.
 #[derive(Default)]
 pub struct Finder(BTreeSet<String>);
 
 impl InexactFinder for Finder {
     fn unit(&mut self, map: &UnitMap) {
         if map.experiment.is_sampled() {
-            let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
-            self.0.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
+            let unsampled = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
+            self.0.extend(unsampled.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         }
     }
 

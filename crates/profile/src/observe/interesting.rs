@@ -1,26 +1,26 @@
-//! Decodes words of functions that distinguish only their interesting paths. The map says which path a word counts
-//! ([`trodden_unit::InterestingWords`]); all other words are summed in the last counter.
+//! Decodes the words of functions that distinguish only their interesting paths. The map says which path a word counts
+//! ([`trodden_unit::InterestingWords`]); words of all other paths are summed in the last counter.
 
 use super::{Inexact, InexactFinder, Tally};
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 
-/// Returns the counter that each word stands for.
-pub fn counters(function: &FunctionMap, words: &InterestingWords, of: &[u64]) -> Vec<Option<u64>> {
+/// Translates indices of words to counters.
+pub fn counters(function: &FunctionMap, words: &InterestingWords, indices: &[u64]) -> Vec<Option<u64>> {
     let counter = |word: &u64| match words.paths.binary_search_by_key(&(word - words.first_word), |path| path.0) {
         Ok(at) => function.first_counter.saturating_add(words.paths[at].1),
         Err(_) => words.shared_word(),
     };
-    of.iter().map(|word| Some(counter(word))).collect()
+    indices.iter().map(|word| Some(counter(word))).collect()
 }
 
 /// Functions that distinguish only their interesting paths.
 #[derive(Default)]
 pub struct Finder {
     scheme: String,
-    /// Functions, and executions of their other paths.
+    /// Number of functions, and of executions of their uninteresting paths.
     interesting: Tally,
-    /// Functions with paths that are counted as others, and the number of these paths.
+    /// Number of functions with uninteresting paths that are counted as interesting ones, and of these paths.
     aliases: Tally,
     unproven: u64,
 }

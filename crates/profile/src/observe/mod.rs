@@ -1,7 +1,7 @@
-//! Decoding for each kind of observation, one module for each kind that needs it, named as in [`trodden_unit::observe`].
+//! Decoders of the kinds of observation that need one. Their modules have the same names as in [`trodden_unit::observe`].
 //!
-//! If a kind's words are not simply its counters, [`counters`] decodes them. A kind that omits something or counts differently reports that
-//! through an [`InexactFinder`]; all reasons are variants of [`Inexact`].
+//! If a kind's words are not its counters, [`counters`] translates them. A kind whose counts are inexact or incomplete reports that through
+//! an [`InexactFinder`]; all reasons are variants of [`Inexact`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -16,7 +16,7 @@ pub(crate) mod watched;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
-/// Returns the range of a function's words that must be decoded; `None` if each word is the counter of its index.
+/// Returns the range of a function's words that [`counters`] must translate; `None` if each word is the counter with its index.
 pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
@@ -26,13 +26,13 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     }
 }
 
-/// Returns the counter that each word stands for; `None` for words of paths that are not counted here.
-pub(crate) fn counters(function: &FunctionMap, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+/// Translates indices of words to counters; `None` for a word that belongs to no counted path.
+pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
-        Storage::Interesting(words) => Ok(interesting::counters(function, words, of)),
-        Storage::Labels(words) => part::counters(function, words, of),
-        Storage::Events(words) => stream::counters(function, words, of),
-        Storage::Array | Storage::Table(_) | Storage::Segments(_) => Ok(of.iter().copied().map(Some).collect()),
+        Storage::Interesting(words) => Ok(interesting::counters(function, words, indices)),
+        Storage::Labels(words) => part::counters(function, words, indices),
+        Storage::Events(words) => stream::counters(function, words, indices),
+        Storage::Array | Storage::Table(_) | Storage::Segments(_) => Ok(indices.iter().copied().map(Some).collect()),
     }
 }
 
@@ -41,14 +41,14 @@ pub(crate) trait InexactFinder {
     /// Examines a unit.
     fn unit(&mut self, _map: &UnitMap) {}
 
-    /// Examines a function of a unit that is not a copy's, with the number of executions whose path is unknown.
+    /// Examines a function, with the number of its executions whose path is unknown. Not called for functions of copies.
     fn function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
     /// Returns the reasons found.
     fn reasons(&mut self) -> Vec<Inexact>;
 }
 
-/// Returns a finder for each reason, in the order of reports.
+/// Returns all finders, in the order in which reports list their reasons.
 pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::Finder::default()),
@@ -75,13 +75,13 @@ impl Tally {
     }
 }
 
-/// A reason why counts are inexact or incomplete.
+/// A reason why counts are inexact or incomplete. The message continues the note "not exact".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inexact {
     /// The numbering omits some paths.
     #[error(
-        "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; record a build without \
-            --interesting to count all paths",
+        "only some paths of {} are counted (scheme {scheme}), and the path of {} is unknown. Record a build without --interesting to \
+            count all paths",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
@@ -95,14 +95,15 @@ pub enum Inexact {
     },
     /// Number of functions that count interprocedural segments instead of their paths.
     #[error(
-        "the paths of {} are counted as ends of interprocedural segments (`trodden segments` shows them), not here; a program made without \
-            --segments counts them here",
+        "the paths of {} are missing, because they were counted as ends of interprocedural segments. `trodden segments` shows them; \
+            instrument without --segments to count them here",
         plural(*.0, "function")
     )]
     Segments(u64),
     /// Tables overflowed.
     #[error(
-        "the tables of {} were full; the path of {} is unknown; build with a larger table-slots=N in TRODDEN_INSTRUMENT, or without it",
+        "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
+            without it",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
@@ -112,30 +113,30 @@ pub enum Inexact {
         /// Number of executions whose path is unknown.
         executions: u64,
     },
-    /// Number of units that do not count the paths that were known to the build.
-    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", units_count(*.0))]
+    /// Number of units that count only paths that were unknown to the build.
+    #[error("{} only paths that were unknown at the time of the build (--residual). {EXACTLY}", units_count(*.0))]
     Residual(u64),
     /// Number of units that count only paths that match an expression.
-    #[error("{} only paths that match the expression (--watch); {EXACTLY}", units_count(*.0))]
+    #[error("{} only paths that match the expression (--watch). {EXACTLY}", units_count(*.0))]
     Watched(u64),
     /// Only interesting paths are counted separately.
     #[error(
-        "only interesting paths of {} are counted separately (--interesting, scheme {scheme}); {} of their other paths are counted \
-            together; functions without interesting paths are not counted",
+        "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
+            together, and functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     Interesting {
         /// Name of the numbering.
         scheme: String,
-        /// Number of such functions.
+        /// Number of functions with interesting paths.
         functions: u64,
-        /// Number of executions of their other paths, which are counted together.
+        /// Number of executions of their uninteresting paths.
         executions: u64,
     },
     /// Counts of interesting paths may include executions of other paths.
     #[error(
-        "the scheme {scheme} counts {} of {} as interesting ones; use ppp or known-table for exact counts",
+        "scheme {scheme} counts {} of {} as if they were interesting. Use --scheme ppp or known-table for exact counts",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]
@@ -144,51 +145,51 @@ pub enum Inexact {
         scheme: String,
         /// Number of functions with such paths.
         functions: u64,
-        /// Number of paths found to share the counter of an interesting one, among those that were tried.
+        /// Number of uninteresting paths that share the counter of an interesting one. May be found by sampling.
         aliases: u64,
     },
-    /// Number of functions whose numberings were tested on random paths instead of proven.
-    #[error("the numbering of {} has too many paths for a proof; it was tested on random paths", plural(*.0, "function"))]
+    /// Number of functions whose numbering was tested on random paths instead of verified.
+    #[error("{} had too many paths to verify the numbering, which was only tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
-    /// Number of units of a copy that counts only a part of the paths.
+    /// Number of units that belong to a copy, which counts only a part of the paths.
     #[error(
-        "{} to one of several copies, each of which counts some of the paths; {EXACTLY}",
+        "{} to one of several copies, each of which counts some of the paths. {EXACTLY}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges (--divide edges) instead of paths: each path is one edge", units_count(*.0))]
+    #[error("{} edges instead of paths (--divide edges), so each path below is a single edge", units_count(*.0))]
     Edges(u64),
     /// Number of differences between copies that should have run the same execution.
     #[error(
-        "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
-            here; `trodden repeatable -- COMMAND` checks whether the program does the same each time",
-        plural(*.0, "place")
+        "the copies that counted together did not run the same execution ({}), so the profile mixes counts of several executions. \
+            `trodden repeatable -- COMMAND` checks whether the program behaves the same in each run",
+        plural(*.0, "difference")
     )]
     Diverged(u64),
     /// Linkage names of functions of a sampled program that are never sampled.
     #[error(
-        "never sampled, so that none of their paths are here, however often they are executed: {} (they call setjmp, or have \
-            code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
+        "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
+            {}. `trodden info --all PROGRAM` gives the reason for each; build without --sample to count them",
         first_few(.0)
     )]
     NotSampled(Vec<String>),
     /// Number of threads whose counts could not be written.
     #[error(
-        "the counts of {} are lost: they could not be written; free space or raise ulimit -f, and record again",
+        "the counts of {} are lost, because they could not be written. Free disk space or raise ulimit -f, and record again",
         plural(*.0, "thread")
     )]
     Lost(u64),
     /// Number of copies that counted together and were all ended by a signal.
     #[error(
-        "a signal ended the {0} copies that counted together, each at a different place, so counts of different functions are not \
-            consistent; record without --copies to see where one program was"
+        "a signal ended the {0} copies that counted together, each at a different point of the execution, so counts of different \
+            functions are inconsistent. Record without --copies to see where a single run was interrupted"
     )]
     Interrupted(u64),
 }
 
-/// Added if only some paths are counted.
-const EXACTLY: &str = "these are counted exactly";
+/// Ends the messages about builds that count only some paths.
+const EXACTLY: &str = "The counts of these paths are exact";
 
 fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
@@ -201,12 +202,12 @@ fn first_few(names: &[String]) -> String {
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
-/// Formats a number of things: `1 unit`, `2 units`.
+/// Formats a number with its noun: `1 unit`, `2 units`.
 fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number of things with a verb: `1 unit counts`, `2 units count`.
+/// Formats a number with its noun and verb: `1 unit counts`, `2 units count`.
 fn plural_verb(number: u64, noun: &str, one: &str, many: &str) -> String {
     format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
 }

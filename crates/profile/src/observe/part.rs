@@ -1,26 +1,26 @@
-//! Decodes words of copies, which count a part of the paths each. A word's index is the sum of the labels on its path
-//! ([`trodden_unit::LabelWords`]). Words with other sums belong to paths that the copy does not count, and are dropped.
+//! Decodes the words of copies that each count a part of the paths. A word's index is the sum of the labels on its path
+//! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
 use super::{Inexact, InexactFinder, Tally};
 use trodden_flow::part::LabelSums;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
 
-/// Returns the counter that each word stands for; `None` if it belongs to no counted path.
-pub fn counters(function: &FunctionMap, words: &LabelWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+/// Translates indices of words to counters; `None` for a word that belongs to no counted path.
+pub fn counters(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
     let all = vec![true; dag.edges().len()];
     let search = LabelSums::new(&dag, &words.labels, &all);
     let number = |word: &u64| Some(numbering.id(&search.path((word - words.first_word) as i64)?));
-    Ok(of.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())
+    Ok(indices.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())
 }
 
-/// Finds functions that count a part of their paths, and units of copies.
+/// Finds functions that count only some of their paths, and units of copies.
 #[derive(Default)]
 pub struct Finder {
     scheme: String,
-    /// Functions, and executions whose path is unknown.
+    /// Number of functions that count only some of their paths, and of executions whose path is unknown.
     partial: Tally,
     copy: u64,
     edges: u64,

@@ -1,4 +1,4 @@
-//! Interprocedural segments: functions count their paths as ends of segments ([`crate::segments`]), and not by themselves.
+//! Interprocedural segments: finds functions whose paths are counted as ends of segments ([`crate::segments`]) instead of separately.
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::{FunctionMap, UnitMap};

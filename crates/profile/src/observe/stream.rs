@@ -1,7 +1,7 @@
 //! Translates stream events to paths.
 //!
-//! A stream has an event at every call of a function of the unit, even of one that always returns, so a function can have more events than
-//! paths ([`trodden_unit::EventWords`]). Every other event denotes one path, with the same edges in both graphs.
+//! A stream has an event at every call of a function in the same unit, even if the callee always returns, so a function can have more
+//! events than paths ([`trodden_unit::EventWords`]). All other events denote one path each, with the same edges in both graphs.
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, UnitProfile};
@@ -15,7 +15,7 @@ use trodden_unit::{EventWords, FunctionMap, MapError};
 pub struct EventPaths {
     events: (Dag, Numbering),
     own: Numbering,
-    /// For each edge of the events' acyclic graph, the function's own edge, if it has one.
+    /// For each edge of the events' acyclic graph, the corresponding edge of the function's own acyclic graph; `None` if there is none.
     own_edges: Vec<Option<DagEdgeId>>,
 }
 
@@ -41,7 +41,7 @@ impl EventPaths {
         Ok(EventPaths { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
     }
 
-    /// Returns the path ID that an event stands for; `None` if it was recorded at a call where paths are not counted.
+    /// Returns the path ID that an event denotes; `None` if the event was recorded at a call at which no path is counted.
     pub fn path(&self, event: u64) -> Option<u64> {
         let (dag, numbering) = &self.events;
         let path: Option<Vec<DagEdgeId>> = numbering.path(dag, event)?.iter().map(|edge| self.own_edges[edge.index()]).collect();
@@ -50,7 +50,7 @@ impl EventPaths {
 }
 
 impl ImageProfile {
-    /// Returns the image with maps that have a path for each event, and without counts.
+    /// Returns the image without counts and with converted maps, in which each event is a path.
     #[must_use]
     pub fn with_event_paths(&self) -> ImageProfile {
         let unit =
@@ -59,9 +59,9 @@ impl ImageProfile {
     }
 }
 
-/// Returns the counter that each word stands for; `None` for events at calls where paths are not counted.
-pub fn counters(function: &FunctionMap, words: &EventWords, of: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+/// Translates indices of words to counters; `None` for events at calls at which no path is counted.
+pub fn counters(function: &FunctionMap, words: &EventWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));
-    Ok(of.iter().map(counter).collect())
+    Ok(indices.iter().map(counter).collect())
 }

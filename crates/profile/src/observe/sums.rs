@@ -1,14 +1,14 @@
-//! Events of paths: each counter has several cells ([`trodden_unit::events`]).
+//! Decodes the counters of units that count events: each counter has several cells ([`trodden_unit::events`]).
 
 use crate::events::PathEvents;
 use trodden_unit::events::CELLS;
 
-/// Counts and events, each by counter.
+/// Counts by counter, and events by counter.
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
-/// Splits the cells of a unit that counts events. `overflow` is the excess of the cells that saturated.
+/// Splits the cells of a unit that counts events into counts and events. `overflow` is the excess of the cells that saturated.
 pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
-    let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |place| overflow[place].1);
+    let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |index| overflow[index].1);
     let wide = cells.iter().map(|&(at, value)| (at, u128::from(value) + excess(at)));
     let (mut counts, mut events) = (Vec::new(), Vec::new());
     let mut cells = wide.peekable();

@@ -1,5 +1,5 @@
-//! Decodes hash tables of functions with many paths. Keys and counts are read region by region, since the cell of a path depends on what
-//! its thread counted before.
+//! Decodes the hash tables of functions with many paths. Keys and counts are read region by region, since a path's cell depends on what its
+//! thread counted before.
 
 use super::{Inexact, InexactFinder, Tally};
 use crate::sum::Sums;
@@ -30,12 +30,12 @@ impl InexactFinder for Finder {
 pub struct Tables {
     /// Tables, ascending by first word.
     cells: Vec<Cells>,
-    /// Offset and value of the last key that was read.
+    /// File offset and value of the last key that was read.
     key: Option<(u64, u64)>,
     /// Counts by counter.
     pub sums: Sums,
-    /// Number of cells that make no sense.
-    pub damaged: u64,
+    /// Number of invalid cells.
+    pub invalid: u64,
 }
 
 /// The cells of one function.
@@ -63,10 +63,10 @@ impl Tables {
             return true;
         }
         match self.key {
-            Some((place, path)) if place + 8 == offset && (1..=cells.counters).contains(&path) => {
+            Some((key_offset, path)) if key_offset + 8 == offset && (1..=cells.counters).contains(&path) => {
                 self.sums.add(cells.first_counter + path - 1, value);
             }
-            _ => self.damaged += 1,
+            _ => self.invalid += 1,
         }
         true
     }

@@ -1,5 +1,5 @@
-//! Unknown and watched paths: the counters are followed by times of first executions, which are merged by their minimum. Known paths are
-//! not counted.
+//! Builds that count only unknown or watched paths. Their counters are followed by times of first executions, of which the earliest is
+//! kept.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl InexactFinder for Finder {
     }
 }
 
-/// Collects times of first executions, of which there is one for each counter.
+/// Collects the times of first executions. A unit has one for each counter.
 #[derive(Default)]
 pub struct Times {
     words: Range<u64>,

@@ -1,4 +1,4 @@
-//! Watched paths: no others are counted. Their times are decoded as for [unknown paths](super::unknown).
+//! Builds that count only watched paths. Their times are decoded like those of [unknown paths](super::unknown).
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::UnitMap;

@@ -1,10 +1,10 @@
-//! Number of call sites of each function of a program, summed over its units. Only direct calls count, since an indirect call names no
+//! Counts the call sites of each function of a program in all its units. Indirect calls are not counted, since they do not name their
 //! callee.
 
 use std::collections::HashMap;
 use trodden_unit::{Frame, FunctionMap, UnitMap};
 
-/// Call sites by name of the callee; those of local functions also by unit.
+/// Numbers of call sites by the callee's name, in each unit and in all units.
 pub struct UnitCalls<'a> {
     units: &'a [(Frame, UnitMap)],
     /// Call sites in each unit.
@@ -14,7 +14,7 @@ pub struct UnitCalls<'a> {
 }
 
 impl UnitCalls<'_> {
-    /// Sums the call sites in all units.
+    /// Counts the call sites in all units.
     pub fn from_units(units: &[(Frame, UnitMap)]) -> UnitCalls<'_> {
         let direct: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| sites(map)).collect();
         let mut all = HashMap::<&str, u32>::new();
@@ -25,12 +25,12 @@ impl UnitCalls<'_> {
         UnitCalls { units, direct, all }
     }
 
-    /// Number of call sites of a unit's function, including those of its aliases.
+    /// Returns the number of call sites of a unit's function, including those of its aliases.
     pub fn sites(&self, unit: usize, function: &FunctionMap) -> u32 {
         let known = if function.local { &self.direct[unit] } else { &self.all };
-        let of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);
+        let sites_of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);
         let aliases = self.units[unit].1.aliases.iter().filter(|alias| alias.of == function.name);
-        aliases.fold(of(known, function.plain_name()), |sum, alias| sum.saturating_add(of(&self.all, &alias.name)))
+        aliases.fold(sites_of(known, function.plain_name()), |sum, alias| sum.saturating_add(sites_of(&self.all, &alias.name)))
     }
 }
 

@@ -1,15 +1,15 @@
-//! Estimates how often each function of a program is called in a run, from its code.
+//! Estimates from a program's code how often each of its functions is called in a run.
 //!
-//! Each direct call in a block is executed as often as the block; a block that calls a function twice counts once. `main` and each function
-//! that no other function calls by name are called once from outside. The number of calls, including recursive ones, follows from these
-//! ([`trodden_flow::call_frequencies`]).
+//! A direct call is executed as often as its block; a block that calls the same function twice counts once. `main` and all functions that
+//! no other function calls by name are called once from outside. From these numbers, [`trodden_flow::call_frequencies`] computes the calls
+//! of all functions, including recursive ones.
 
 use super::block_frequencies;
 use std::collections::HashMap;
 use trodden_flow::call_frequencies::{WeightedCall, call_frequencies};
 use trodden_unit::{Frame, FunctionMap, MapError, UnitMap};
 
-/// Returns the number of calls of each function in a run, in the order of the units.
+/// Returns the estimated number of calls of each function in a run, in the order of the units and their functions.
 pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError> {
     let names = CallNames::from_units(units);
     let mut calls = Vec::new();
@@ -30,7 +30,7 @@ pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError
     Ok(call_frequencies(&roots, &calls))
 }
 
-/// Indices of functions by name; local ones by unit.
+/// Indices of functions by name; local functions are indexed by unit.
 struct CallNames<'a> {
     local: Vec<HashMap<&'a str, usize>>,
     all: HashMap<&'a str, usize>,
@@ -46,10 +46,10 @@ impl<'a> CallNames<'a> {
                 names.add(unit, function.local, function.plain_name(), next);
                 next += 1;
             }
-            let of = |name: &str| map.functions.iter().position(|f: &FunctionMap| f.name == name);
+            let index_of = |name: &str| map.functions.iter().position(|f: &FunctionMap| f.name == name);
             for alias in &map.aliases {
-                if let Some(place) = of(&alias.of) {
-                    names.add(unit, false, plain(&alias.name), first + place);
+                if let Some(index) = index_of(&alias.of) {
+                    names.add(unit, false, plain(&alias.name), first + index);
                 }
             }
         }
@@ -61,14 +61,14 @@ impl<'a> CallNames<'a> {
         names.entry(name).or_insert(number);
     }
 
-    /// Returns the function that a unit calls by a name; `None` if it is not in the program's units.
+    /// Returns the index of the function that a unit calls by this name; `None` if it is not in the program's units.
     fn function(&self, unit: usize, name: &str) -> Option<usize> {
         let name = plain(name);
         self.local[unit].get(name).or_else(|| self.all.get(name)).copied()
     }
 }
 
-/// Strips the mark that tells LLVM not to change a linkage name.
+/// Strips LLVM's `\x01` prefix, which marks linkage names that must not be mangled.
 fn plain(name: &str) -> &str {
     name.strip_prefix('\u{1}').unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! The functions of a program as input for partitioning among copies: paths, frequencies, and call sites.
+//! Converts all functions of a program to the input for partitioning their paths among copies: paths, frequencies, and call sites.
 
 use super::calls::UnitCalls;
 use super::calls_of_program::calls_of_program;
@@ -15,36 +15,38 @@ use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 #[derive(Debug, thiserror::Error)]
 pub enum ProcedureError {
     /// The profile has none of the program's functions.
-    #[error("the profile has none of the program's functions: it is of another program or build. Record this program")]
+    #[error("the profile contains none of the program's functions, so it belongs to a different program or build. Record this program")]
     OtherProgram,
-    /// The profile has some of the functions with different paths.
+    /// The profile contains functions with the same names but different paths.
     #[error(
-        "the profile is of another variant of the program, in which {} different paths (the first is `{first}`). Record this program",
+        "the profile belongs to a different variant of the program, in which {} different paths (the first is `{first}`). Record this \
+            program",
         plural(*functions as u128, "function has", "functions have")
     )]
     OtherVariant {
-        /// Number of those functions.
+        /// Number of functions with different paths.
         functions: usize,
         /// Name of the first one.
         first: String,
     },
-    /// A map is damaged.
+    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
-/// Converts a program's functions with the counts of a profile, or with estimated frequencies if there is none.
+/// Converts a program's functions, with the counts of a profile or, if there is none, with estimated frequencies.
 ///
 /// # Errors
-/// The profile is of another program or variant, or a map is damaged.
+/// The profile belongs to a different program or variant, or a map is corrupt.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
-    let counted = profile.map(Counted::from_profile);
+    let counted = profile.map(ProfiledFunctions::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         return Err(ProcedureError::OtherProgram);
     }
-    let is_other =
-        |known: &Counted| functions().filter(|(_, frame, map, f)| known.has_other_paths(frame, map, f)).map(|(.., f)| f).collect();
+    let is_other = |known: &ProfiledFunctions| {
+        functions().filter(|(_, frame, map, f)| known.has_other_paths(frame, map, f)).map(|(.., f)| f).collect()
+    };
     let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
     if let [first, ..] = others[..] {
         return Err(ProcedureError::OtherVariant { functions: others.len(), first: Name::from_linkage(&first.name).short });
@@ -60,13 +62,13 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
-/// Converts units in which each path is an edge. `units` are the original ones, which the profile knows.
+/// Converts the functions of `edges`, units whose paths are single edges. `units` are the original units, to which the profile belongs.
 pub fn edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
     profile: Option<&Profile>,
 ) -> Result<Vec<Procedure>, MapError> {
-    let counted = profile.map(Counted::from_profile);
+    let counted = profile.map(ProfiledFunctions::from_profile);
     let pairs =
         units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
     let calls = calls_of_program(units)?;
@@ -77,20 +79,20 @@ pub fn edge_procedures(
     pairs.zip(calls).map(procedure).collect()
 }
 
-/// Functions of a profile, of the units themselves or of variants that have the same paths with the same IDs.
-struct Counted<'a> {
+/// Finds a program's functions in a profile, which may belong to a variant in which the functions have the same paths and IDs.
+struct ProfiledFunctions<'a> {
     units: HashMap<Identity, &'a UnitProfile>,
     functions: HashMap<(&'a str, &'a str), Vec<(&'a UnitProfile, &'a FunctionMap)>>,
 }
 
-impl<'a> Counted<'a> {
-    fn from_profile(profile: &'a Profile) -> Counted<'a> {
+impl<'a> ProfiledFunctions<'a> {
+    fn from_profile(profile: &'a Profile) -> ProfiledFunctions<'a> {
         let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
         let mut functions: HashMap<_, Vec<_>> = HashMap::new();
         for (_, unit, f) in profile.functions() {
             functions.entry((unit.map.source.as_str(), f.name.as_str())).or_default().push((unit, f));
         }
-        Counted { units, functions }
+        ProfiledFunctions { units, functions }
     }
 
     fn counts(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> Vec<(u64, u64)> {
@@ -106,24 +108,24 @@ impl<'a> Counted<'a> {
                 && other.cuts == function.cuts
                 && other.values == function.values
         };
-        self.named(map, function).into_iter().find(|(_, other)| same(other))
+        self.find_by_name(map, function).into_iter().find(|(_, other)| same(other))
     }
 
-    /// Functions with the same name and source.
-    fn named(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
+    /// Functions with the same name and source file.
+    fn find_by_name(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
         self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
     }
 
-    /// Returns whether the profile has the function only with different paths, so that its counts are useless here.
+    /// Returns whether the profile contains the function only with different paths, so that its counts cannot be used.
     fn has_other_paths(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
-        self.function(frame, map, function).is_none() && !self.named(map, function).is_empty()
+        self.function(frame, map, function).is_none() && !self.find_by_name(map, function).is_empty()
     }
 }
 
-/// Adds estimates to measured frequencies, for paths that were not executed. All estimates of a function together weigh less than one
-/// measured execution.
+/// Adds estimates to measured frequencies, so that paths that were not executed have a frequency, too. The sum of a function's estimates is
+/// less than one measured execution.
 pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Result<Vec<Procedure>, MapError> {
-    /// Base-2 logarithm of the weight of a measured execution, if the sum fits a word.
+    /// Base-2 logarithm of the weight of one measured execution. The weight is reduced if the sum would exceed 64 bits.
     const LOG_WEIGHT: u32 = 16;
     let sum = measured.iter().flat_map(|p| &p.frequencies).fold(1u64, |sum, n| sum.saturating_add(*n));
     let weight = 1u64 << LOG_WEIGHT.min(sum.leading_zeros().saturating_sub(2));
@@ -138,7 +140,7 @@ pub fn add_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Resu
     measured.iter().zip(functions).map(procedure).collect()
 }
 
-/// Sets the number of call sites of each function.
+/// Sets each procedure's number of call sites.
 pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
     let calls = UnitCalls::from_units(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));

@@ -1,10 +1,10 @@
-//! Profiles made from branches that hardware recorded.
+//! Profiles derived from branches that hardware recorded.
 //!
-//! Counts from windows of branches are estimates, which give the relative frequencies of paths; the observed counts are kept beside them.
+//! Counts from windows of branches are estimates of the paths' relative frequencies. The observed counts are stored as well.
 
 use serde::{Deserialize, Serialize};
 
-/// How a profile was made from branch records.
+/// How a profile was derived from recorded branches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchSampling {
     /// Source of the data.
@@ -13,13 +13,13 @@ pub struct BranchSampling {
     pub samples: u64,
     /// Number of observed intervals of execution: windows of branch records, or pieces of a trace.
     pub windows: u64,
-    /// Number of branch records in them.
+    /// Number of branch records in the windows.
     pub records: u64,
-    /// Number of complete paths in them.
+    /// Number of executions of complete paths in the windows.
     pub whole_paths: u64,
     /// Data that could not be counted.
     pub losses: Losses,
-    /// The observed count of each path, if the profile's counts are estimates.
+    /// The observed counts, if the profile's counts are estimates; otherwise empty.
     pub observed: Vec<ObservedBranches>,
 }
 
@@ -28,32 +28,33 @@ pub struct BranchSampling {
 pub enum BranchSource {
     /// Windows of the most recent branches, recorded by hardware (`perf record -b`).
     BranchRecords,
-    /// A trace of all branches; counts are exact if nothing was lost.
+    /// A trace of all branches. Counts are exact if nothing was lost.
     BranchTrace,
-    /// Paths found by a model of the hardware path profiler. Samples are the model's distinct paths, windows the executions of a unit's
-    /// paths that lie within one of them, records the executions of the model's paths. Counts of paths that were joined from several are
-    /// estimates.
+    /// Paths found by a model of the hardware path profiler. `samples` is the number of the model's distinct paths, `records` the number of
+    /// their executions, and `windows` the number of executions of unit paths that are part of a single model path. Counts of unit paths
+    /// that had to be joined from several model paths are estimates.
     HotPaths,
 }
 
-/// Observed data that the counts do not include.
+/// Observed data that could not be attributed to paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// Number of observed executions of blocks that have addresses.
     pub blocks: u64,
-    /// How many of those are on counted paths.
+    /// Number of these executions that are on counted paths.
     pub blocks_counted: u64,
     /// Number of paths whose beginning or end was not observed.
     pub incomplete: u64,
     /// Number of block sequences that the function's graph does not allow.
     pub inconsistent: u64,
-    /// Number of block sequences that match several paths, which differ in blocks without addresses.
+    /// Number of block sequences that match several paths, because these differ only in blocks without addresses.
     pub ambiguous: u64,
-    /// Number of block sequences with an intermediate block whose address belongs to another block; the only possible path was counted.
+    /// Number of block sequences in which one block was inferred, because its address belongs to a different block and only one path is
+    /// possible. The path was counted.
     pub inferred: u64,
-    /// Number of records that do not follow from the record before.
+    /// Number of records that cannot follow the previous record.
     pub broken: u64,
-    /// Number of places where the recorder reports lost data.
+    /// Number of times the recorder reported lost data.
     pub gaps: u64,
 }
 
@@ -69,20 +70,20 @@ pub struct ObservedBranches {
 }
 
 impl BranchSampling {
-    /// Returns whether everything that was executed was observed. Only then does an unfinished path say something about the program.
+    /// Returns whether all executions were observed. Otherwise an unfinished path may only be a gap in the data.
     pub fn is_complete(&self) -> bool {
         let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
         self.source == BranchSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
-    /// Describes the data for the head of a report.
+    /// Describes the data in one line, for the head of a report.
     pub fn summary(&self) -> String {
         if self.source == BranchSource::HotPaths {
             let BranchSampling { samples, windows, whole_paths, .. } = self;
             let joined = whole_paths.saturating_sub(*windows);
             return format!(
-                "from {samples} paths of the hardware profiler's model: {whole_paths} executions, {joined} of them joined from pieces \
-                 (estimates)"
+                "from {samples} paths of the hardware profiler's model: {whole_paths} executions, of which {joined} are estimates, joined \
+                 from several of these paths"
             );
         }
         let source = match self.source {
@@ -93,12 +94,12 @@ impl BranchSampling {
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {
             (0, _) => String::new(),
-            (all, counted) => format!(", {:.1} % of the observed blocks lie on these paths", 100.0 * counted as f64 / all as f64),
+            (all, counted) => format!(", {:.1}% of the observed blocks are on these paths", 100.0 * counted as f64 / all as f64),
         };
-        format!("{source}: {samples} samples, {windows} windows, {whole_paths} whole paths{lost}")
+        format!("{source}: {samples} samples, {windows} windows, {whole_paths} complete paths{lost}")
     }
 
-    /// Adds another profile's data. The observed counts are dropped, because merging changes the indices of images.
+    /// Adds the data of a different profile. Drops the observed counts, because merging changes the indices of images.
     pub fn add(&mut self, other: BranchSampling) {
         let sum = self;
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);

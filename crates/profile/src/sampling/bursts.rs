@@ -1,8 +1,8 @@
 //! Profiles sampled in bursts: how much of a run was counted, and the errors of the estimates.
 //!
-//! A program of the sample tier counts only while its switch is on. The recorder turns the switch and measures the time. The estimate is
-//! `executions = weighted count * run time / time with the switch on`, where the weights correct for the slowdown of counted code
-//! ([`super::readings`]). The standard error is scaled by the same factor.
+//! A program of the sample tier counts only while its switch is on. The recorder turns the switch on and off and measures the time. The
+//! estimate is `executions = weighted count * run time / time with the switch on`, where the weights correct for the slowdown of counted
+//! code ([`super::readings`]). The standard error is scaled by the same factor.
 
 use crate::error::ProfileError;
 use crate::raw::RawProfile;
@@ -13,31 +13,33 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Half-width of the two-sided 95 % interval of the normal distribution, in standard deviations.
-pub(super) const NINETY_FIVE: f64 = 1.96;
+/// Half-width of the two-sided 95% confidence interval of a normal distribution, in standard deviations.
+pub(super) const NORMAL_QUANTILE_95: f64 = 1.96;
 
-/// Maximum share of its time that a program may have waited for a processor before estimates by wall time are withheld. With 17 processes
-/// on two processors, programs waited three quarters of the time, and totals were a third to three quarters of the true ones.
+/// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates by wall time are withheld. With 17
+/// processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the true
+/// ones.
 const MAX_WAITED: f32 = 0.5;
 
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BurstSampling {
-    /// Time with the switch on, in nanoseconds of the program's processor time, or of wall time where the system does not report that.
+    /// Time with the switch on, in nanoseconds of the program's processor time, or of wall time if the system does not report processor
+    /// time.
     pub on_ns: u64,
-    /// Total time in nanoseconds, measured by the same clock.
+    /// Run time in nanoseconds, measured by the same clock.
     pub total_ns: u64,
     /// Number of times the switch was turned on.
     pub bursts: u64,
-    /// Number of slices of the run that the errors were computed from; in a merged profile, their sum.
+    /// Number of slices of the run from which the errors were computed; in a merged profile, the sum.
     pub slices: u64,
-    /// For wall time: the share of its runnable time in which the program waited for a processor. Otherwise 0.
+    /// Share of its runnable time in which the program waited for a processor, if `on_ns` is wall time; otherwise 0.
     pub waited: f32,
     /// Weighted counts by unit.
     pub units: Vec<UnitEstimates>,
 }
 
-/// Weighted counts of a unit.
+/// Weighted counts of a unit in one image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitEstimates {
     /// The image.
@@ -69,12 +71,12 @@ pub struct BurstEstimate {
 }
 
 impl BurstSampling {
-    /// Number of executions that each observed one stands for.
+    /// Returns the number of executions that one observed execution represents.
     pub fn scale(&self) -> f64 {
         if self.on_ns == 0 { 1.0 } else { self.total_ns as f64 / self.on_ns as f64 }
     }
 
-    /// Returns whether estimates are withheld because the program mostly waited for a processor, so that wall time says too little.
+    /// Returns whether estimates are withheld, because the program mostly waited for a processor and wall time is not meaningful.
     pub fn is_withheld(&self) -> bool {
         self.waited > MAX_WAITED
     }
@@ -86,7 +88,7 @@ impl BurstSampling {
         }
         let (scale, counter) = (self.scale(), self.counter(image, unit, index));
         let weighted = counter.map_or(seen as f64, |c| f64::from(c.weighted));
-        let margin = counter.and_then(|c| c.error).map(|e| NINETY_FIVE * f64::from(e) * scale);
+        let margin = counter.and_then(|c| c.error).map(|e| NORMAL_QUANTILE_95 * f64::from(e) * scale);
         Some(BurstEstimate { executions: weighted * scale, margin })
     }
 
@@ -100,7 +102,7 @@ impl BurstSampling {
         counters.binary_search_by_key(&index, |c| c.index).ok().map(|at| &counters[at])
     }
 
-    /// Adds another sampling of the same programs. The variances of independent runs add up.
+    /// Adds the data of a different run of the same programs. Variances are added, since the runs are independent.
     pub fn add(&mut self, other: BurstSampling) {
         self.on_ns = self.on_ns.saturating_add(other.on_ns);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -130,7 +132,7 @@ impl UnitEstimates {
     }
 }
 
-/// The switch of an image in its raw file.
+/// The sampling switch of an image, a byte in its raw file.
 #[derive(Debug)]
 pub struct Switch {
     file: File,
@@ -139,16 +141,16 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Opens a raw file for switching and locks it; `None` if the image has no switch.
+    /// Opens and locks a raw file for switching; `None` if its image has no switch.
     ///
     /// # Errors
-    /// The file cannot be read or written, is not a raw file, is not set up yet ([`ProfileError::NotReady`]), or another recorder has
-    /// locked it.
+    /// The file cannot be read or written, is not a raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different
+    /// recorder.
     pub fn open(path: &Path) -> Result<Option<Switch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
-        // Two recorders would corrupt each other's measurements.
-        file.try_lock().map_err(|e| ProfileError::io(path, "lock (another recorder has it)")(e.into()))?;
+        // Two recorders would falsify each other's measurements.
+        file.try_lock().map_err(|e| ProfileError::io(path, "lock (in use by another recorder)")(e.into()))?;
         Ok((offset != 0).then_some(Switch { file, offset, process }))
     }
 
@@ -163,7 +165,7 @@ impl Switch {
     }
 }
 
-/// Subtracts the counts from before the recorder started.
+/// Subtracts the counts that were present before the recorder started.
 pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
@@ -173,7 +175,7 @@ pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
     }
 }
 
-/// Returns how much each counter increased. A counter that decreased belongs to a new file and started at 0.
+/// Returns the increase of each counter. A counter that decreased belongs to a new file, in which it started at 0.
 pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();

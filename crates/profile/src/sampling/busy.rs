@@ -1,14 +1,14 @@
-//! The clock of a sampled run, and the error of estimates on a machine with more runnable programs than processors.
+//! The clock of a sampled run, and the error of estimates by wall time on a machine with more runnable programs than processors.
 
-/// The clock that measures the times of a sampled run.
+/// The clock by which a sampled run's times were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampledClock {
     /// The program's own processor time.
     Processor,
-    /// Wall time, where the system does not report processor time.
+    /// Wall time, if the system does not report processor time.
     Wall {
-        /// Time in nanoseconds for which the switch was meant to be on. It stays on longer if the recorder wakes up late.
-        asked_ns: u64,
+        /// Intended time with the switch on, in nanoseconds. The switch stays on longer if the recorder wakes up late.
+        intended_ns: u64,
         /// Share of its runnable time in which the program waited for a processor; 0 if unknown.
         waited: f64,
     },
@@ -19,14 +19,14 @@ impl SampledClock {
     pub(super) fn relative_error(self, on_ns: u64) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
-            SampledClock::Wall { asked_ns, waited } => {
-                let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
+            SampledClock::Wall { intended_ns, waited } => {
+                let late = if on_ns > intended_ns { 1.0 - intended_ns as f64 / on_ns as f64 } else { 0.0 };
                 busy_error(late, waited)
             }
         }
     }
 
-    /// Share of the time in which the program waited; 0 with processor time, where it does not matter.
+    /// Share of its runnable time in which the program waited for a processor; 0 with processor time, which excludes waiting.
     pub(super) fn waited(self) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -35,16 +35,17 @@ impl SampledClock {
     }
 }
 
-/// Relative standard error if the switch was on far longer than intended: recorder and program then alternate, which is not random
-/// sampling. With 17 processes on two processors, totals were between half and twice the true ones, which is 1.96 standard errors.
+/// Relative standard error if the switch was on far longer than intended. The recorder and the program then alternate, so the samples are
+/// not random. With 17 processes on two processors, estimated totals were between half and twice the true ones, which is 1.96 standard
+/// errors.
 const LATE_ERROR: f64 = 0.5;
-/// Relative standard error if the program always waited for a processor. Bursts begin when the recorder gets one, and may find the program
-/// waiting more or less often than usual. With 7 to 12 processes on two processors, 285 of 312 margins contained the true count of a hot
-/// path without this term, and 219 of 219 with it (an interpreter, a compressor and a text tool).
+/// Relative standard error if the program always waited for a processor. A burst begins when the recorder is scheduled, and may find the
+/// program waiting more or less often than on average. With 7 to 12 processes on two processors, 285 of 312 confidence intervals contained
+/// the true count of a hot path without this term, and 219 of 219 with it (an interpreter, a compressor and a text tool).
 const WAITING_ERROR: f64 = 1.0;
 
-/// Relative standard error of all estimates. `late` is the share of the time with the switch on that was not intended, `waited` the share
-/// of its runnable time in which the program waited for a processor.
+/// Relative standard error of all estimates. `late` is the unintended share of the time with the switch on, `waited` the share of its
+/// runnable time in which the program waited for a processor.
 fn busy_error(late: f64, waited: f64) -> f64 {
     (LATE_ERROR * late).hypot(WAITING_ERROR * waited)
 }

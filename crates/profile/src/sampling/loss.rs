@@ -1,14 +1,14 @@
-//! Loss of bursts: time with the switch on in which the program makes no progress, because the recorder wakes up late or counted code is
-//! cold.
+//! Estimates the loss of bursts: time with the switch on in which the program makes no progress, because the recorder wakes up late or the
+//! counting code is cold.
 //!
-//! Each burst loses about the same time, whatever its length, but the loss differs between machines and hours. So randomly chosen bursts
-//! are made longer, and `W = speed * (t - loss * b)` is fitted to the readings: `W` is the observed work, `t` the time with the switch on,
-//! `b` the number of bursts. The least squares have weights `1 / t`, since the variance of a sum grows with its time (Draper and Smith,
-//! "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2).
+//! Each burst loses about the same time regardless of its length, but the loss varies between machines and over time. So randomly chosen
+//! bursts are made longer, and `W = speed * (t - loss * b)` is fitted to the readings, where `W` is the observed work, `t` the time with
+//! the switch on and `b` the number of bursts. The least-squares fit has weights `1 / t`, since the variance of a sum grows with its time
+//! (Draper and Smith, "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2).
 
 use super::busy::SampledClock;
 
-/// What one reading observed.
+/// The observations of one reading.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenReading {
     /// Time with the switch on, in nanoseconds.
@@ -19,41 +19,43 @@ pub struct SeenReading {
     pub work: f64,
 }
 
-/// Time that each burst loses.
+/// Estimated time that each burst loses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Nanoseconds for each burst.
+    /// Nanoseconds per burst.
     pub ns: f64,
     /// Standard error in nanoseconds.
     pub error_ns: f64,
 }
 
-/// Maximum standard error of an unknown loss, in nanoseconds: how late recorders wake up in virtual machines.
+/// Maximum standard error of a loss that cannot be fitted, in nanoseconds: the usual delay with which recorders wake up in virtual
+/// machines.
 const MAX_UNKNOWN_ERROR_NS: f64 = 50_000.0;
-/// Standard error of the loss before any reading, as a share of a burst: no burst loses more than all of it, which is two standard errors.
+/// Standard error of the loss before any reading, as a share of a burst. A burst cannot lose more than its length, which is two standard
+/// errors.
 const PRIOR_ERROR_SHARE: f64 = 0.5;
-/// Expected loss with processor time, in nanoseconds: the cost of cold code and of the calls that turn the switch. It was 16 to 40 us in
-/// six programs (docs/benchmarks/constants.md).
+/// Expected loss with processor time, in nanoseconds: the cost of cold code and of the calls that turn the switch on and off. It was 16 to
+/// 40 µs in six programs (docs/benchmarks/constants.md).
 const PROCESSOR_NS: f64 = 30_000.0;
 /// Standard error of [`PROCESSOR_NS`].
 const PROCESSOR_ERROR_NS: f64 = 20_000.0;
-/// Maximum of both, as a share of the mean burst.
+/// Maximum of [`PROCESSOR_NS`] and of [`PROCESSOR_ERROR_NS`], as a share of the mean burst.
 const MAX_PROCESSOR_SHARE: f64 = 0.25;
-/// Minimum number of readings for a fit. With two fitted parameters that leaves ten degrees of freedom, where a margin of 1.96 standard
-/// errors covers 92 % instead of 95 %.
+/// Minimum number of readings for a fit. Two fitted parameters then leave ten degrees of freedom, with which 1.96 standard errors cover 92%
+/// instead of 95%.
 const MIN_READINGS: usize = 12;
-/// Maximum share of its time that a burst may lose: estimates are divided by the rest, which must not come near 0.
+/// Maximum share of its time that a burst may lose. Estimates are divided by the rest, which must not be close to 0.
 const MAX_LOSS_SHARE: f64 = 0.9;
 
 impl Loss {
-    /// Fits the loss to readings, whose times are of that clock.
+    /// Fits the loss to readings, whose times were measured by `clock`.
     pub fn from_readings(readings: &[SeenReading], clock: SampledClock) -> Loss {
         let used: Vec<SeenReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
         let sum = |of: &dyn Fn(&SeenReading) -> f64| used.iter().map(of).sum::<f64>();
         let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
         let squares = sum(&|s| s.bursts * s.bursts / s.on_ns);
         let products = sum(&|s| s.work * s.bursts / s.on_ns);
-        // Measures how much the lengths of bursts vary; 0 if all are equal.
+        // A measure of how much the burst lengths vary; 0 if all are equal.
         let spread = time * squares - bursts * bursts;
         if used.len() < MIN_READINGS || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
             return Loss::unknown(time / bursts, clock);
@@ -70,13 +72,13 @@ impl Loss {
         Loss { ns: (lost / speed).clamp(0.0, MAX_LOSS_SHARE * time / bursts), error_ns }.averaged_with(Loss::expected(time / bursts, clock))
     }
 
-    /// The loss that is assumed if it cannot be fitted, for a mean length of bursts.
+    /// Returns the loss that is assumed if it cannot be fitted. `length_ns` is the mean length of a burst.
     fn unknown(length_ns: f64, clock: SampledClock) -> Loss {
         let Loss { ns, error_ns } = Loss::expected(length_ns, clock);
         Loss { ns, error_ns: error_ns.min(MAX_UNKNOWN_ERROR_NS) }
     }
 
-    /// The expected loss before any reading, for a mean length of bursts.
+    /// Returns the loss that is expected before any reading. `length_ns` is the mean length of a burst.
     fn expected(length_ns: f64, clock: SampledClock) -> Loss {
         // Without bursts the mean length is NaN.
         let length_ns = if length_ns > 0.0 { length_ns } else { 0.0 };
@@ -89,14 +91,14 @@ impl Loss {
         }
     }
 
-    /// Averages a fit with what was expected, weighted by the inverse variances.
+    /// Averages the fitted and the expected loss, weighted by their inverse variances.
     fn averaged_with(self, known: Loss) -> Loss {
         let weight = |loss: &Loss| 1.0 / loss.error_ns.powi(2).max(1.0);
         let (own, before) = (weight(&self), weight(&known));
         Loss { ns: (self.ns * own + known.ns * before) / (own + before), error_ns: (1.0 / (own + before)).sqrt() }
     }
 
-    /// Returns the time in which the program made progress.
+    /// Returns the time in nanoseconds in which the program made progress.
     pub fn effective_ns(self, on_ns: f64, bursts: f64) -> f64 {
         (on_ns - self.ns * bursts).max((1.0 - MAX_LOSS_SHARE) * on_ns)
     }
@@ -113,9 +115,9 @@ mod tests {
     use super::*;
     use trodden_testkit::Random;
 
-    const WALL: SampledClock = SampledClock::Wall { asked_ns: 0, waited: 0.0 };
+    const WALL: SampledClock = SampledClock::Wall { intended_ns: 0, waited: 0.0 };
 
-    /// Readings of a program whose speed varies between 0.5 and 1.5, with a long burst in every fourth.
+    /// Readings of a program whose speed varies between 0.5 and 1.5. A quarter of them have longer bursts.
     fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<SeenReading> {
         let reading = |_| {
             let length = if random.chance(25) { 200_000.0 } else { 50_000.0 };
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(Loss::from_readings(&equal, WALL), Loss { ns: 0.0, error_ns: 25_000.0 });
         assert_eq!(Loss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
         assert_eq!(Loss::from_readings(&[], WALL), Loss { ns: 0.0, error_ns: 0.0 });
-        // This matters for short bursts, and hardly for long ones.
+        // The unknown loss matters for short bursts, but hardly for long ones.
         assert!(Loss::unknown(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
         assert!(Loss::unknown(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
         // With processor time the loss is about the same for all programs.

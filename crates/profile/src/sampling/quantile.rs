@@ -1,14 +1,14 @@
-//! Quantile of Student's distribution, for margins computed from few slices. Source: Abramowitz and Stegun, "Handbook of Mathematical
-//! Functions", 26.7.5.
+//! Quantile of Student's t-distribution, for confidence intervals computed from few slices. Source: Abramowitz and Stegun, "Handbook of
+//! Mathematical Functions", 26.7.5.
 
-use super::bursts::NINETY_FIVE;
+use super::bursts::NORMAL_QUANTILE_95;
 
-/// Returns the two-sided 95 % quantile. Exact for one and two degrees of freedom, interpolated between, and from there on by the expansion
-/// about the normal quantile.
+/// Returns the two-sided 95% quantile. Exact for one and two degrees of freedom, interpolated in between, and computed by the expansion
+/// around the normal quantile for more.
 pub(super) fn student_t_quantile_95(freedom: f64) -> f64 {
     const ONE: f64 = 12.706;
     const TWO: f64 = 4.303;
-    let (z, n) = (NINETY_FIVE, freedom.max(1.0));
+    let (z, n) = (NORMAL_QUANTILE_95, freedom.max(1.0));
     if n < 2.0 {
         return ONE + (TWO - ONE) * (n - 1.0);
     }

@@ -1,11 +1,11 @@
 //! Readings of the counters during sampling, and the estimates computed from them.
 //!
-//! Counted code is slower, so the program makes less progress in a burst than it would without counting. The counts between two readings
-//! show by how much ([`super::slowdown`]); they are weighted by that factor, like inverse inclusion probabilities (Horvitz and Thompson, "A
-//! generalization of sampling without replacement from a finite universe", 1952). Code outside counted functions is assumed to slow down
-//! alike. Bursts also lose part of their time ([`super::loss`]).
+//! Counting slows code down, so the program makes less progress in a burst than it would without counting. The slowdown factor is estimated
+//! from the counts between two readings ([`super::slowdown`]), and the counts are multiplied by it, like by inverse inclusion probabilities
+//! (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952). Code outside counted functions
+//! is assumed to slow down equally. Bursts also lose part of their time ([`super::loss`]).
 
-use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
+use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
 use super::loss::{Loss, SeenReading};
 use super::quantile::student_t_quantile_95;
@@ -16,26 +16,27 @@ use crate::sum;
 use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
-/// Relative standard error, common to all counts, of effects that are not modelled: the first access to counters' memory, and cold code
+/// Relative standard error of all counts due to effects that are not modelled: first accesses to the counters' memory, and cold code
 /// (docs/benchmarks/constants.md).
 const COLD_ERROR: f64 = 0.05;
-/// Maximum number of slices. From 32 on, Student's quantile is within 5 % of the normal one.
+/// Maximum number of slices. With 32 or more, Student's quantile is within 5% of the normal one.
 const MAX_SLICES: usize = 64;
 /// Minimum number of slices for an estimate of the variance. With three, Student's quantile is 4.3.
 const MIN_SLICES: usize = 4;
-/// Approximate number of bursts in a slice. With fewer, the time with the switch on varies too much to divide by.
+/// Approximate number of bursts in a slice. With fewer, the time with the switch on varies too much to be a divisor.
 const BURSTS_PER_SLICE: u64 = 5;
-/// Minimum number of bursts for margins by wall time: on a busy machine, a few bursts may find the program waiting each time. In runs of
-/// two programs, profiles from fewer than 80 bursts overlapped with the full one by 0 to 99.97 %, those from 320 and more by 92 to 99 %
-/// (docs/benchmarks/constants.md).
+/// Minimum number of bursts for confidence intervals by wall time. On a busy machine, a few bursts may all find the program waiting. In
+/// runs of two programs, profiles from fewer than 80 bursts overlapped with the full profile by 0 to 99.97%, those from 320 or more by 92
+/// to 99% (docs/benchmarks/constants.md).
 const MIN_BURSTS: u64 = 200;
-/// Number of readings, and of counts in them, from which on neighbouring readings are joined. Bounds the memory for counts to about 32 MB.
+/// Maximum number of readings. When it is reached, neighbouring readings are joined.
 const MAX_READINGS: usize = 8192;
+/// Maximum number of counts in all readings, about 32 MB. When it is reached, neighbouring readings are joined.
 const MAX_COUNTS: usize = 1 << 21;
 
-/// A unit: the identity of its image, and its index in the image.
+/// A unit, given by its image's identity and its index in the image.
 type UnitKey = (Identity, usize);
-/// Counts by unit: index and count, ascending.
+/// Nonzero counters by unit: index and count, ascending by index.
 type UnitSums = BTreeMap<UnitKey, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
@@ -57,10 +58,12 @@ struct ReadingInterval {
     counts: UnitSums,
 }
 
-/// Collects readings while a program runs; their number is bounded.
+/// Collects readings while a program runs, and joins neighbouring ones to bound their number.
 #[derive(Debug)]
 pub struct Readings {
+    /// Identity of each unit.
     units: BTreeMap<UnitKey, Identity>,
+    /// Counts at the previous reading.
     before: UnitSums,
     readings: Vec<ReadingInterval>,
     stride: u32,
@@ -83,12 +86,12 @@ pub struct SampledRun {
     pub total_ns: u64,
     /// See [`BurstSampling::bursts`].
     pub bursts: u64,
-    /// What the times are measured by.
+    /// The clock by which the times were measured.
     pub clock: SampledClock,
 }
 
 impl SwitchedOn {
-    /// Adds another time.
+    /// Adds time and bursts.
     pub fn add(&mut self, other: SwitchedOn) {
         self.ns += other.ns;
         self.bursts += other.bursts;
@@ -96,7 +99,7 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// Factor by which the interval between readings has grown; it doubles each time readings are joined.
+    /// Factor by which the interval between readings should grow. It doubles each time readings are joined.
     pub fn stride(&self) -> u32 {
         self.stride
     }
@@ -122,12 +125,12 @@ impl Readings {
         self.readings.push(reading);
         if self.readings.len() >= MAX_READINGS || self.readings.iter().map(ReadingInterval::len).sum::<usize>() >= MAX_COUNTS {
             self.stride = self.stride.saturating_mul(2);
-            self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join(pair[0].clone(), pair.get(1))).collect();
+            self.readings = std::mem::take(&mut self.readings).chunks(2).map(|pair| join_readings(pair[0].clone(), pair.get(1))).collect();
         }
     }
 
-    /// Work of each reading, by the cost of the paths in `profile`.
-    fn works(&self, profile: &Profile) -> Vec<Work> {
+    /// Computes each reading's work from the cost of the paths in `profile`.
+    fn compute_work(&self, profile: &Profile) -> Vec<Work> {
         let costs: BTreeMap<UnitKey, HashMap<u64, Cost>> =
             self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
@@ -152,21 +155,21 @@ impl ReadingInterval {
 }
 
 impl SampledRun {
-    /// Computes the estimates of the whole run, given the profile of its counts.
+    /// Computes the estimates for the complete run. `profile` holds its counts.
     ///
-    /// Bursts differ in length: on a busy machine one may last many times longer than intended, and what the program did then would be
-    /// overrepresented. So readings are joined to slices, and each slice's counts are multiplied by its time over its time with the switch
-    /// on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
+    /// Bursts differ in length: on a busy machine, one may last many times longer than intended, and the paths executed in it would be
+    /// overrepresented. So readings are joined to slices, and each slice's counts are multiplied by its total time divided by its time with
+    /// the switch on (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
     pub fn finish(self, profile: &Profile) -> BurstSampling {
         let SampledRun { readings, on_ns, total_ns, bursts, clock } = self;
-        // If nearly all of the time was counted, counts need no weights.
+        // If the switch was on for more than half of the time, counts are not weighted.
         let is_mostly_counted = on_ns > total_ns / 2;
         let (weights, common_error) = match is_mostly_counted {
             true => (vec![1.0; readings.readings.len()], 0.0),
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64, clock),
         };
         let common_error = common_error.hypot(clock.relative_error(on_ns));
-        let mut slices = slices(&readings.readings, &weights, bursts);
+        let mut slices = join_to_slices(&readings.readings, &weights, bursts);
         if !is_mostly_counted {
             let share = on_ns as f64 / total_ns.max(1) as f64;
             slices.iter_mut().for_each(|slice| slice.scale_to_share(share));
@@ -177,7 +180,7 @@ impl SampledRun {
         let units = readings.units.iter().map(|(key, unit)| UnitEstimates {
             image: key.0,
             unit: *unit,
-            counters: estimates(&slices, *key, common_error, has_margins),
+            counters: estimate_counters(&slices, *key, common_error, has_margins),
         });
         let units = units.filter(|u| !u.counters.is_empty()).collect();
         BurstSampling { on_ns, total_ns, bursts, slices: number, waited: clock.waited() as f32, units }
@@ -186,9 +189,9 @@ impl SampledRun {
 
 impl Readings {
     /// Returns the weight of each reading's counts, and the relative standard error that all weights have in common. `share` is the share
-    /// of the run's time with the switch on.
+    /// of the run time during which the switch was on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
-        let works = self.works(profile);
+        let works = self.compute_work(profile);
         let seen = |(reading, work): (&ReadingInterval, &Work)| SeenReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
@@ -198,7 +201,7 @@ impl Readings {
         let loss = Loss::from_readings(&seen, clock);
         let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
-        // The time of the run without counting, relative to the measured time.
+        // Time with the switch on that the same work would take without counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
         let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
@@ -230,16 +233,16 @@ impl Slice {
     }
 }
 
-/// Joins readings to slices of about equal numbers. Each slice has some time with the switch on, unless it is the only one.
-fn slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<Slice> {
+/// Joins readings to slices with about the same number of readings. The switch is on for some time in each slice, unless there is only one.
+fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<Slice> {
     let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
-    let together = readings.len().div_ceil(number).max(1);
+    let readings_per_slice = readings.len().div_ceil(number).max(1);
     let mut slices: Vec<Slice> = Vec::new();
     for (reading, weight) in readings.iter().zip(weights) {
-        if slices.last().is_none_or(|s| s.readings >= together && s.on_ns > 0.0 && reading.on.ns > 0) {
+        if slices.last().is_none_or(|s| s.readings >= readings_per_slice && s.on_ns > 0.0 && reading.on.ns > 0) {
             slices.push(Slice::default());
         }
-        let slice = slices.last_mut().expect("there is one");
+        let slice = slices.last_mut().expect("a slice was just added");
         slice.readings += 1;
         slice.on_ns += reading.on.ns as f64;
         slice.passed_ns += reading.passed_ns as f64;
@@ -251,10 +254,10 @@ fn slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<Sli
     slices
 }
 
-/// Estimates a unit's weighted counts and, if there are enough slices, their standard errors: those of a ratio estimator (Cochran,
-/// "Sampling Techniques", section 6.4) with slices as the sample, `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, combined with the
-/// error that all counters have in common. Slices serve as batch means, since they are less correlated than neighbouring bursts.
-fn estimates(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
+/// Estimates a unit's weighted counts and, if `has_margins`, their standard errors. These are the errors of a ratio estimator with slices
+/// as the sample (Cochran, "Sampling Techniques", section 6.4), `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, combined with the error
+/// that all counters have in common. Slices serve as batch means: they are less correlated than neighbouring bursts.
+fn estimate_counters(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
     let mut counts = BTreeMap::<u64, Vec<(usize, f64)>>::new();
     for (number, slice) in slices.iter().enumerate() {
         for (index, count) in slice.counts.get(&key).into_iter().flatten() {
@@ -266,7 +269,7 @@ fn estimates(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: boo
     let estimate = |(index, counts): (u64, Vec<(usize, f64)>)| {
         let weighted: f64 = counts.iter().map(|(_, count)| count).sum();
         let rate = if time > 0.0 { weighted / time } else { 0.0 };
-        // The contribution of all slices as if none had counted; those that did are corrected below.
+        // Computed as if the counter were 0 in all slices, and corrected below for the slices in which it is not.
         let (mut second, mut fourth) = (rate.powi(2) * squares, rate.powi(4) * fourths);
         for (slice, count) in counts {
             let expected = rate * slices[slice].on_ns;
@@ -275,16 +278,17 @@ fn estimates(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: boo
         }
         let (second, fourth) = (second.max(0.0), fourth.max(0.0));
         let error = (number / (number - 1.0) * second).sqrt();
-        // If few slices make up most of the variance, it is itself uncertain: hence Student's quantile, with the effective degrees of
-        // freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components", 1946).
+        // If a few slices make up most of the variance, the variance itself is uncertain. Hence Student's quantile, with the effective
+        // degrees of freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components",
+        // 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
-        let error = (error * student_t_quantile_95(freedom) / NINETY_FIVE).hypot(weighted * common_error) as f32;
+        let error = (error * student_t_quantile_95(freedom) / NORMAL_QUANTILE_95).hypot(weighted * common_error) as f32;
         CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error) }
     };
     counts.into_iter().map(estimate).collect()
 }
 
-fn join(mut one: ReadingInterval, other: Option<&ReadingInterval>) -> ReadingInterval {
+fn join_readings(mut one: ReadingInterval, other: Option<&ReadingInterval>) -> ReadingInterval {
     if let Some(other) = other {
         one.on.add(other.on);
         one.passed_ns += other.passed_ns;
@@ -322,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Adds a reading with a time `on` with the switch on, within a time a hundred times longer.
-    fn read(readings: &mut Readings, raw: RawProfile, on: u64) {
+    /// Adds a reading with the switch on for 1% of the time, `on` nanoseconds.
+    fn add_reading(readings: &mut Readings, raw: RawProfile, on: u64) {
         readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
     }
 
@@ -335,8 +339,8 @@ mod tests {
         })
     }
 
-    /// The textbook formula, slice by slice.
-    fn by_definition(counts: &[f64], times: &[f64]) -> f64 {
+    /// Standard error by the textbook formula.
+    fn ratio_estimator_error(counts: &[f64], times: &[f64]) -> f64 {
         let rate = counts.iter().sum::<f64>() / times.iter().sum::<f64>();
         let n = counts.len() as f64;
         let residues: f64 = counts.iter().zip(times).map(|(c, t)| (c - rate * t).powi(2)).sum();
@@ -350,7 +354,7 @@ mod tests {
         let mut sum = 0;
         for (count, time) in counts.iter().zip(times) {
             sum += *count as u64;
-            read(&mut readings, raw(&[(7, sum), (8, 1)]), time as u64);
+            add_reading(&mut readings, raw(&[(7, sum), (8, 1)]), time as u64);
         }
         let sampling = finish(readings, 54, 5400);
         assert_eq!(sampling.slices, 5);
@@ -358,14 +362,14 @@ mod tests {
         assert!((estimate.executions - 2100.0).abs() < 1e-6);
         let residues = |power: i32| counts.iter().zip(times).map(|(c, t)| (c - 21.0 / 54.0 * t).powi(power)).sum::<f64>();
         let effective = residues(2).powi(2) / residues(4);
-        let sampled = student_t_quantile_95(effective - 1.0) * by_definition(&counts, &times);
-        let expected = 100.0 * sampled.hypot(NINETY_FIVE * COLD_ERROR * 21.0);
+        let sampled = student_t_quantile_95(effective - 1.0) * ratio_estimator_error(&counts, &times);
+        let expected = 100.0 * sampled.hypot(NORMAL_QUANTILE_95 * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
     }
 
     #[test]
     fn long_burst_is_not_overrepresented() {
-        // Three executions per unit of time throughout; the third burst lasts ten times as long as the others.
+        // Three executions per nanosecond throughout. The third burst lasts ten times as long as the others.
         let (ons, passed) = ([10, 10, 100, 10, 10], 1000);
         let mut readings = Readings::default();
         let (mut early, mut late) = (0, 0);
@@ -413,7 +417,7 @@ mod tests {
         let mut readings = Readings::default();
         let number = 2 * MAX_READINGS as u64 + 1;
         for reading in 1..=number {
-            read(&mut readings, raw(&[(3, reading * 1000)]), 1);
+            add_reading(&mut readings, raw(&[(3, reading * 1000)]), 1);
         }
         assert!(readings.readings.len() < MAX_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
@@ -425,20 +429,20 @@ mod tests {
     #[test]
     fn short_runs_have_no_margins() {
         let mut readings = Readings::default();
-        read(&mut readings, raw(&[(3, 4)]), 5);
+        add_reading(&mut readings, raw(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
-        // Runs of few bursts have no margins, however many slices they make. If the program waited, margins are wider.
+        // Runs with few bursts have no margins, regardless of the number of slices. Margins are wider if the program waited.
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
-            (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
-            let clock = SampledClock::Wall { asked_ns: 100, waited };
+            (1..=20).for_each(|at| add_reading(&mut readings, raw(&[(3, 4 * at)]), 5));
+            let clock = SampledClock::Wall { intended_ns: 100, waited };
             let sampled = SampledRun { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };
         assert_eq!(margin(MIN_BURSTS - 1, 0.0), Some(None));
         assert!(margin(MIN_BURSTS, 0.45).flatten() > margin(MIN_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
-        // If it mostly waited, there is no estimate.
+        // If the program mostly waited, there is no estimate.
         assert_eq!(margin(MIN_BURSTS, 0.9), None);
     }
 }

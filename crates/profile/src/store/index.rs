@@ -1,10 +1,10 @@
-//! The index of a run store, `runs.db`, which is kept consistent with the profiles and can be rebuilt from them.
+//! A run store's index, `runs.db`, which is kept consistent with the profiles and can be rebuilt from them.
 //!
-//! Invariant: a profile is named or removed only within a transaction that updates the index. So if the two differ while the index is
-//! locked for writing, a recorder was killed, or files were added or removed by other means.
+//! Invariant: a profile is named or removed only within a transaction that updates the index. So if index and profiles differ while the
+//! index is locked for writing, a recorder was killed, or files were added or removed without trodden.
 
-use super::names::{numbers, profile_path};
-use super::rows::{COLUMNS, IMAGES, forget_unused, insert, signed, unsigned};
+use super::names::{profile_path, run_numbers};
+use super::rows::{IMAGES_QUERY, RUNS_QUERY, insert_run, remove_unused, signed, unsigned};
 use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, migrate, prepare};
 use super::{DATABASE, Failure, PROFILES, STREAMS};
 use crate::atomic_file::Access;
@@ -20,7 +20,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Repair of an index that differed from the profiles.
+/// Changes to an index that differed from the profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The store.
@@ -29,13 +29,13 @@ pub struct Repair {
     pub reason: Option<String>,
     /// Number of profiles that were added to the index.
     pub added: usize,
-    /// Number of runs that were removed from the index because their profiles are gone.
+    /// Number of runs that were removed from the index because their profiles no longer exist.
     pub gone: usize,
-    /// Profiles that were found to be unreadable, and were not known as such.
+    /// Profiles that were newly found to be unreadable.
     pub unreadable: Vec<UnreadableProfile>,
 }
 
-/// A file among the profiles that is not listed because it cannot be read.
+/// A profile that is not listed because it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableProfile {
     /// The file.
@@ -49,21 +49,21 @@ impl fmt::Display for Repair {
         let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
         write!(f, "run store {}: ", self.folder.display())?;
         match &self.reason {
-            Some(reason) => write!(f, "its index {DATABASE} {reason}, and was rebuilt from the profiles: {}", runs(self.added))?,
+            Some(reason) => write!(f, "the index {DATABASE} {reason}, and was rebuilt from the profiles ({})", runs(self.added))?,
             None => {
-                let changes = [(self.added, "added"), (self.gone, "removed, because the profile is gone")];
+                let changes = [(self.added, "added"), (self.gone, "removed, because the profile no longer exists")];
                 let changes = changes.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", runs(*n)));
                 let changes: Vec<String> = changes.collect();
-                write!(f, "its index {DATABASE} differed from the profiles")?;
+                write!(f, "the index {DATABASE} differed from the profiles and was updated")?;
                 if !changes.is_empty() {
                     write!(f, ": {}", changes.join(", "))?;
                 }
             }
         }
         if let [first, others @ ..] = self.unreadable.as_slice() {
-            write!(f, "; not listed: {}", first.why)?;
+            write!(f, "; unreadable profiles: {}", first.why)?;
             if !others.is_empty() {
-                write!(f, "; and {} more (see `trodden runs`)", others.len())?;
+                write!(f, "; and {} more (`trodden runs` lists them)", others.len())?;
             }
         }
         Ok(())
@@ -76,15 +76,16 @@ pub struct Index {
     pub repair: Option<Repair>,
 }
 
-/// Opens the index in `place`, which is the store's folder or contains a copy of its index, and updates it to the profiles of `folder`.
-pub fn open(place: &Path, folder: &Path) -> Result<Index, ProfileError> {
-    let path = place.join(DATABASE);
+/// Opens an index and updates it to the profiles in the store `folder`. The index is in `index_folder`, which is the store's folder or
+/// contains a copy of its index.
+pub fn open(index_folder: &Path, folder: &Path) -> Result<Index, ProfileError> {
+    let path = index_folder.join(DATABASE);
     let failed = |source| ProfileError::Database { path: path.clone(), source };
     let is_missing = match path.metadata() {
         Ok(there) => there.len() == 0,
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
-    let is_store = place == folder;
+    let is_store = index_folder == folder;
     if is_store {
         set_permissions(&path, folder);
     }
@@ -94,16 +95,16 @@ pub fn open(place: &Path, folder: &Path) -> Result<Index, ProfileError> {
         Ok(Index { database, repair })
     };
     let index = match attempt(is_store.then_some(folder), is_missing.then(|| "was missing".to_owned())) {
-        Err(Failure::Sql(error)) if is_damaged(&error) => {
+        Err(Failure::Sql(error)) if is_corrupt(&error) => {
             reset(&path).map_err(failed)?;
-            attempt(None, Some(format!("was damaged ({error})")))
+            attempt(None, Some(format!("was corrupt ({error})")))
         }
         other => other,
     };
     index.map_err(|failure| failure.into_error(&path))
 }
 
-/// Opens the database, upgrades its tables and checks it. `store` is the folder of the profiles if they may be written.
+/// Opens the database, upgrades its tables and checks it. `store` is the store's folder if the upgrade may change profiles.
 fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
     let mut database = Connection::open(path)?;
     prepare(&database)?;
@@ -119,17 +120,17 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
     }
     let found: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if found != "ok" {
-        let damaged = rusqlite::ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: rusqlite::ffi::SQLITE_CORRUPT };
-        return Err(rusqlite::Error::SqliteFailure(damaged, Some(found)).into());
+        let corrupt = rusqlite::ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: rusqlite::ffi::SQLITE_CORRUPT };
+        return Err(rusqlite::Error::SqliteFailure(corrupt, Some(found)).into());
     }
     // Finds missing tables and columns.
-    for sql in [COLUMNS, IMAGES] {
+    for sql in [RUNS_QUERY, IMAGES_QUERY] {
         database.prepare(sql)?;
     }
     Ok(database)
 }
 
-/// Adds suites to the profiles of a store of an older version, in which only the index knew them.
+/// Adds suites to the profiles of a store of an older version, in which only the index contained them.
 fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {
@@ -139,7 +140,7 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
     };
     for (number, suite) in rows {
         let path = profile_path(folder, number);
-        // A profile that is damaged or of another version stays unchanged; reading it reports that.
+        // A profile that is corrupt or has a different version is not changed; the problem is reported when it is read.
         if ProfileHead::read(&path).is_ok_and(|head| head.run.suite != suite) {
             change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
         }
@@ -147,8 +148,8 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
     Ok(t.commit()?)
 }
 
-/// Returns whether an error means that the index is unusable for every process.
-fn is_damaged(error: &rusqlite::Error) -> bool {
+/// Returns whether an error means that the index is corrupt.
+fn is_corrupt(error: &rusqlite::Error) -> bool {
     use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
     match error.sqlite_error_code() {
         Some(code) => matches!(code, NotADatabase | DatabaseCorrupt | ConstraintViolation | TypeMismatch | Unknown),
@@ -157,7 +158,7 @@ fn is_damaged(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Empties a damaged database in place under SQLite's locks, since other processes may have it open.
+/// Empties a corrupt database in place under SQLite's locks, since other processes may have it open.
 fn reset(path: &Path) -> rusqlite::Result<()> {
     let database = Connection::open(path)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
@@ -166,13 +167,13 @@ fn reset(path: &Path) -> rusqlite::Result<()> {
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false).map(drop)
 }
 
-/// Adds profiles that are not listed, and removes runs whose profiles are gone.
+/// Lists profiles that are missing from the index, and removes runs whose profiles no longer exist. Returns the changes, if any.
 fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<Repair>, Failure> {
     let differences = Differences::find(database, folder)?;
     if differences.is_empty() {
         return Ok(None);
     }
-    // Read before the lock is taken, so that other recorders need not wait for it.
+    // The profiles are read before the lock is taken, so that other recorders do not have to wait.
     let read = |path: &Path| ProfileHead::read(path).map_err(|e| e.to_string());
     let mut heads: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -189,7 +190,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
         let Ok(there) = path.symlink_metadata() else { continue };
         match heads.remove(&number).unwrap_or_else(|| read(&path)) {
             Ok(head) => {
-                insert(&t, number, &head, there.len())?;
+                insert_run(&t, number, &head, there.len())?;
                 repair.added += 1;
             }
             Err(why) => {
@@ -200,7 +201,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
             }
         }
     }
-    forget_unused(&t)?;
+    remove_unused(&t)?;
     t.commit()?;
     let is_changed = repair.added > 0 || repair.gone > 0 || !repair.unreadable.is_empty();
     Ok(is_changed.then_some(repair))
@@ -208,11 +209,11 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
 
 /// Differences between an index and the profiles.
 struct Differences {
-    /// Profiles that are neither listed nor known as unreadable.
+    /// Profiles that the index lists neither as runs nor as unreadable.
     missing: Vec<u64>,
     /// Runs without a profile.
     gone: Vec<u64>,
-    /// Files known as unreadable that have changed or are gone.
+    /// Profiles listed as unreadable that have changed or no longer exist.
     stale_unreadable: Vec<u64>,
 }
 
@@ -227,9 +228,9 @@ impl Differences {
             let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), (row.get(1)?, row.get(2)?))))?;
             rows.collect::<Result<_, _>>()?
         };
-        // Read after the index: if a recorder is just adding a run, its profile may be seen without its row, and the check under the lock
-        // decides.
-        let there = numbers(&folder.join(PROFILES))?;
+        // The folder is read after the index. If a recorder is adding a run at the moment, its profile may be found without its row; the
+        // second check, under the lock, corrects this.
+        let there = run_numbers(&folder.join(PROFILES))?;
         let is_unchanged =
             |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| stamp(&now) == known);
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
@@ -246,24 +247,24 @@ impl Differences {
     }
 }
 
-/// Size and modification time, to recognise an unchanged file.
+/// Returns a file's size and modification time, by which an unchanged file is recognised.
 fn stamp(file: &Metadata) -> (i64, i64) {
     (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 
-/// Returns the number of the next run: higher than all in the index, including removed ones, and all in names of files.
+/// Returns the number of the next run, which is higher than those of all runs in the index, all removed runs, and all files in the store.
 pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
-    let given: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
+    let assigned: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
-    let mut last = given.into_iter().chain(listed).map(unsigned).max().unwrap_or(0);
+    let mut last = assigned.into_iter().chain(listed).map(unsigned).max().unwrap_or(0);
     for part in [PROFILES, STREAMS] {
-        last = last.max(numbers(&folder.join(part))?.last().copied().unwrap_or(0));
+        last = last.max(run_numbers(&folder.join(part))?.last().copied().unwrap_or(0));
     }
     Ok(last + 1)
 }
 
-/// Creates the database file with the store's permissions, which SQLite then gives to its other files too. Failures are ignored, since
-/// SQLite will report them better when it opens the file.
+/// Gives the database file the store's permissions, and creates it if necessary. SQLite copies the permissions to its other files. Failures
+/// are ignored, since SQLite reports them better when it opens the file.
 fn set_permissions(path: &Path, folder: &Path) {
     let mode = file_mode(folder);
     let has_mode = |file: &Metadata| file.mode() & 0o777 == mode;

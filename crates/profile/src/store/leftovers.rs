@@ -1,6 +1,6 @@
 //! Files that killed recorders left in a store: folders of raw counts, and incomplete profiles.
 //!
-//! A recorder locks its folder, and a writer its file, while it lives ([`atomic_file`]), so files without a lock are orphaned.
+//! A recorder locks its folder, and a writer its file, while it runs ([`atomic_file`]), so unlocked files are orphaned.
 
 use super::{PROFILES, RAW_FOLDER_PREFIX, RunStore};
 use crate::atomic_file;
@@ -18,17 +18,17 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// Size on disk in bytes of a file or a folder with its contents. What cannot be read counts as 0.
-fn size(path: &Path) -> u64 {
+/// Size on disk in bytes of a file, or of a folder with its contents. Unreadable folders and files count as 0.
+fn disk_usage(path: &Path) -> u64 {
     let Ok(there) = path.symlink_metadata() else { return 0 };
     if !there.is_dir() {
         return there.blocks() * 512;
     }
-    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
+    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| disk_usage(&entry.path())).sum()
 }
 
 impl RunStore {
-    /// Finds the raw counts and incomplete profiles that killed recorders left. Files that a running recorder has locked are not included.
+    /// Finds the raw counts and incomplete profiles that killed recorders left. Excludes files that a running recorder has locked.
     pub fn leftovers(&self) -> Result<Vec<Leftover>, ProfileError> {
         let mut found = Vec::new();
         for (folder, prefixes) in
@@ -40,7 +40,7 @@ impl RunStore {
                 let is_named =
                     path.file_name().is_some_and(|name| prefixes.iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes())));
                 if is_named && !path.is_symlink() && atomic_file::is_orphaned(&path) {
-                    found.push(Leftover { bytes: size(&path), path });
+                    found.push(Leftover { bytes: disk_usage(&path), path });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! File names in a store: profiles and folders of streams are named by run numbers.
+//! File names in a store. Profiles and folders of streams are named by run numbers.
 
 use super::PROFILES;
 use crate::container::EXTENSION;
@@ -18,15 +18,15 @@ pub fn profile_name(number: u64) -> String {
 }
 
 /// Parses the number in the name of a profile or a folder of streams; `None` for other names.
-fn number(name: &str) -> Option<u64> {
+fn parse_run_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
     // SQLite's integers are signed.
     let number = digits.parse().ok().filter(|n| (1..=i64::MAX as u64).contains(n))?;
     (format!("{number:06}") == digits).then_some(number)
 }
 
-/// Returns the run numbers in the names of a folder's entries; empty if the folder does not exist.
-pub fn numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
+/// Returns the run numbers by which a folder's entries are named; empty if the folder does not exist.
+pub fn run_numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
     let failed = || ProfileError::io(folder, "read");
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -37,7 +37,7 @@ pub fn numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
     for entry in entries {
         let name = entry.map_err(failed())?.file_name();
         let name = name.to_str().filter(|name| name.ends_with(&format!(".{EXTENSION}")) == is_profiles);
-        found.extend(name.and_then(number));
+        found.extend(name.and_then(parse_run_number));
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! Runs, suites and builds as rows of the index.
+//! Reads and writes runs, suites and builds as rows of the index.
 
 use super::names::{profile_name, profile_path};
 use super::{PROFILES, RunEntry, RunImage};
@@ -8,16 +8,17 @@ use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Query of all listed runs, to which conditions are appended.
-pub const COLUMNS: &str =
+/// Query for all listed runs, to which conditions can be appended.
+pub const RUNS_QUERY: &str =
     "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
     test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
 
-/// Query of a run's images.
-pub const IMAGES: &str = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
+/// Query for a run's images.
+pub const IMAGES_QUERY: &str =
+    "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
 
 /// Adds a run to the index.
-pub fn insert(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> rusqlite::Result<()> {
+pub fn insert_run(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> rusqlite::Result<()> {
     let run = &head.run;
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
     let command = serde_json::to_string(&run.command).expect("strings are JSON");
@@ -64,19 +65,19 @@ pub fn insert(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> r
     Ok(())
 }
 
-/// Returns the ID of a suite, which is created if necessary.
+/// Returns the ID of a suite. Adds the suite if it is new.
 pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
     t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
     t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
 }
 
 /// Removes suites and builds without runs.
-pub fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
+pub fn remove_unused(t: &Transaction) -> rusqlite::Result<()> {
     t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
     t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
 }
 
-/// Reads a run, without its images.
+/// Converts a row of [`RUNS_QUERY`] to a run without images.
 pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     let ending = match (row.get::<_, Option<i32>>(8)?, row.get::<_, Option<i32>>(9)?) {
         (Some(status), _) => Some(ProcessEnding::Exit(status)),
@@ -102,13 +103,13 @@ pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     };
     let number = unsigned(row.get(0)?);
     let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, unsigned);
-    // The path follows from the number; the table's value, which may have been edited, is ignored.
+    // The path follows from the number. The path in the table is ignored, since it may have been edited.
     Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 
 /// Reads the images of a run.
-pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
-    let mut statement = t.prepare_cached(IMAGES)?;
+pub fn read_images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
+    let mut statement = t.prepare_cached(IMAGES_QUERY)?;
     let rows = statement.query_map([signed(number)], |row| {
         let identity: String = row.get(0)?;
         Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
@@ -116,12 +117,12 @@ pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     rows.collect()
 }
 
-/// Converts to SQLite's signed integers, saturating.
+/// Converts to an SQLite integer, which is signed; saturates.
 pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts from SQLite's signed integers; negative ones become 0.
+/// Converts from an SQLite integer; negative ones become 0.
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -3,10 +3,10 @@
 use rusqlite::{Connection, TransactionBehavior};
 use std::time::Duration;
 
-/// SQLite's application ID, "TROD", which tools such as `file` show.
+/// The database's application ID, "TROD". Tools such as `file` show it.
 const APPLICATION_ID: i64 = 0x5452_4f44;
 
-/// How long to wait for other writers.
+/// Maximum time to wait for other writers.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Migrations from each version of the schema to the next. The version is the number of migrations applied.
@@ -16,7 +16,7 @@ pub const MIGRATIONS: &[&str] = &[
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
     "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
      ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
-    // A run was once listed before its profile was written, and the row stayed if the recorder was killed.
+    // Version 4 listed runs before their profiles were written, so rows without a profile are left from killed recorders.
     "DELETE FROM runs WHERE profile IS NULL;
      CREATE TABLE unreadable (       -- files among the profiles that are not listed
         number INTEGER PRIMARY KEY,
@@ -26,7 +26,7 @@ pub const MIGRATIONS: &[&str] = &[
      );",
 ];
 
-/// First version in which the suite of a run is also in its profile.
+/// First version of the schema whose profiles contain their suite.
 pub const PROFILES_KNOW_SUITES: u64 = 5;
 
 const SCHEMA: &str = "
@@ -69,25 +69,26 @@ pub fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        // May fail, depending on the file system and on other processes. Readers and writers then wait for each other.
+        // May fail, depending on the file system and on other processes. Without a write-ahead log, readers and writers wait for each
+        // other.
         let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
     }
     Ok(())
 }
 
-/// The version of a database's schema; 0 if it has none.
+/// Returns the version of a database's schema; 0 for an empty database.
 pub fn version(database: &Connection) -> rusqlite::Result<u64> {
     database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
 }
 
-/// Upgrades the schema, and returns its version.
+/// Upgrades the schema to the current version, and returns the database's version, which is higher if a newer trodden created it.
 pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
     let found = version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);
     }
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have upgraded it in the meantime.
+    // A different process may have upgraded the schema in the meantime.
     let from = version(&transaction)?;
     for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
         transaction.execute_batch(step)?;

@@ -1,12 +1,13 @@
 //! Builds the compressed windows of a stream log while the program runs.
 //!
-//! Each thread has one open window. Its events are also in a *journal*, a log of plain event frames, so that chunks can be given back to
-//! the program at once and nothing is lost if the recorder is killed. The journal is removed once its window is in the log.
+//! Each thread has one open window. The window's events are also written to a *journal*, a log of uncompressed event frames, so that chunks
+//! can be returned to the program immediately and nothing is lost if the recorder is killed. The journal is removed once its window is in
+//! the log.
 //!
-//! Invariant: a window ends where a frame of its journal ends, and contains no gap. Whatever lies between two windows of a thread was lost.
+//! Invariant: a window ends at the end of a frame of its journal, and contains no gap. Events between two windows of a thread were lost.
 
 use super::live::{StreamHeader, ThreadKey};
-use super::log::{FrameHead, LogContent, LogWriter};
+use super::log::{FrameHeader, LogContent, LogWriter};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
@@ -18,40 +19,41 @@ use trodden_wire::stream::Event;
 
 /// Extension of journals.
 pub const JOURNAL: &str = "journal";
-/// Maximum number of bytes that a compressor needs for each entry it holds ([`Compressor::items_in_memory`]).
+/// Maximum number of bytes that a compressor needs for each entry in its memory ([`Compressor::items_in_memory`]).
 pub const BYTES_PER_ENTRY: usize = 200;
 
-/// Limits at which windows are closed. A frame may exceed them once; then the largest window (or the thread's own) is closed.
+/// Limits at which windows are closed. They are checked after each frame, so the last frame may exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowBounds {
-    /// Maximum number of entries that all open windows of a file hold together ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`] each).
+    /// Maximum number of entries of all open windows of a file together ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`] each). If it
+    /// is exceeded, the largest windows are closed.
     pub held: usize,
-    /// Maximum size in bytes of one thread's journal.
+    /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
     pub journal: u64,
 }
 
 impl Default for WindowBounds {
-    /// About 100 MB of memory, and 32 MiB of journal for each thread.
+    /// About 100 MB of memory, and a journal of 32 MiB for each thread.
     fn default() -> WindowBounds {
         WindowBounds { held: 1 << 19, journal: 32 << 20 }
     }
 }
 
-/// The open windows of a stream file.
+/// Compresses the events of a stream file into windows of a log.
 pub struct Builder {
     log: LogWriter,
     head: StreamHeader,
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
-    /// For each thread that closed a window: the next chunk's number, and the depth and number of lost events at the window's end.
+    /// By thread, the end of its last closed window: the next chunk's number, the depth, and the number of lost events.
     ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
     /// Number of symbols in closed windows.
     symbols: u64,
 }
 
 struct OpenWindow {
-    head: FrameHead,
+    head: FrameHeader,
     compressor: Box<dyn Compressor + Send>,
     journal: PathBuf,
     journal_bytes: u64,
@@ -71,26 +73,26 @@ impl Builder {
         Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
-    /// Changes the bounds from the next frame on.
+    /// Changes the bounds, starting with the next frame.
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
         self.bounds = bounds;
     }
 
-    /// Appends a closed window that was copied from another log.
-    pub(super) fn take_window(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+    /// Appends a closed window of a different log.
+    pub(super) fn append_window(&mut self, head: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         self.log.append_packed(head, packed, unpacked)?;
         self.symbols += head.events;
         self.ended.insert(head.key, (head.sequence + head.chunks, head.depth, head.lost));
         Ok(())
     }
 
-    /// Returns the number of the thread's first chunk that is in no closed window.
+    /// Returns the number of the thread's first chunk after its last closed window.
     pub(super) fn next_chunk(&self, key: ThreadKey) -> u64 {
         self.ended.get(&key).map_or(0, |ended| ended.0)
     }
 
-    /// Appends events to their thread's journal; from then on they survive the recorder.
-    pub fn write_journal(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
+    /// Appends events to their thread's journal, so that they survive if the recorder is killed.
+    pub fn write_journal(&mut self, head: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.window(head);
         let mut journal = match window.journal_bytes {
             0 => LogWriter::create(&window.journal.clone(), &self.head)?,
@@ -103,16 +105,16 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds events, which the journal has already, to their thread's window, and closes windows that exceed the bounds.
-    pub fn take(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
+    /// Adds events to their thread's window, and closes windows that exceed the bounds. The events must already be in the journal.
+    pub fn add_events(&mut self, head: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
         if self.open.get(&head.key).is_some_and(|window| head.sequence != window.head.sequence + window.head.chunks) {
-            // A new window begins with these events. Readers see the gap between the two.
+            // The events do not follow those in the window, so a new window begins. Readers see the gap between the two.
             self.close(head.key)?;
         }
         let window = self.window(head);
         if window.head.lost != head.lost {
-            // Depths in events are only known up to the first gap.
+            // After a gap, the depths in events are unknown.
             window.head.depth.is_known = false;
         }
         let (mut depth, mut symbols) = (window.head.depth, 0);
@@ -136,26 +138,26 @@ impl Builder {
         Ok(())
     }
 
-    /// Records that a thread wrote `end` chunks; those that are in no window are missing.
-    pub(super) fn end_at(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
+    /// Records that a thread wrote `end` chunks. Chunks after its last window are missing.
+    pub(super) fn end_thread(&mut self, key: ThreadKey, end: u64) -> Result<(), ProfileError> {
         self.close(key)?;
         let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
         if next < end {
-            // An empty window after the gap, which makes the gap visible.
+            // An empty window after the gap, so that readers see the gap.
             let depth = Depth { is_known: false, ..depth };
             let content = LogContent::Window;
-            self.window(&FrameHead { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
+            self.window(&FrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
             self.close(key)?;
         }
         Ok(())
     }
 
-    /// Number of entries that the open windows hold.
+    /// Returns the number of entries in the open windows' memory.
     pub fn held(&self) -> usize {
         self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
 
-    /// Number of symbols in all windows, closed and open.
+    /// Returns the number of symbols in all windows, closed and open.
     pub fn symbols(&self) -> u64 {
         self.symbols + self.open.values().map(|w| w.head.events).sum::<u64>()
     }
@@ -167,18 +169,18 @@ impl Builder {
         Ok(self.log.bytes())
     }
 
-    fn window(&mut self, head: &FrameHead) -> &mut OpenWindow {
+    fn window(&mut self, head: &FrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(head.key).or_insert_with(|| {
             let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::default(), 0));
             let is_known = depth.is_known && next == head.sequence && lost == head.lost;
             let depth = Depth { is_known, ..depth };
-            let head = FrameHead { content: LogContent::Window, chunks: 0, events: 0, depth, ..*head };
-            OpenWindow { head, compressor: method.compressor(), journal: journal_of(log, head.key), journal_bytes: 0 }
+            let head = FrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*head };
+            OpenWindow { head, compressor: method.compressor(), journal: journal_path(log, head.key), journal_bytes: 0 }
         })
     }
 
-    /// Writes a thread's window to the log, then removes its journal.
+    /// Writes a thread's window to the log, then removes the thread's journal.
     fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(OpenWindow { head, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
@@ -195,12 +197,12 @@ impl Builder {
     }
 }
 
-fn journal_of(log: &Path, key: ThreadKey) -> PathBuf {
+fn journal_path(log: &Path, key: ThreadKey) -> PathBuf {
     log.with_extension(format!("{}-{}-{}.{JOURNAL}", key.process, key.thread, key.started_ns))
 }
 
-/// Finds the journals that a killed recorder left beside a log.
-pub fn journals_of(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
+/// Finds the journals that a killed recorder left next to a log.
+pub fn find_journals(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     let folder = log.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let begin = log.with_extension("");
     let begin = begin.file_name().map(|n| n.to_string_lossy().into_owned() + ".").unwrap_or_default();

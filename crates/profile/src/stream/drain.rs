@@ -1,14 +1,14 @@
 //! Moves full chunks from a stream file to its log while the program runs.
 //!
-//! A chunk is given back to the program only after its events are in a journal. If the recorder is killed, the next one finds each chunk in
-//! the stream file, in the journal, or in both, and takes it once.
+//! A chunk is returned to the program only after its events are in a journal. If the recorder is killed, the next one finds each chunk in
+//! the stream file, in the journal, or in both, and reads it once.
 //!
 //! Regions are polled one after the other while the program writes, so a later chunk of a thread may be seen before an earlier one. Chunks
-//! are therefore taken in the order of their numbers; those after a gap wait for the next poll.
+//! are therefore drained in the order of their numbers; chunks after a gap wait for the next poll.
 
-use super::builder::{Builder, WindowBounds, journals_of};
+use super::builder::{Builder, WindowBounds, find_journals};
 use super::live::{Chunk, LiveStream, ThreadKey};
-use super::log::{self, FrameHead, LogContent, PackedFrame, StreamLog};
+use super::log::{self, FrameHeader, LogContent, PackedFrame, StreamLog};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,48 +19,49 @@ use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
 /// Number of chunks of a thread (256 KiB) that are collected before they are written as one frame.
 const FRAME_CHUNKS: usize = 16;
-/// Every so many polls all chunks are examined, instead of only those that are expected to be full next.
+/// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
-/// After this many polls without a full chunk, all chunks are examined; again whenever the number of such polls is a power of two.
+/// Number of consecutive polls without a full chunk after which all chunks are examined, and again at each power of two.
 const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
-/// After this many polls without a full chunk, the open windows are closed.
+/// Number of consecutive polls without a full chunk after which the open windows are closed.
 const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
 
-/// Drains a stream file.
+/// Drains a stream file into a log.
 #[derive(Debug)]
 pub struct Drain {
     live: LiveStream,
     builder: Builder,
-    pending: BTreeMap<ThreadKey, Pending>,
-    /// For each region, the slot that is expected to be full next.
+    pending: BTreeMap<ThreadKey, PendingChunks>,
+    /// By region, the slot that is expected to be full next.
     expected: Vec<u64>,
-    /// For each thread, the number of the next chunk to take.
+    /// By thread, the number of the next chunk.
     next: BTreeMap<ThreadKey, u64>,
     polls: u32,
     idle: u32,
     drained: DrainTotals,
 }
 
-/// What a drain wrote and what it missed.
+/// Totals of a drain: the data that it wrote, and the data that was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainTotals {
     /// Number of events.
     pub events: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Number of words that are not events.
-    pub damaged: u64,
-    /// Number of unreadable bytes in an earlier log and its journals ([`StreamLog::damaged_bytes`]).
-    pub damaged_bytes: u64,
+    /// Number of words in chunks that are not events.
+    pub invalid_words: u64,
+    /// Number of unreadable bytes in an earlier log and its journals ([`StreamLog::corrupt_bytes`]).
+    pub corrupt_bytes: u64,
     /// Size of the log in bytes.
     pub bytes: u64,
-    /// Threads that recorded nothing, because there was no room.
+    /// Threads that recorded nothing, because there was no space.
     pub lost: LostThreads,
 }
 
+/// Consecutive chunks of a thread that have been read, but are not written or returned to the program yet.
 #[derive(Debug)]
-struct Pending {
-    head: FrameHead,
+struct PendingChunks {
+    head: FrameHeader,
     words: Vec<u32>,
     chunks: Vec<Chunk>,
 }
@@ -92,10 +93,10 @@ impl Drain {
         self.builder.held() > 0
     }
 
-    /// Takes the chunks that are full and returns their number.
+    /// Drains the chunks that are full and returns their number.
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
         self.polls += 1;
-        // After a few fruitless polls, chunks elsewhere than expected may be full, and the program may be waiting for them.
+        // After a few polls without a full chunk, chunks in unexpected slots may be full, and the program may be waiting for them.
         let is_thorough =
             self.polls.is_multiple_of(FULL_SCAN_INTERVAL) || self.idle >= IDLE_POLLS_BEFORE_SCAN && self.idle.is_power_of_two();
         let full = if is_thorough {
@@ -103,13 +104,13 @@ impl Drain {
         } else {
             let expected = self.expected_chunks()?;
             let some_full = !expected.is_empty();
-            let next = self.keep_next(expected);
+            let next = self.select_next(expected);
             self.advance_expected(&next);
-            // Full chunks were found, but none of them is its thread's next one: it must be elsewhere.
+            // Full chunks were found, but none is the next one of its thread, which must be in a different slot.
             if some_full && next.is_empty() { self.scan_all_chunks()? } else { next }
         };
         for chunk in &full {
-            self.take(chunk)?;
+            self.read_chunk(chunk)?;
         }
         self.idle = if full.is_empty() { self.idle.saturating_add(1) } else { 0 };
         if self.idle == IDLE_POLLS_BEFORE_CLOSE {
@@ -119,35 +120,35 @@ impl Drain {
         Ok(full.len())
     }
 
-    /// Takes everything that is left after the program has ended.
+    /// Drains all remaining chunks after the program has ended, and closes the log.
     pub fn finish(mut self) -> Result<DrainTotals, ProfileError> {
         self.flush_all()?;
         for chunk in self.live.chunks()? {
-            self.take(&chunk)?;
+            self.read_chunk(&chunk)?;
         }
         self.flush_all()?;
-        self.drained.damaged += damaged_words(&self.live)?;
+        self.drained.invalid_words += lost_words(&self.live)?;
         let bytes = self.builder.close_all()?;
         Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
-    /// Makes the log of a program that has ended from its stream file and from the log and journals that an earlier recorder left. These
-    /// stay unchanged.
+    /// Creates the log of a program that has ended from its stream file, and from the log and journals that a killed recorder left
+    /// (`before`). These files are not changed.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
-        // Read before the chunks, so that a program that is still running cannot be ahead of them.
+        // Read before the chunks: if the program is still running, chunks that it fills in between are not reported as missing.
         let ends = live.ends()?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = DrainTotals::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
-            drained.damaged_bytes += windows.damaged_bytes();
+            drained.corrupt_bytes += windows.corrupt_bytes();
             for thread in windows.threads() {
-                windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.section.unpacked_length()))?;
+                windows.visit_frames(thread, |frame| builder.append_window(&frame.head, &frame.packed, frame.section.unpacked_length()))?;
             }
         }
-        let journals = before.map_or(Ok(Vec::new()), journals_of)?;
-        let pieces = remaining_pieces(&live, &journals, &mut drained.damaged_bytes)?;
+        let journals = before.map_or(Ok(Vec::new()), find_journals)?;
+        let pieces = remaining_pieces(&live, &journals, &mut drained.corrupt_bytes)?;
         for thread_pieces in pieces.chunk_by(|a, b| a.head.key == b.head.key) {
             let mut next = builder.next_chunk(thread_pieces[0].head.key);
             for piece in thread_pieces {
@@ -156,41 +157,42 @@ impl Drain {
                 }
                 let mut words = Vec::new();
                 match &piece.source {
-                    Source::Chunk(chunk) => drained.damaged += live.read_events(chunk, &mut words)?,
-                    Source::Journal(frame) => words = log::words(frame, stream)?,
+                    Source::Chunk(chunk) => drained.invalid_words += live.read_events(chunk, &mut words)?,
+                    Source::Journal(frame) => words = log::unpack_events(frame, stream)?,
                 }
-                builder.take(&piece.head, &words)?;
+                builder.add_events(&piece.head, &words)?;
                 drained.chunks += piece.head.chunks;
                 next = piece.head.sequence.saturating_add(piece.head.chunks);
             }
         }
-        drained.damaged += damaged_words(&live)?;
-        // A truncated journal or log may lack chunks that were given back already.
-        ends.into_iter().try_for_each(|(key, end)| builder.end_at(key, end))?;
+        drained.invalid_words += lost_words(&live)?;
+        // If a journal or log was truncated, chunks that were already returned to the program are missing.
+        ends.into_iter().try_for_each(|(key, end)| builder.end_thread(key, end))?;
         let bytes = builder.close_all()?;
         Ok(DrainTotals { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
     }
 
-    /// The file that is drained.
+    /// Returns the stream file.
     pub fn live(&self) -> &LiveStream {
         &self.live
     }
 
-    /// Finds, in all regions, the full chunks that are next for their threads.
+    /// Examines all chunks, and returns the full ones that come next in their threads.
     fn scan_all_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
-        let full = self.keep_next(full);
+        let full = self.select_next(full);
         self.expected.resize(self.live.regions()? as usize, 0);
         full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
         Ok(full)
     }
 
-    /// Keeps the chunks that are next for their threads, without those that are pending (taken but not given back yet).
-    fn keep_next(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
+    /// Selects the chunks that come next in their threads, except pending ones.
+    fn select_next(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
         let is_pending = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
-        in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
+        select_in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
+    /// Returns the full chunks in the expected slots and directly after them, by thread and number.
     fn expected_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
         self.expected.resize(self.live.regions()? as usize, 0);
         let mut full = Vec::new();
@@ -204,12 +206,12 @@ impl Drain {
         Ok(full)
     }
 
-    /// Advances the expected slot of each region past the chunks that were taken.
-    fn advance_expected(&mut self, taken: &[Chunk]) {
-        let taken: BTreeSet<(u64, u64)> = taken.iter().map(|c| c.place).collect();
+    /// Advances the expected slot of each region past the drained chunks.
+    fn advance_expected(&mut self, drained: &[Chunk]) {
+        let drained: BTreeSet<(u64, u64)> = drained.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {
             for _ in 0..SLOTS {
-                if !taken.contains(&(region as u64, *expected)) {
+                if !drained.contains(&(region as u64, *expected)) {
                     break;
                 }
                 *expected = (*expected + 1) % SLOTS;
@@ -217,15 +219,16 @@ impl Drain {
         }
     }
 
-    fn take(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let follows = |p: &Pending| p.head.sequence + p.head.chunks == chunk.sequence && p.head.lost == chunk.lost;
+    /// Reads a chunk. Chunks that were read before are written if their number is sufficient, or if this one does not follow them.
+    fn read_chunk(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
+        let follows = |p: &PendingChunks| p.head.sequence + p.head.chunks == chunk.sequence && p.head.lost == chunk.lost;
         if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
             self.flush(chunk.key)?;
         }
         let Chunk { key, parent, sequence, lost, .. } = *chunk;
-        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
-        let pending = self.pending.entry(key).or_insert_with(|| Pending { head, words: Vec::new(), chunks: Vec::new() });
-        self.drained.damaged += self.live.read_events(chunk, &mut pending.words)?;
+        let head = FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
+        let pending = self.pending.entry(key).or_insert_with(|| PendingChunks { head, words: Vec::new(), chunks: Vec::new() });
+        self.drained.invalid_words += self.live.read_events(chunk, &mut pending.words)?;
         pending.head.chunks += 1;
         pending.chunks.push(chunk.clone());
         Ok(())
@@ -236,18 +239,19 @@ impl Drain {
         keys.into_iter().try_for_each(|key| self.flush(key))
     }
 
+    /// Writes a thread's pending chunks to its journal, returns them to the program, and adds their events to the window.
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
-        let Some(Pending { head, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
-        let head = FrameHead { events: words.len() as u64, ..head };
+        let Some(PendingChunks { head, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
+        let head = FrameHeader { events: words.len() as u64, ..head };
         self.builder.write_journal(&head, &words)?;
         self.drained.chunks += chunks.len() as u64;
-        chunks.iter().try_for_each(|chunk| self.live.give_back(chunk))?;
-        self.builder.take(&head, &words)
+        chunks.iter().try_for_each(|chunk| self.live.release_chunk(chunk))?;
+        self.builder.add_events(&head, &words)
     }
 }
 
-/// Keeps the chunks that continue their threads without a gap, and advances `next`. The chunks are sorted by thread and number.
-fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Chunk>) -> Vec<Chunk> {
+/// Selects the chunks that continue their threads without a gap, and advances `next`. The chunks must be sorted by thread and number.
+fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Chunk>) -> Vec<Chunk> {
     chunks
         .filter(|chunk| {
             let next = next.entry(chunk.key).or_default();
@@ -258,18 +262,18 @@ fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Ch
         .collect()
 }
 
-/// Counts the words in chunks whose headers are damaged, so that their threads are unknown, and warns of each.
-fn damaged_words(live: &LiveStream) -> Result<u64, ProfileError> {
-    let damaged = live.damaged_chunks()?;
-    for offset in &damaged {
-        ::log::warn!("{}: the header of the chunk at byte {offset} is damaged: its events are lost", live.path().display());
+/// Counts the words in chunks that cannot be attributed to a thread because their headers are corrupt. Logs a warning for each chunk.
+fn lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
+    let corrupt = live.corrupt_chunks()?;
+    for offset in &corrupt {
+        ::log::warn!("{}: the events of the chunk at byte {offset} are lost, because its header is corrupt", live.path().display());
     }
-    Ok(damaged.len() as u64 * CHUNK_EVENTS)
+    Ok(corrupt.len() as u64 * CHUNK_EVENTS)
 }
 
-/// A piece of a stream that is in no closed window.
+/// A part of a thread's stream that is not in a closed window.
 struct DrainedPiece {
-    head: FrameHead,
+    head: FrameHeader,
     source: Source,
 }
 
@@ -280,16 +284,17 @@ enum Source {
     Journal(PackedFrame),
 }
 
-/// Collects the pieces in journals and the stream file, by thread and number; of pieces that begin alike, the longer one comes first.
-fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<DrainedPiece>, ProfileError> {
+/// Collects the pieces in journals and the stream file, by thread and number of the first chunk. Of pieces that begin at the same chunk,
+/// the longest comes first.
+fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut u64) -> Result<Vec<DrainedPiece>, ProfileError> {
     let mut pieces = Vec::new();
     for path in journals {
-        if log::is_incomplete_head(path)? {
-            // The recorder was killed while it created the journal, so it had not given back any of its chunks.
+        if log::has_incomplete_header(path)? {
+            // The recorder was killed while it created the journal, before it returned any of the chunks to the program.
             continue;
         }
         let journal = StreamLog::open(path)?;
-        *damaged_bytes += journal.damaged_bytes();
+        *corrupt_bytes += journal.corrupt_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
                 pieces.push(DrainedPiece { head: frame.head, source: Source::Journal(frame) });
@@ -299,7 +304,7 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut
     }
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
-        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
+        let head = FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
         pieces.push(DrainedPiece { head, source: Source::Chunk(chunk) });
     }
     pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
@@ -315,12 +320,12 @@ mod tests {
         Chunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
     }
 
-    /// A poll may see chunk 2 in one region although it examined the other region before chunk 1 was full there.
+    /// A poll may see chunk 2 in one region, but have examined the region of chunk 1 before that chunk was full.
     #[test]
     fn chunk_after_a_gap_waits_for_the_next_poll() {
         let mut next = BTreeMap::new();
         let mut numbers = |seen: &[(u32, u64)]| -> Vec<(u32, u64)> {
-            let taken = in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
+            let taken = select_in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
             taken.iter().map(|c| (c.key.thread, c.sequence)).collect()
         };
         assert_eq!(numbers(&[(1, 0), (1, 2), (2, 0), (2, 1)]), [(1, 0), (2, 0), (2, 1)]);

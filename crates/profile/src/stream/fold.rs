@@ -1,6 +1,6 @@
-//! Folds a stream into counts: those that a counting build of the program would have made in the same run.
+//! Folds a stream into the counts that a counting build of the program would have produced in the same run.
 //!
-//! Each path event stands for one increment of that path's counter, so the counts are exact if no event was lost.
+//! Each path event corresponds to one increment of that path's counter, so the counts are exact if no event was lost.
 
 use super::live::StreamHeader;
 use super::log::StreamLog;
@@ -14,9 +14,9 @@ use trodden_container::{FileHead, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
-/// Returns the count of each of the image's counters. They are read from the grammars, one window at a time, without expanding them.
+/// Returns the values of the image's counters. They are computed from the grammars without expanding them, one window at a time.
 pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.head().counters as usize];
     for thread in log.threads() {
@@ -32,14 +32,14 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     Ok(counts)
 }
 
-/// Writes a raw file of an image with these counts, and with the number of threads and events that were lost.
+/// Writes an image's counts as a raw file. `lost` is stored as the number of lost threads.
 pub fn write_raw(path: &Path, head: &StreamHeader, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
         let file = private::create_file(path)?;
         let image_path = head.image_path.as_os_str().as_bytes();
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + head.units.len() * RawUnit::BYTES);
-        let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(PAGE);
+        let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(PAGE_BYTES);
         let mut header = RawHeader {
             head: FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
             image: head.image.0,
@@ -66,10 +66,10 @@ pub fn write_raw(path: &Path, head: &StreamHeader, counts: &[u64], lost: LostThr
         header.write(&mut setup).expect("as many bytes as a header has");
         file.write_all_at(&setup, 0)?;
         file.set_len(regions_offset + header.region_stride)?;
-        // Sparse, like the files that programs write.
+        // Zero pages stay holes, as in the files that programs write.
         for (index, counts) in counts.chunks(512).enumerate().filter(|(_, counts)| counts.iter().any(|c| *c != 0)) {
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
-            file.write_all_at(&bytes, regions_offset + index as u64 * PAGE)?;
+            file.write_all_at(&bytes, regions_offset + index as u64 * PAGE_BYTES)?;
         }
         file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
     };

@@ -1,11 +1,11 @@
-//! Reads stream files as programs write them. Layout: [`trodden_wire::stream`].
+//! Reads stream files while programs write them. [`trodden_wire::stream`] defines the layout.
 //!
-//! A file may be written while it is read, and its program may die at any moment. Everything it says is checked against the file's length,
-//! and words that are not events are counted and skipped. A flight recorder overwrites its chunks: what was read of a chunk is valid only
-//! if its header is still the same afterwards, since a chunk is marked free before it changes.
+//! The program may write while the file is read, and may die at any moment. All sizes and offsets are checked against the file's length,
+//! and words that are not events are counted and skipped. A flight recorder overwrites its chunks, but marks a chunk free before it changes
+//! it: the events that were read from a chunk are valid only if the chunk's header is unchanged afterwards.
 
 use crate::error::ProfileError;
-use crate::raw::{Raw, RawSetup, begins_as};
+use crate::raw::{Raw, RawSetup, has_kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,10 +20,10 @@ use trodden_wire::stream::{
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-/// Maximum number of attempts to read something that the program is changing.
+/// Maximum number of attempts to read data that the program is changing.
 const MAX_READS: usize = 16;
 
-/// Description of a stream's image and process.
+/// The image and process that wrote a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamHeader {
     /// Identity of the image.
@@ -64,9 +64,9 @@ pub struct Chunk {
     pub lost: u64,
     /// Address of the image's counter template, which events are relative to.
     pub template: u64,
-    /// Whether it is complete: it does not change any more until it is given back.
+    /// Whether the chunk is full. It does not change then until it is returned to the program.
     pub is_full: bool,
-    /// Its region, and its slot in the region.
+    /// Index of its region, and of its slot in the region.
     pub place: (u64, u64),
 }
 
@@ -90,22 +90,22 @@ impl Chunk {
     }
 }
 
-/// What a flight recorder holds of a thread.
+/// A thread's most recent events in a flight recorder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveThread {
     /// The thread.
     pub key: ThreadKey,
-    /// Slots of the live frames, outermost first.
+    /// The live frames as events, outermost first.
     pub frames: Vec<Event>,
     /// The most recent events, oldest first.
     pub events: Vec<Event>,
-    /// Number of events before those.
+    /// Number of events before `events`.
     pub earlier: u64,
-    /// Whether the thread wrote events during the reading, so that `frames` may be newer than `events`.
+    /// Whether the thread wrote events while it was read, so that `frames` may be newer than `events`.
     pub is_running: bool,
 }
 
-/// A stream file.
+/// An open stream file.
 #[derive(Debug)]
 pub struct LiveStream {
     path: PathBuf,
@@ -115,24 +115,24 @@ pub struct LiveStream {
     stride: u64,
 }
 
-/// Returns whether a file begins like a stream file.
+/// Returns whether a file has the header of a stream file.
 pub fn is_stream_file(path: &Path) -> bool {
-    begins_as(path, FileKind::STREAM_FILE)
+    has_kind(path, FileKind::STREAM_FILE)
 }
 
 impl LiveStream {
-    /// Opens a stream file; for writing, too, if `to_drain`, so that chunks can be given back.
+    /// Opens a stream file. If `to_drain`, it is opened for writing as well, so that chunks can be returned to the program.
     ///
     /// # Errors
-    /// The file cannot be opened, is not a stream file, is not set up yet, or its header is damaged.
+    /// The file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
         let raw = Raw::new(path, file)?;
-        let RawSetup { header, units, image_path } = raw.setup(FileKind::STREAM_FILE)?;
+        let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(REGION_WORDS) {
-            let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
-            return Err(ProfileError::RawDamaged { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
+            let what = format!("expected regions of {} bytes, found {}", region_stride(REGION_WORDS), header.region_stride);
+            return Err(ProfileError::RawCorrupt { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
         let units = units.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
         let head = StreamHeader {
@@ -147,47 +147,47 @@ impl LiveStream {
         Ok(LiveStream { path: raw.path, file: raw.file, head, regions_offset, stride })
     }
 
-    /// Its file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its image and process.
+    /// Returns the image and process that write the stream.
     pub fn head(&self) -> &StreamHeader {
         &self.head
     }
 
-    /// Threads that have recorded nothing so far, because there was no room.
+    /// Threads that have recorded nothing so far, because there was no space.
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
-        let word = |at: u64| {
+        let word = |offset: u64| {
             let mut word = [0; 8];
-            self.read_exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
+            self.read_exact(&mut word, offset).map(|()| LostThreads(u64::from_le_bytes(word)))
         };
         let of_header = word(offset_of!(RawHeader, lost) as u64)?;
         (0..self.regions()?)
             .try_fold(of_header, |sum, region| Ok(sum.merge(word(self.region_offset(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
-    /// Number of complete regions.
+    /// Returns the number of complete regions.
     pub fn regions(&self) -> Result<u64, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
 
-    /// Returns whether the file is truncated: it grows by whole regions.
+    /// Returns whether the file is truncated. An intact file ends at the end of a region.
     pub fn is_truncated(&self) -> Result<bool, ProfileError> {
         let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         Ok(length.checked_sub(self.regions_offset).is_none_or(|regions| !regions.is_multiple_of(self.stride)))
     }
 
-    /// Returns a chunk, or `None` if it is free or its header is damaged.
+    /// Returns a chunk; `None` if it is free or its header is corrupt.
     pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
-        let (header, is_intact) = self.header(region, slot)?;
+        let (header, is_intact) = self.read_header(region, slot)?;
         Ok((header.state != CHUNK_FREE && is_intact).then(|| Chunk::new(&header, (region, slot))))
     }
 
-    /// Reads the header of a chunk, and whether its checksum is right. The header of a free chunk may be changing.
-    fn header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
+    /// Reads a chunk's header, and returns whether its checksum matches. The header of a free chunk may be changing.
+    fn read_header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
         let mut bytes = [0; ChunkHeader::BYTES];
         let mut reads = 0;
         loop {
@@ -195,23 +195,23 @@ impl LiveStream {
             let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
             reads += 1;
-            // A header that was read while it changed may mix the old state with new fields.
+            // If a header is read while it changes, the state may be older than the other fields.
             if is_intact || header.state == CHUNK_FREE || reads == MAX_READS {
                 return Ok((header, is_intact));
             }
         }
     }
 
-    /// Returns the offsets of the chunks whose headers are damaged. The events in them are lost.
-    pub fn damaged_chunks(&self) -> Result<Vec<u64>, ProfileError> {
-        let mut damaged = Vec::new();
+    /// Returns the offsets of the chunks whose headers are corrupt. Their events are lost.
+    pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
+        let mut corrupt = Vec::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
-                let (header, is_intact) = self.header(region, slot)?;
-                damaged.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
+                let (header, is_intact) = self.read_header(region, slot)?;
+                corrupt.extend((header.state != CHUNK_FREE && !is_intact).then(|| self.chunk_offset(region, slot)));
             }
         }
-        Ok(damaged)
+        Ok(corrupt)
     }
 
     /// Returns all chunks that are in use, by thread and number.
@@ -226,13 +226,13 @@ impl LiveStream {
         Ok(chunks)
     }
 
-    /// Returns, for each thread, the number after its last known chunk. A chunk that was given back keeps its header until it is reused, so
-    /// this includes chunks that are no longer in the file.
+    /// Returns, by thread, the number after its last known chunk. Includes chunks that were already returned to the program, because they
+    /// keep their headers until they are reused.
     pub(super) fn ends(&self) -> Result<BTreeMap<ThreadKey, u64>, ProfileError> {
         let mut ends = BTreeMap::<ThreadKey, u64>::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
-                let (header, is_intact) = self.header(region, slot)?;
+                let (header, is_intact) = self.read_header(region, slot)?;
                 if is_intact {
                     let end = ends.entry(ThreadKey::from_header(&header)).or_default();
                     *end = (*end).max(header.sequence.saturating_add(1));
@@ -242,19 +242,19 @@ impl LiveStream {
         Ok(ends)
     }
 
-    /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Returns the number of words that are not events.
+    /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Skips words that are not events, and returns their number.
     pub fn read_events(&self, chunk: &Chunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
         let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
         self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
-        let mut damaged = 0;
-        // A zero before other words is an event that was interrupted by a signal handler and never written.
+        let mut invalid = 0;
+        // A zero before other words is an event that was never written, because a signal handler interrupted it and did not return.
         for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
             match Event::from_word(word, chunk.template).filter(|e| self.is_event(*e)) {
                 Some(event) => into.push(event.to_word()),
-                None => damaged += 1,
+                None => invalid += 1,
             }
         }
-        Ok(damaged)
+        Ok(invalid)
     }
 
     fn is_event(&self, event: Event) -> bool {
@@ -266,43 +266,44 @@ impl LiveStream {
         }
     }
 
-    /// Gives a chunk back to its program.
-    pub fn give_back(&self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let at = self.chunk_offset(chunk.place.0, chunk.place.1);
-        self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), at).map_err(ProfileError::io(&self.path, "write"))
+    /// Returns a chunk to its program, by marking it free.
+    pub fn release_chunk(&self, chunk: &Chunk) -> Result<(), ProfileError> {
+        let offset = self.chunk_offset(chunk.place.0, chunk.place.1);
+        self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), offset).map_err(ProfileError::io(&self.path, "write"))
     }
 
-    /// Returns what a flight recorder holds of each thread, by process and start time. In a file that was drained, that is what the drain
-    /// has not taken yet.
+    /// Returns each thread's most recent events, by process and start time. If the file is being drained, these are the events that have
+    /// not been drained yet.
     ///
     /// # Errors
-    /// The file cannot be read, or the header of a chunk is damaged.
+    /// The file cannot be read, or a chunk's header is corrupt.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
-        if let Some(offset) = self.damaged_chunks()?.first() {
-            let what = "the header of a chunk".into();
-            return Err(ProfileError::RawDamaged { path: self.path.clone(), offset: *offset, what });
+        if let Some(offset) = self.corrupt_chunks()?.first() {
+            let what = "the checksum of a chunk's header does not match".into();
+            return Err(ProfileError::RawCorrupt { path: self.path.clone(), offset: *offset, what });
         }
         let chunks = self.chunks()?;
-        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.thread(chunks)).collect()
+        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.read_thread(chunks)).collect()
     }
 
-    /// Reads the events in a thread's chunks. If the thread keeps running, the reading is repeated up to [`MAX_READS`] times until its last
-    /// chunk survives one; otherwise no events are returned.
-    fn thread(&self, chunks: &[Chunk]) -> Result<LiveThread, ProfileError> {
+    /// Reads the events in a thread's chunks. If the thread is running, tries up to [`MAX_READS`] times to read its last chunk before the
+    /// thread overwrites it. If that fails, returns no events.
+    fn read_thread(&self, chunks: &[Chunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
         for _ in 0..MAX_READS {
-            let mut kept = self.unchanged(&seen)?;
+            let mut kept = self.read_unchanged(&seen)?;
             if let Some((last, newest)) = kept.last_mut()
                 && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
             {
-                let frames = self.frames(last)?;
+                let frames = self.live_frames(last)?;
                 let mut again = Vec::new();
                 self.read_events(last, &mut again)?;
                 let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
-                // A reading during writes may miss an event and see the one after it: only the common beginning is certain.
+                // If the thread writes while its chunk is read, an event may be missed and the next one seen. Only the common prefix of two
+                // reads is certain.
                 newest.truncate(newest.iter().zip(&again).take_while(|(one, other)| one == other).count());
-                // Only the chunks after the last gap are the end of the stream.
+                // Chunks before the last gap are not part of the most recent events.
                 let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
                 let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
                 let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
@@ -315,7 +316,7 @@ impl LiveStream {
     }
 
     /// Returns the chunks that did not change while their events were read, with their events.
-    fn unchanged(&self, chunks: &[Chunk]) -> Result<Vec<(Chunk, Vec<u32>)>, ProfileError> {
+    fn read_unchanged(&self, chunks: &[Chunk]) -> Result<Vec<(Chunk, Vec<u32>)>, ProfileError> {
         let mut kept = Vec::new();
         for chunk in chunks {
             let mut words = Vec::new();
@@ -328,8 +329,8 @@ impl LiveStream {
         Ok(kept)
     }
 
-    /// Returns the slots of the live frames of the thread that wrote a chunk; none if its region was taken over by another thread.
-    fn frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
+    /// Returns the live frames of the thread that wrote a chunk; none if a different thread now holds its region.
+    fn live_frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
             let mut head = [0; size_of::<RegionStream>()];
             self.read_exact(&mut head, self.region_offset(region, 0))?;

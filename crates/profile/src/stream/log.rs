@@ -1,9 +1,9 @@
 //! Stream logs: the compressed streams of a run's threads.
 //!
-//! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then one section per *frame*, with what one thread
-//! wrote to consecutive chunks ([`FrameHead`]). The section's subject is the thread; its index has the other fields of the frame's head. A
-//! frame holds a *window* (a grammar of [`Symbol`]s) or *events* ([`Event::to_word`], u32 each). The log of a finished recording has
-//! windows only; events are in the journals of open windows ([`super::builder`]).
+//! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
+//! the events that one thread wrote to consecutive chunks, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
+//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`FrameHeader`]. The log of a
+//! finished recording contains only windows; plain events are in the journals of open windows ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
 use super::symbol::{Depth, Symbol};
@@ -23,24 +23,24 @@ use trodden_wire::stream::CHUNK_EVENTS;
 
 const VERSION: u32 = 4;
 /// Tag of the section with the [`StreamHeader`].
-const HEAD: u32 = 1;
+const STREAM_HEADER_TAG: u32 = 1;
 /// Tag of a frame of events.
-const EVENTS: u32 = 2;
+const EVENTS_TAG: u32 = 2;
 /// Tag of a frame that is a window.
-const WINDOW: u32 = 3;
+const WINDOW_TAG: u32 = 3;
 /// Size of a frame's index in bytes: seven numbers.
-const FRAME_INDEX: usize = 7 * 8;
+const FRAME_INDEX_BYTES: usize = 7 * 8;
 /// Number of bytes before a frame's content.
-const FRAME_HEAD: usize = SECTION_HEAD + FRAME_INDEX;
-/// Number of bytes before the content of the first section.
-const FIRST_CONTENT: usize = HEAD_BYTES + SECTION_HEAD;
-/// Number of bytes that are searched for a frame at a time.
-const SEARCH_BLOCK: usize = 1 << 16;
-/// zstd level of the stream head.
-const HEAD_LEVEL: i32 = 3;
-/// zstd level of events: low, since the program may be waiting while they are written.
+const FRAME_HEADER_BYTES: usize = SECTION_HEAD + FRAME_INDEX_BYTES;
+/// Offset of the first section's content.
+const FIRST_CONTENT_OFFSET: usize = HEAD_BYTES + SECTION_HEAD;
+/// Number of bytes that are read at a time in search of a frame.
+const SEARCH_BYTES: usize = 1 << 16;
+/// zstd compression level of the [`StreamHeader`].
+const HEADER_LEVEL: i32 = 3;
+/// zstd compression level of events. Low, since the program may be waiting while they are written.
 const EVENTS_LEVEL: i32 = 1;
-/// zstd level of windows, which are rarely written.
+/// zstd compression level of windows, which are written rarely.
 const WINDOW_LEVEL: i32 = 6;
 
 /// Kind of a frame's content.
@@ -52,10 +52,10 @@ pub enum LogContent {
     Window,
 }
 
-/// Description of a frame: what one thread wrote to consecutive chunks.
+/// Header of a frame, which contains the events that one thread wrote to consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHead {
-    /// Kind of its content.
+pub struct FrameHeader {
+    /// Kind of the frame's content.
     pub content: LogContent,
     /// The thread.
     pub key: ThreadKey,
@@ -65,15 +65,15 @@ pub struct FrameHead {
     pub sequence: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Number of events lost before it.
+    /// Number of events that the thread lost before the frame.
     pub lost: u64,
-    /// Number of events, or of symbols.
+    /// Number of events, or of a window's symbols.
     pub events: u64,
-    /// Depth of the stack of frames at the end of a window.
+    /// Depth of the call stack at the end of a window.
     pub depth: Depth,
 }
 
-/// Writes a log.
+/// Writes a stream log or a journal.
 #[derive(Debug)]
 pub struct LogWriter {
     path: PathBuf,
@@ -82,11 +82,11 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates a log.
+    /// Creates a log without frames.
     pub fn create(path: &Path, head: &StreamHeader) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
-        let section = Section { tag: HEAD, layout: VERSION, ..Section::default() }.to_bytes(&encode(head), HEAD_LEVEL);
+        let section = Section { tag: STREAM_HEADER_TAG, layout: VERSION, ..Section::default() }.to_bytes(&encode(head), HEADER_LEVEL);
         log.write(&[&FileHead::new(FileKind::STREAM_LOG, VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
@@ -99,7 +99,7 @@ impl LogWriter {
     }
 
     /// Compresses `content` and appends it as a frame.
-    pub fn append(&mut self, head: &FrameHead, content: &[u8]) -> Result<(), ProfileError> {
+    pub fn append(&mut self, head: &FrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match head.content {
             LogContent::Events => EVENTS_LEVEL,
             LogContent::Window => WINDOW_LEVEL,
@@ -108,8 +108,8 @@ impl LogWriter {
         self.append_packed(head, &packed, content.len() as u64)
     }
 
-    pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
-        let FrameHead { sequence, chunks, lost, events, depth, .. } = *head;
+    pub(super) fn append_packed(&mut self, head: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+        let FrameHeader { sequence, chunks, lost, events, depth, .. } = *head;
         let parent = u64::from(head.parent.unwrap_or(0));
         let index: Vec<u8> = [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)]
             .iter()
@@ -120,8 +120,8 @@ impl LogWriter {
         subject[4..8].copy_from_slice(&head.key.process.to_le_bytes());
         subject[8..].copy_from_slice(&head.key.started_ns.to_le_bytes());
         let tag = match head.content {
-            LogContent::Events => EVENTS,
-            LogContent::Window => WINDOW,
+            LogContent::Events => EVENTS_TAG,
+            LogContent::Window => WINDOW_TAG,
         };
         let section = Section { tag, layout: VERSION, subject, count: 0, index: &index };
         self.write(&section.to_bytes_of_packed(packed, unpacked))
@@ -144,21 +144,19 @@ impl LogWriter {
     }
 }
 
-/// A log that is read.
+/// Reads a stream log.
 ///
-/// If the recorder was killed, a frame may occur twice, or in both a window and a journal: readers sort frames and take each chunk once. A
-/// frame that is truncated by the end of the file was being written then; its chunks are still in the journal or the stream file. Where
-/// bytes are damaged, reading continues at the next frame ([`StreamLog::damaged_bytes`]); a frame with damaged content is an error when it
-/// is read.
+/// If the recorder was killed, the same chunks may be in two frames, or in both a window and a journal, so readers sort frames and use each
+/// chunk once. If the last frame is truncated, its chunks are still in the journal or the stream file. After a corrupt frame header,
+/// reading continues at the next frame ([`StreamLog::corrupt_bytes`]). Corrupt content of a frame is an error when the frame is read.
 #[derive(Debug)]
 pub struct StreamLog {
     path: PathBuf,
     file: File,
     head: StreamHeader,
     threads: Vec<ThreadLog>,
-    /// Whether the file ends within a frame.
-    is_cut: bool,
-    damaged_bytes: u64,
+    is_truncated: bool,
+    corrupt_bytes: u64,
 }
 
 /// The stream of a thread.
@@ -168,28 +166,29 @@ pub struct ThreadLog {
     pub key: ThreadKey,
     /// Process that forked this one, if the stream began with a fork.
     pub parent: Option<u32>,
-    /// Number of its symbols in the log.
+    /// Number of the thread's symbols in the log.
     pub events: u64,
     /// Number of events that were lost.
     pub lost: u64,
-    frames: Vec<FramePlace>,
+    frames: Vec<FramePosition>,
 }
 
 impl ThreadLog {
-    /// Number of its windows.
+    /// Returns the number of windows.
     pub fn windows(&self) -> usize {
         self.frames.len()
     }
 
-    /// Its compressed size in bytes.
+    /// Compressed size in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.iter().map(|f| f.section.length()).sum()
     }
 }
 
+/// A frame's headers and position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FramePlace {
-    head: FrameHead,
+struct FramePosition {
+    head: FrameHeader,
     section: SectionHead,
     /// Offset of its content.
     offset: u64,
@@ -197,9 +196,9 @@ struct FramePlace {
     before: u64,
 }
 
-/// A frame as it is in the file.
+/// A frame with compressed content.
 pub(super) struct PackedFrame {
-    pub head: FrameHead,
+    pub head: FrameHeader,
     pub packed: Vec<u8>,
     pub section: SectionHead,
 }
@@ -208,17 +207,17 @@ impl StreamLog {
     /// Opens a log and finds its frames.
     ///
     /// # Errors
-    /// The file cannot be read, is not a log, is of another version, or its stream head is damaged.
+    /// The file cannot be read, is not a log, has a different version, or its stream header is corrupt.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
-        let damaged = |error: SectionError| ProfileError::Damaged {
+        let corrupt = |error: SectionError| ProfileError::Corrupt {
             path: path.to_owned(),
             offset: HEAD_BYTES as u64,
-            what: format!("description of the program: {error}"),
+            what: format!("the description of the program is invalid: {error}"),
         };
         let mut begin = Vec::new();
-        (&file).take(FIRST_CONTENT as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+        (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
         match expect_head(&begin, FileKind::STREAM_LOG, VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
@@ -230,16 +229,16 @@ impl StreamLog {
             }
             Err(error) => return Err(foreign(error.to_string())),
         }
-        let section = SectionHead::read(&begin[HEAD_BYTES..]).map_err(damaged)?;
-        if section.tag != HEAD || section.index_length() != 0 {
-            return Err(damaged(SectionError::Marker));
+        let section = SectionHead::read(&begin[HEAD_BYTES..]).map_err(corrupt)?;
+        if section.tag != STREAM_HEADER_TAG || section.index_length() != 0 {
+            return Err(corrupt(SectionError::Marker));
         }
         let mut packed = Vec::new();
         (&file).take(section.packed_length()).read_to_end(&mut packed).map_err(ProfileError::io(path, "read"))?;
-        let head = section.value(&packed).map_err(damaged)?;
-        let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_cut: false, damaged_bytes: 0 };
+        let head = section.value(&packed).map_err(corrupt)?;
+        let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_truncated: false, corrupt_bytes: 0 };
         let frames = log.find_frames(HEAD_BYTES as u64 + section.length())?;
-        log.threads = threads(frames);
+        log.threads = group_by_thread(frames);
         Ok(log)
     }
 
@@ -248,22 +247,22 @@ impl StreamLog {
         &self.path
     }
 
-    /// Its image and process.
+    /// Returns the image and process that wrote the stream.
     pub fn head(&self) -> &StreamHeader {
         &self.head
     }
 
     /// Returns whether the log ends within a frame.
     pub fn is_truncated(&self) -> bool {
-        self.is_cut
+        self.is_truncated
     }
 
-    /// Number of bytes that belong to no readable frame. Which threads they belonged to is unknown.
-    pub fn damaged_bytes(&self) -> u64 {
-        self.damaged_bytes
+    /// Returns the number of bytes that are not part of a readable frame. Their threads are unknown.
+    pub fn corrupt_bytes(&self) -> u64 {
+        self.corrupt_bytes
     }
 
-    /// The threads, by process and start time.
+    /// Returns the threads, sorted by process and start time.
     pub fn threads(&self) -> &[ThreadLog] {
         &self.threads
     }
@@ -272,13 +271,13 @@ impl StreamLog {
     pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
-        let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
+        let corrupt = |what: String| ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what };
         if frame.head.content != LogContent::Window {
-            return Err(damaged("events where a window is expected; the file is a journal, which `trodden import` reads".into()));
+            return Err(corrupt("expected a window, found events. The file is a journal; read it with `trodden import`".into()));
         }
-        let (window, _) = read_window(&content).map_err(|e| damaged(e.to_string()))?;
+        let (window, _) = read_window(&content).map_err(|e| corrupt(e.to_string()))?;
         if window.grammar.len() != frame.head.events {
-            return Err(damaged(format!("a window of {} symbols whose head says {}", window.grammar.len(), frame.head.events)));
+            return Err(corrupt(format!("expected a window of {} symbols, found {}", frame.head.events, window.grammar.len())));
         }
         Ok(window.grammar)
     }
@@ -286,16 +285,16 @@ impl StreamLog {
     /// Joins a thread's windows into one grammar, without expanding them.
     ///
     /// # Errors
-    /// The file cannot be read, is damaged, or the joined grammar would be too large.
+    /// The file cannot be read or is corrupt, or the joined grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
         let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {
             return Ok(window.clone());
         }
-        Grammar::concatenated(&windows).map_err(|e| ProfileError::Damaged { path: self.path.clone(), offset: 0, what: e.to_string() })
+        Grammar::concatenated(&windows).map_err(|e| ProfileError::Corrupt { path: self.path.clone(), offset: 0, what: e.to_string() })
     }
 
-    /// Calls `visit` with a thread's symbols in order, from number `from` on, until it returns false.
+    /// Calls `visit` with a thread's symbols in order, starting with symbol number `from`, until it returns false.
     pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
         let first = thread.frames.partition_point(|f| f.before + f.head.events <= from);
         for number in first..thread.frames.len() {
@@ -322,37 +321,37 @@ impl StreamLog {
         Ok(())
     }
 
-    fn packed(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
+    fn packed(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
         let mut packed = vec![0; frame.section.packed_length() as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
-        frame.section.check(&packed).map_err(|error| self.damaged(frame, &error))?;
+        frame.section.check(&packed).map_err(|error| self.corrupt(frame, &error))?;
         Ok(packed)
     }
 
-    fn content(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
-        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.damaged(frame, &error))
+    fn content(&self, frame: &FramePosition) -> Result<Vec<u8>, ProfileError> {
+        frame.section.unpack(&self.packed(frame)?).map_err(|error| self.corrupt(frame, &error))
     }
 
-    fn damaged(&self, frame: &FramePlace, error: &SectionError) -> ProfileError {
-        ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: format!("content of a frame: {error}") }
+    fn corrupt(&self, frame: &FramePosition, error: &SectionError) -> ProfileError {
+        ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what: format!("the content of a frame is invalid: {error}") }
     }
 
-    fn find_frames(&mut self, mut at: u64) -> Result<Vec<FramePlace>, ProfileError> {
+    fn find_frames(&mut self, mut at: u64) -> Result<Vec<FramePosition>, ProfileError> {
         let end = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         let mut frames = Vec::new();
         while at < end {
             match self.frame_at(at, end)? {
-                FoundFrame::Whole(place) => {
-                    at = place.offset + place.section.packed_length();
-                    frames.push(place);
+                FoundFrame::Complete(frame) => {
+                    at = frame.offset + frame.section.packed_length();
+                    frames.push(frame);
                 }
                 FoundFrame::Truncated => {
-                    self.is_cut = true;
+                    self.is_truncated = true;
                     break;
                 }
-                FoundFrame::Damaged => {
+                FoundFrame::Corrupt => {
                     let next = self.next_frame(at + 1, end)?;
-                    self.damaged_bytes += next - at;
+                    self.corrupt_bytes += next - at;
                     at = next;
                 }
             }
@@ -360,36 +359,36 @@ impl StreamLog {
         Ok(frames)
     }
 
-    /// Examines what begins at an offset of a file of length `end`.
+    /// Parses the frame at an offset. `end` is the length of the file.
     fn frame_at(&self, at: u64, end: u64) -> Result<FoundFrame, ProfileError> {
-        if end - at < FRAME_HEAD as u64 {
+        if end - at < FRAME_HEADER_BYTES as u64 {
             return Ok(FoundFrame::Truncated);
         }
-        let mut bytes = [0; FRAME_HEAD];
+        let mut bytes = [0; FRAME_HEADER_BYTES];
         self.file.read_exact_at(&mut bytes, at).map_err(ProfileError::io(&self.path, "read"))?;
-        Ok(match place(&bytes, at + FRAME_HEAD as u64) {
-            None => FoundFrame::Damaged,
-            Some(place) if place.offset + place.section.packed_length() > end => FoundFrame::Truncated,
-            Some(place) => FoundFrame::Whole(place),
+        Ok(match parse_frame_header(&bytes, at + FRAME_HEADER_BYTES as u64) {
+            None => FoundFrame::Corrupt,
+            Some(frame) if frame.offset + frame.section.packed_length() > end => FoundFrame::Truncated,
+            Some(frame) => FoundFrame::Complete(frame),
         })
     }
 
-    /// Searches for a frame from an offset on; returns `end` if there is none.
+    /// Returns the offset of the next frame at or after `from`; `end` if there is none.
     fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
-        let mut bytes = vec![0; SEARCH_BLOCK];
+        let mut bytes = vec![0; SEARCH_BYTES];
         let mut at = from;
-        while at + (FRAME_HEAD as u64) <= end {
-            let length = (end - at).min(SEARCH_BLOCK as u64) as usize;
+        while at + (FRAME_HEADER_BYTES as u64) <= end {
+            let length = (end - at).min(SEARCH_BYTES as u64) as usize;
             self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
             match find_marker(&bytes[..length]) {
                 Some(index) => {
-                    let here = at + index as u64;
-                    if end - here >= FRAME_HEAD as u64 && !matches!(self.frame_at(here, end)?, FoundFrame::Damaged) {
-                        return Ok(here);
+                    let candidate = at + index as u64;
+                    if end - candidate >= FRAME_HEADER_BYTES as u64 && !matches!(self.frame_at(candidate, end)?, FoundFrame::Corrupt) {
+                        return Ok(candidate);
                     }
-                    at = here + 1;
+                    at = candidate + 1;
                 }
-                // The marker may begin within the last bytes of this block.
+                // A marker may begin within the last bytes that were read.
                 None => at += (length - MARKER.len() + 1) as u64,
             }
         }
@@ -397,21 +396,22 @@ impl StreamLog {
     }
 }
 
-/// What was found where a frame is expected.
+/// Result of parsing a frame.
 enum FoundFrame {
-    Whole(FramePlace),
-    /// A frame that is truncated by the end of the file.
+    Complete(FramePosition),
+    /// The file ends within the frame.
     Truncated,
-    Damaged,
+    /// The frame's header is corrupt.
+    Corrupt,
 }
 
-/// Returns whether a log ends within its stream head, because its writer was killed while it created the log.
-pub(super) fn is_incomplete_head(path: &Path) -> Result<bool, ProfileError> {
+/// Returns whether a log ends within its stream header, because its writer was killed while it created the log.
+pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
     let mut begin = Vec::new();
-    (&file).take(FIRST_CONTENT as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-    if begin.len() < FIRST_CONTENT {
+    (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    if begin.len() < FIRST_CONTENT_OFFSET {
         return Ok(true);
     }
     let is_log = expect_head(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
@@ -419,30 +419,30 @@ pub(super) fn is_incomplete_head(path: &Path) -> Result<bool, ProfileError> {
 }
 
 /// Decompresses a frame of events.
-pub(super) fn words(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
-    let damaged = |error: SectionError| ProfileError::Damaged { path: path.to_owned(), offset: 0, what: error.to_string() };
-    let bytes = frame.section.unpack(&frame.packed).map_err(damaged)?;
+pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
+    let corrupt = |error: SectionError| ProfileError::Corrupt { path: path.to_owned(), offset: 0, what: error.to_string() };
+    let bytes = frame.section.unpack(&frame.packed).map_err(corrupt)?;
     Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect())
 }
 
-/// Parses the head and index in `bytes` of a frame whose content begins at `offset`; `None` if they are damaged.
-fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
+/// Parses a frame's section header and index; `None` if they are corrupt. `offset` is the offset of the frame's content.
+fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
     let section = SectionHead::read(bytes).ok()?;
     let content = match section.tag {
-        EVENTS => LogContent::Events,
-        WINDOW => LogContent::Window,
+        EVENTS_TAG => LogContent::Events,
+        WINDOW_TAG => LogContent::Window,
         _ => return None,
     };
     let index = &bytes[SECTION_HEAD..];
-    if section.index_length() != FRAME_INDEX as u64 || section.check_index(index).is_err() {
+    if section.index_length() != FRAME_INDEX_BYTES as u64 || section.check_index(index).is_err() {
         return None;
     }
-    let half = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
+    let id = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
     let started_ns = u64::from_le_bytes(section.subject[8..].try_into().expect("eight bytes"));
     let number = |n: usize| u64::from_le_bytes(index[8 * n..8 * n + 8].try_into().expect("eight bytes"));
-    let head = FrameHead {
+    let head = FrameHeader {
         content,
-        key: ThreadKey { process: half(4), started_ns, thread: half(0) },
+        key: ThreadKey { process: id(4), started_ns, thread: id(0) },
         parent: Some(number(3) as u32).filter(|p| *p != 0),
         sequence: number(0),
         chunks: number(1),
@@ -450,11 +450,11 @@ fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
         events: number(4),
         depth: Depth { frames: number(5), is_known: number(6) != 0 },
     };
-    Some(FramePlace { head, section, offset, before: 0 })
+    Some(FramePosition { head, section, offset, before: 0 })
 }
 
 /// Groups frames by thread, sorts them, and drops duplicates.
-fn threads(mut frames: Vec<FramePlace>) -> Vec<ThreadLog> {
+fn group_by_thread(mut frames: Vec<FramePosition>) -> Vec<ThreadLog> {
     frames.sort_by_key(|f| (f.head.key, f.head.sequence, std::cmp::Reverse(f.head.chunks)));
     let mut threads = Vec::new();
     for frames in frames.chunk_by(|a, b| a.head.key == b.head.key) {
@@ -466,7 +466,7 @@ fn threads(mut frames: Vec<FramePlace>) -> Vec<ThreadLog> {
             }
             gaps = gaps.saturating_add(frame.head.sequence - next);
             next = frame.head.sequence.saturating_add(frame.head.chunks);
-            thread.frames.push(FramePlace { before: thread.events, ..*frame });
+            thread.frames.push(FramePosition { before: thread.events, ..*frame });
             thread.events = thread.events.saturating_add(frame.head.events);
             thread.lost = frame.head.lost;
         }

@@ -1,11 +1,12 @@
-//! Reconstructs a thread's stack of frames from its events: who called whom from where, what returned, what was unwound.
+//! Reconstructs a thread's call stack from its events.
 //!
-//! - *Enter* pushes a frame, called by the top frame at the last call that it reached.
-//! - *Path* belongs to the top frame. If it is of another function, frames disappeared unnoticed (their stack was switched) or were never
-//!   seen to begin. Both are counted ([`Unclear`]); neither happens in a complete stream of a program that does not switch stacks.
+//! - *Enter* pushes a frame. Its caller is the top frame, at the last call that this frame reached.
+//! - *Path* belongs to the top frame. If the path's function is not the top frame's, frames disappeared without an event (the program
+//!   switched stacks) or began without one. Both are counted ([`Unclear`]). Neither happens in a complete stream of a program that does
+//!   not switch stacks.
 //! - *Unwound* pops frames that an exception or `longjmp` left.
 
-use super::places::{CounterLookup, FunctionIndex, PathRole};
+use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::symbol::Symbol;
 
 /// An activation of a function.
@@ -13,9 +14,9 @@ use super::symbol::Symbol;
 pub struct StreamActivation {
     /// Its function.
     pub function: FunctionIndex,
-    /// The caller's counter for its path up to the call. `None` if unknown, or if no instrumented function called it.
+    /// The counter of the caller's path up to the call; `None` if unknown, or if uninstrumented code called the function.
     pub call: Option<u32>,
-    /// The counter of its own path up to its last call, if it has made a call since that path began.
+    /// The counter of its own current path up to the last call; `None` if it has not made a call on this path.
     pub at: Option<u32>,
 }
 
@@ -24,13 +25,13 @@ pub struct StreamActivation {
 pub enum NestingStep {
     /// A function began.
     Entered(StreamActivation),
-    /// A path of a live frame.
+    /// A live frame completed a path or reached a call.
     Path {
-        /// The counter.
+        /// The path's counter.
         counter: u32,
-        /// What the event says of the frame.
+        /// Effect of the path on the frame.
         role: PathRole,
-        /// Depth of the frame; the outermost one has depth 1.
+        /// Depth of the frame. The outermost frame has depth 1.
         depth: usize,
     },
     /// Number of frames that were unwound.
@@ -39,43 +40,43 @@ pub enum NestingStep {
     Unknown,
 }
 
-/// Number of frames whose beginning or end the events do not show.
+/// Number of frames whose beginning or end is not in the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unclear {
     /// Frames that disappeared without an event.
     pub vanished: u64,
-    /// Frames that were not seen to begin.
+    /// Frames that began without an event.
     pub unseen: u64,
 }
 
-/// The frames of a thread.
+/// Tracks the call stack of a thread.
 #[derive(Debug)]
 pub struct Nesting<'p, 'a> {
-    places: &'p CounterLookup<'a>,
+    lookup: &'p CounterLookup<'a>,
     frames: Vec<StreamActivation>,
     unclear: Unclear,
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
     /// Starts without frames.
-    pub fn new(places: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
-        Nesting { places, frames: Vec::new(), unclear: Unclear::default() }
+    pub fn new(lookup: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
+        Nesting { lookup, frames: Vec::new(), unclear: Unclear::default() }
     }
 
-    /// Starts in the middle of a stream with live frames, outermost first, each given by a counter of its function. Their calls are
+    /// Starts in the middle of a stream. `live` contains, outermost first, a counter of each live frame's function. The frames' callers are
     /// unknown.
-    pub fn with_live_frames(places: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
-        let functions = live.into_iter().filter_map(|counter| places.path(counter));
+    pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
+        let functions = live.into_iter().filter_map(|counter| lookup.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
-        Nesting { places, frames, unclear: Unclear::default() }
+        Nesting { lookup, frames, unclear: Unclear::default() }
     }
 
-    /// The live frames, outermost first.
+    /// Returns the live frames, outermost first.
     pub fn frames(&self) -> &[StreamActivation] {
         &self.frames
     }
 
-    /// Number of frames so far whose beginning or end is unknown.
+    /// Returns the number of frames so far whose beginning or end is not in the stream.
     pub fn unclear(&self) -> Unclear {
         self.unclear
     }
@@ -84,15 +85,15 @@ impl<'p, 'a> Nesting<'p, 'a> {
     pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
         match symbol {
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
-                let Some((function, _)) = self.places.path(counter) else { return NestingStep::Unknown };
+                let Some((function, _)) = self.lookup.path(counter) else { return NestingStep::Unknown };
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let call = self.frames.last().and_then(|f| f.at);
-                let is_call = |c: &u32| self.places.role(*c) == Some(PathRole::Call);
+                let is_call = |c: &u32| self.lookup.role(*c) == Some(PathRole::Call);
                 let frame = StreamActivation { function, call, at: inherited.then_some(counter).filter(is_call) };
                 self.frames.push(frame);
                 NestingStep::Entered(frame)
             }
-            Symbol::Path(counter) | Symbol::Exit(counter) => self.path(counter),
+            Symbol::Path(counter) | Symbol::Exit(counter) => self.feed_path(counter),
             Symbol::Unwound(frames) => {
                 let gone = self.frames.len().min(frames as usize);
                 self.frames.truncate(self.frames.len() - gone);
@@ -101,8 +102,8 @@ impl<'p, 'a> Nesting<'p, 'a> {
         }
     }
 
-    fn path(&mut self, counter: u32) -> NestingStep {
-        let (Some((function, _)), Some(role)) = (self.places.path(counter), self.places.role(counter)) else { return NestingStep::Unknown };
+    fn feed_path(&mut self, counter: u32) -> NestingStep {
+        let (Some((function, _)), Some(role)) = (self.lookup.path(counter), self.lookup.role(counter)) else { return NestingStep::Unknown };
         if self.frames.last().is_none_or(|f| f.function != function) {
             match self.frames.iter().rposition(|f| f.function == function) {
                 Some(nearest) => {

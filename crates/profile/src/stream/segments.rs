@@ -1,54 +1,57 @@
-//! Counts interprocedural segments in a stream: each call with the caller's path up to it and the callee's first path
-//! ([`trodden_unit::segments`]).
+//! Counts interprocedural segments in a stream: chains of calls, each with the caller's path up to the call, and the last callee's first
+//! path ([`trodden_unit::segments`]).
 //!
-//! An *enter* event says which path of the caller reached the call. The map says whether that path's last block may have called the
-//! function ([`trodden_unit::BlockCall`]); otherwise an uninstrumented function did, and the call is on no segment. After a tail call, the
-//! path that was left is the caller's.
+//! When a function begins, the stream shows which path of its caller reached the call. If, according to the map, this path's last block
+//! cannot have called the function ([`trodden_unit::BlockCall`]), uninstrumented code did, and the call is not part of a segment. After a
+//! tail call, the caller's path is the one that ended with the tail call.
 
+use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::nesting::{Nesting, NestingStep};
-use super::places::{CounterLookup, FunctionIndex, PathRole};
 use super::symbol::Symbol;
 use crate::paths::PathStart;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
-/// Index of a chain of callers' paths in `chains`; the first chain is empty.
+/// Index in `SegmentReader::chains` of a chain of callers' paths.
 type ChainId = u32;
+/// The empty chain.
 const NO_CALLERS: ChainId = 0;
 
-/// Reads the events of one thread.
+/// Counts the segments of one thread.
 pub struct SegmentReader<'p, 'a> {
-    places: &'p CounterLookup<'a>,
+    lookup: &'p CounterLookup<'a>,
     nesting: Nesting<'p, 'a>,
     depth: usize,
     frames: Vec<FrameChain>,
-    /// The frame that was just left by a tail call: the chain that led to the call, and its path.
+    /// If the previous event was a tail call: the chain of callers that led to it, and the path that ended with it.
     tail: Option<(ChainId, u32)>,
     chains: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, ChainId>,
-    /// Memo of `extend`: the chain that results from a chain and one more call.
+    /// Cache of `extend`: the chain that results from a chain and one more path.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
+    /// Cache of `may_call`.
     calls: HashMap<(u32, FunctionIndex), bool>,
+    /// Cache of `ends_with_tail_call`.
     tails: HashMap<u32, bool>,
 }
 
-/// The calls that led to a frame.
+/// The chain of callers of a frame.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,
-    /// Whether it is still on its first path, so that no back edge was taken.
+    /// Whether the frame is still on its first path: it has not taken a back edge.
     is_first: bool,
-    /// The chain for the frame's own calls: `callers` during the first path, else empty.
-    leads: ChainId,
+    /// The chain that the frame's own calls extend: `callers` during the first path, otherwise empty.
+    call_chain: ChainId,
 }
 
 impl<'p, 'a> SegmentReader<'p, 'a> {
-    /// Starts with an empty count; chains have at most `depth` calls.
-    pub fn new(places: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
+    /// Creates a reader without counts. Chains have at most `depth` calls.
+    pub fn new(lookup: &'p CounterLookup<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
-            places,
-            nesting: Nesting::new(places),
+            lookup,
+            nesting: Nesting::new(lookup),
             depth,
             frames: Vec::new(),
             tail: None,
@@ -68,40 +71,40 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
             NestingStep::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
-                let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
+                let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.call_chain), frame.call?));
                 let callers = match by_tail.or_else(by_call).filter(|(_, path)| self.may_call(*path, function)) {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                // A frame that was inherited by fork may have taken back edges already; its path says so, if known.
+                // A frame that was inherited by a fork may have taken back edges before. If its path is known, it shows that.
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
-                self.frames.push(FrameChain { callers, is_first, leads: if is_first { callers } else { NO_CALLERS } });
+                self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS } });
             }
-            NestingStep::Path { counter, role, depth } => self.path(counter, role, depth),
+            NestingStep::Path { counter, role, depth } => self.feed_path(counter, role, depth),
             NestingStep::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
             NestingStep::Unknown => {}
         }
     }
 
-    fn path(&mut self, counter: u32, role: PathRole, depth: usize) {
-        self.frames.resize(depth, FrameChain { callers: NO_CALLERS, is_first: false, leads: NO_CALLERS });
+    fn feed_path(&mut self, counter: u32, role: PathRole, depth: usize) {
+        self.frames.resize(depth, FrameChain { callers: NO_CALLERS, is_first: false, call_chain: NO_CALLERS });
         let Some(frame) = self.frames.last_mut() else { return };
-        frame.leads = if frame.is_first { frame.callers } else { NO_CALLERS };
-        let FrameChain { callers, is_first, leads } = *frame;
+        frame.call_chain = if frame.is_first { frame.callers } else { NO_CALLERS };
+        let FrameChain { callers, is_first, call_chain } = *frame;
         frame.is_first &= role == PathRole::Call;
         if is_first && callers != NO_CALLERS {
             *self.counts.entry((callers, counter)).or_default() += 1;
         }
         if role == PathRole::Leaves {
             self.frames.pop();
-            self.tail = self.ends_with_tail_call(counter).then_some((leads, counter));
+            self.tail = self.ends_with_tail_call(counter).then_some((call_chain, counter));
         }
     }
 
-    /// Returns the counts, by the paths of the image's functions.
+    /// Returns the executions of each segment.
     pub fn finish(self) -> SegmentCounts {
-        let path = |counter: &u32| self.places.path(*counter).map(|(function, path)| FunctionPath { function, path });
+        let path = |counter: &u32| self.lookup.path(*counter).map(|(function, path)| FunctionPath { function, path });
         let mut counts = SegmentCounts::new();
         for ((callers, last), count) in &self.counts {
             let chain: Option<Vec<FunctionPath>> = self.chains[*callers as usize].iter().chain([last]).map(path).collect();
@@ -112,7 +115,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         counts
     }
 
-    /// Appends a call to a chain and drops the outermost ones beyond the maximum depth.
+    /// Appends a path to a chain, and drops the outermost paths beyond the maximum depth.
     fn extend(&mut self, callers: ChainId, path: u32) -> ChainId {
         if let Some(known) = self.extended.get(&(callers, path)) {
             return *known;
@@ -128,27 +131,27 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         number
     }
 
-    /// Returns whether the last block of a path may call a function.
+    /// Returns whether the call at the end of a path may call a function.
     fn may_call(&mut self, path: u32, callee: FunctionIndex) -> bool {
-        let places = self.places;
+        let lookup = self.lookup;
         *self.calls.entry((path, callee)).or_insert_with(|| {
-            let Some((place, walk)) = places.decode(path) else { return false };
-            let (caller, name) = (places.function(place), &places.function(callee).name);
-            let aliases = &places.unit(callee).aliases;
+            let Some((index, walk)) = lookup.decode(path) else { return false };
+            let (caller, name) = (lookup.function(index), &lookup.function(callee).name);
+            let aliases = &lookup.unit(callee).aliases;
             let is_callee = |called: &String| called == name || aliases.iter().any(|a| a.of == *name && a.name == *called);
             let block = calling_block(caller, &walk);
-            let mut here = caller.calls.iter().filter(|call| Some(call.block) == block);
-            here.any(|call| call.callee.as_ref().is_none_or(&is_callee))
+            let mut calls = caller.calls.iter().filter(|call| Some(call.block) == block);
+            calls.any(|call| call.callee.as_ref().is_none_or(&is_callee))
         })
     }
 
     fn begins_at_entry(&self, path: u32) -> bool {
-        self.places.decode(path).is_some_and(|(_, walk)| walk.beginning == PathStart::Entry)
+        self.lookup.decode(path).is_some_and(|(_, walk)| walk.beginning == PathStart::Entry)
     }
 
     fn ends_with_tail_call(&mut self, path: u32) -> bool {
-        let places = self.places;
-        let is_left = || places.decode(path).is_some_and(|(place, walk)| ends_with_tail_call(places.function(place), &walk));
+        let lookup = self.lookup;
+        let is_left = || lookup.decode(path).is_some_and(|(index, walk)| ends_with_tail_call(lookup.function(index), &walk));
         *self.tails.entry(path).or_insert_with(is_left)
     }
 }

@@ -1,29 +1,29 @@
-//! Symbols: the events of a stream in a form whose meaning does not depend on the context.
+//! Symbols: a stream's events in a context-independent form.
 //!
-//! A thread's events give the depth of the frame to which control returned ([`Event::Resume`]), so the number of frames that were unwound
-//! depends on everything before. A symbol has that number instead ([`Symbol::Unwound`]). A grammar rule thus does the same to the stack of
-//! frames wherever it occurs, and questions about frames can be answered on rules.
+//! An [`Event::Resume`] gives the depth of the frame to which control returned, so the number of unwound frames depends on all previous
+//! events. The corresponding symbol gives this number instead ([`Symbol::Unwound`]). Thus a grammar rule has the same effect on the call
+//! stack wherever it occurs, and queries about frames can be answered without expanding rules.
 
 use trodden_sequence::grammar::FrameEffect;
 use trodden_wire::stream::{Event, TAG_ENTER, TAG_EXIT, TAG_INHERITED, TAG_MASK, TAG_PATH, TAG_RESUME};
 
-/// An event in a stream log. Counters are those of the image.
+/// An event in a stream log. Counters are numbered within the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
-    /// A path ended or reached a call, and its frame continues.
+    /// A path ended or reached a call, and its frame continues. Contains the path's counter.
     Path(u32),
-    /// A path ended, and its frame with it.
+    /// A path and its frame ended. Contains the path's counter.
     Exit(u32),
-    /// A function began; its first counter.
+    /// A function began. Contains the function's first counter.
     Enter(u32),
-    /// Number of frames that were unwound.
+    /// Frames were unwound. Contains their number.
     Unwound(u32),
-    /// A live frame of the process that forked; a counter of its function.
+    /// A live frame that the process inherited by a fork. Contains a counter of its function.
     Inherited(u32),
 }
 
 impl Symbol {
-    /// Encodes it as a symbol of a grammar.
+    /// Encodes the symbol as a terminal of a grammar.
     pub fn to_number(self) -> u64 {
         let (value, tag) = match self {
             Symbol::Path(counter) => (counter, TAG_PATH),
@@ -35,7 +35,7 @@ impl Symbol {
         u64::from(value) << 3 | u64::from(tag)
     }
 
-    /// Decodes a number; `None` if it stands for no symbol.
+    /// Decodes a terminal of a grammar; `None` if it is not the code of a symbol.
     pub fn from_number(number: u64) -> Option<Symbol> {
         let value = u32::try_from(number >> 3).ok()?;
         match number as u32 & TAG_MASK {
@@ -48,7 +48,7 @@ impl Symbol {
         }
     }
 
-    /// Returns the path counter that a counting build would have incremented.
+    /// Returns the path counter that a counting build would have incremented; `None` if the symbol is not about a path.
     pub fn counted(self) -> Option<u32> {
         match self {
             Symbol::Path(counter) | Symbol::Exit(counter) => Some(counter),
@@ -56,7 +56,7 @@ impl Symbol {
         }
     }
 
-    /// Its effect on the stack of frames.
+    /// Effect on the call stack.
     pub fn effect(self) -> FrameEffect {
         match self {
             Symbol::Path(_) => FrameEffect::default(),
@@ -67,24 +67,24 @@ impl Symbol {
     }
 }
 
-/// Tracks the number of a thread's live frames, to turn depths into numbers of unwound frames.
+/// Number of a thread's live frames, from which depths in events are converted to numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of live frames.
     pub frames: u64,
-    /// Whether the depths in events count the same frames; false after a gap in the stream.
+    /// Whether `frames` agrees with the depths in events; false after a gap in the stream.
     pub is_known: bool,
 }
 
 impl Default for Depth {
-    /// The beginning of a stream.
+    /// Returns the beginning of a stream.
     fn default() -> Depth {
         Depth { frames: 0, is_known: true }
     }
 }
 
 impl Depth {
-    /// Converts the next event; `None` if it has no effect.
+    /// Converts the next event to a symbol; `None` if it unwinds no frames.
     #[inline]
     pub fn symbol(&mut self, event: Event) -> Option<Symbol> {
         match event {

@@ -17,9 +17,9 @@ use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, Un
 pub struct RawFile {
     /// Path of the image.
     pub image: String,
-    /// Units: identity, first counter, number of counters.
+    /// For each unit, its identity, first counter and number of counters.
     pub units: Vec<(Identity, u64, u64)>,
-    /// The nonzero counters of each region.
+    /// For each region, its nonzero counters.
     pub regions: Vec<BTreeMap<u64, u64>>,
 }
 
@@ -35,17 +35,17 @@ impl RawFile {
         RawFile { image: image.display().to_string(), units: units.iter().map(place).collect(), regions: Vec::new() }
     }
 
-    /// Number of counters in a region.
+    /// Returns the number of counters in a region.
     pub fn counters(&self) -> u64 {
         self.units.iter().map(|u| u.1 + u.2).max().unwrap_or(0)
     }
 
-    /// Identity of the image.
+    /// Returns the identity of the image.
     pub fn identity(&self) -> Identity {
         Identity(image_identity(self.units.iter().map(|u| (u.0.0, u.2))))
     }
 
-    /// Bytes before the first region, and the size of a region.
+    /// Returns the bytes before the first region, and the size of a region.
     pub fn head(&self) -> (Vec<u8>, u64) {
         let stride = trodden_wire::region_stride(self.counters());
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + RawUnit::BYTES * self.units.len());
@@ -75,7 +75,7 @@ impl RawFile {
         (bytes, stride)
     }
 
-    /// The whole file.
+    /// Returns the file.
     pub fn bytes(&self) -> Vec<u8> {
         let (mut bytes, stride) = self.head();
         for region in &self.regions {

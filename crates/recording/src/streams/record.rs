@@ -147,8 +147,8 @@ fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, 
     }
     let profile = collect_profile(raw_files(folder)?, run, around.units.as_ref());
     let lacking = deliver(&profile, &what.destination, around)?;
-    if drained.damaged > 0 {
-        log::warn!("{} of the streams are not events: the program overwrote them", plural(drained.damaged.into(), "word", "words"));
+    if drained.invalid_words > 0 {
+        log::warn!("{} of the streams are not events: the program overwrote them", plural(drained.invalid_words.into(), "word", "words"));
     }
     if logs.is_empty() {
         log::warn!("there are counts but no sequences: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
@@ -198,14 +198,18 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &RecordingC
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         log::info!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events"));
         note_lost(&log, drained.lost)?;
-        if drained.damaged_bytes > 0 {
-            let bytes = plural(drained.damaged_bytes.into(), "byte", "bytes");
+        if drained.corrupt_bytes > 0 {
+            let bytes = plural(drained.corrupt_bytes.into(), "byte", "bytes");
             log::warn!("the log or a journal of {} is damaged: cannot read {bytes}", stream.display());
         }
-        if drained.damaged > 0 {
-            log::warn!("{}: {} are no events: the file is damaged", stream.display(), plural(drained.damaged.into(), "word", "words"));
+        if drained.invalid_words > 0 {
+            log::warn!(
+                "{}: {} are no events: the file is damaged",
+                stream.display(),
+                plural(drained.invalid_words.into(), "word", "words")
+            );
         }
-        let is_damaged = drained.damaged_bytes > 0 || drained.damaged > 0;
+        let is_damaged = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
         lossy += fold(&log)? + drained.lost.threads() + u64::from(is_damaged);
     }
     let run = Run { host: host(), suite: destination.suite.clone(), ..new_run() };

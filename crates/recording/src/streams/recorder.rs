@@ -73,7 +73,7 @@ impl<'a> Recorder<'a> {
             let drained = drain.finish()?;
             all.events += drained.events;
             all.chunks += drained.chunks;
-            all.damaged += drained.damaged;
+            all.invalid_words += drained.invalid_words;
             all.bytes += drained.bytes;
             all.lost = all.lost.merge(drained.lost);
             let place = file.with_extension(LOG);

@@ -1,10 +1,10 @@
-//! Verifies labellings; shares no code with what makes them. Properties (P3 paper, section 2.1; thesis, problem A):
+//! Verifies labellings. It shares no code with the numberings. Properties (P3 paper, section 2.1; thesis, problem A):
 //! - *uniqueness*: every interesting path is recognised, and no two as the same one;
 //! - *validity*: no other path is recognised as an interesting one;
 //! - *compactness*: the interesting paths' numbers exactly span the claimed range.
 //!
-//! Small graphs are enumerated. On large ones an exact search ([`pairs`]) looks for two paths with the same sums. Beyond the budget,
-//! paths are drawn at random, which can refute but not prove. [`trodden_flow::verify`] proves numberings of all paths in one pass.
+//! Small graphs are enumerated. On large ones, an exact search ([`pairs`]) looks for two paths with the same sums. Beyond the budget, paths
+//! are drawn at random, which can refute a property but not prove it. [`trodden_flow::verify`] proves numberings of all paths in one pass.
 
 mod pairs;
 mod paths;
@@ -32,14 +32,14 @@ impl Default for VerifyBudget {
     }
 }
 
-/// How a verdict was reached.
+/// The method by which a verdict was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyMethod {
     /// By enumerating all paths.
     Enumerated,
     /// By an exact search for pairs of paths with the same sums.
     Searched,
-    /// By this many random paths, which proves nothing.
+    /// By this number of random paths, which is not a proof.
     Sampled(u64),
 }
 
@@ -48,8 +48,8 @@ pub enum VerifyMethod {
 pub enum VerifyFinding {
     /// It holds.
     Holds,
-    /// It is violated by this path, together with the second one if it takes two. Without a path: more register values are recognised
-    /// than there are interesting paths.
+    /// This path violates it, together with the second one if there is one. If there is no path, the number of recognised register values
+    /// exceeds that of interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
     /// No violation was found among the paths that were drawn.
     NotRefuted,
@@ -58,7 +58,7 @@ pub enum VerifyFinding {
 /// The verdict on a labelling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// How it was reached.
+    /// The method by which it was reached.
     pub method: VerifyMethod,
     /// Whether every interesting path is recognised, and no two as the same one.
     pub uniqueness: VerifyFinding,
@@ -71,13 +71,13 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the labelling was not refuted; validity matters only if `exact`.
+    /// Returns true if the labelling was not refuted. Validity is only considered if `exact`.
     pub fn is_not_refuted(&self, exact: bool) -> bool {
         let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
         good(&self.uniqueness) && good(&self.compactness) && (!exact || good(&self.validity))
     }
 
-    /// Whether the verdict is a proof.
+    /// Returns true if the verdict is a proof.
     pub fn is_proof(&self) -> bool {
         !matches!(self.method, VerifyMethod::Sampled(_))
     }
@@ -86,7 +86,7 @@ impl Verdict {
 /// Verifies a labelling of the paths of `dag` for a set of interesting paths.
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
     let members =
-        MarkedPaths::new(dag, set, labelling.scheme.takes_closure(), matches!(labelling.scheme, trodden_flow::NumberingScheme::BallLarus));
+        MarkedPaths::new(dag, set, labelling.scheme.selects_edges(), matches!(labelling.scheme, trodden_flow::NumberingScheme::BallLarus));
     if paths::count(dag, &vec![true; dag.edges().len()]) <= u128::from(budget.paths) {
         let mut tally = Tally::default();
         paths::each(dag, |path| tally.add(dag, labelling, &members, path));
@@ -100,7 +100,7 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
-/// The verdict if the search for pairs was completed.
+/// Returns the verdict if the search for pairs was completed.
 fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
     // No two paths have the same sums. Still, each sum of an interesting path must be recognised, and nothing else.
     let mut tally = Tally::default();
@@ -129,7 +129,7 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
     Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
 }
 
-/// The paths seen so far.
+/// The paths so far.
 #[derive(Default)]
 struct Tally {
     seen: u64,

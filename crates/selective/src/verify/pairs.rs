@@ -3,8 +3,8 @@
 //! One path is interesting, the other is any path. Until they diverge they are the same; afterwards, the one whose node comes first in
 //! topological order advances. A state is two nodes, each path's state as an interesting path, and the difference of the sums. It is
 //! dropped if the least and greatest sums from its nodes to the exit show that the difference cannot become zero. States are visited
-//! once, so their number, which the caller limits, bounds the work. Sums are exact integers here, and searched only if all of them fit a
-//! word.
+//! once, so their number, which the caller limits, bounds the work. Sums are exact integers. They are only searched if all of them fit into
+//! a word.
 
 use super::paths::MarkedPaths;
 use crate::{Class, Labelling};
@@ -13,10 +13,10 @@ use std::ops::ControlFlow;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 
-/// An interesting path and another one.
+/// An interesting path and a different one.
 pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
 
-/// What the search found.
+/// The result of the search.
 pub struct PairSearch {
     /// Two interesting paths with the same sums.
     pub interesting: Option<Pair>,
@@ -44,7 +44,7 @@ struct Visit {
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
 }
 
-/// Searches for paths with the same sums; `None` if there are more than `max_states` states, or if a sum does not fit in a word.
+/// Searches for paths with the same sums. `None` if there are more than `max_states` states, or if a sum does not fit in a word.
 pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
     let all = vec![true; dag.edges().len()];
     let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
@@ -73,7 +73,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
         let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
             let rests = (region[next.first.0.index()], outside[next.second.0.index()]);
             let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
-            // The difference plus what the first path can add minus what the second can add must be able to be zero.
+            // The difference, plus the possible sums of the first path, minus those of the second, must include zero.
             let can = |i: usize| next.difference[i] + a[i].0 - b[i].1 <= 0 && next.difference[i] + a[i].1 - b[i].0 >= 0;
             if (!next.differ || (can(0) && can(1))) && seen.insert(next) {
                 if seen.len() > max_states {
@@ -93,7 +93,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
 
 type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-/// Calls `visit` with each successor of a state, until it breaks off. There may be as many as the square of a node's out-edges, so they
+/// Calls `visit` with each successor of a state, until it stops. There may be as many as the square of a node's out-edges, so they
 /// are not collected.
 fn each_successor(
     dag: &Dag,
@@ -170,10 +170,10 @@ pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> 
 /// Number of paths by their sums and automaton state.
 type Counts = HashMap<([i64; 2], Option<u32>), u128>;
 
-/// Number of uninteresting paths that are recognised as interesting ones, by counting paths by their sums; `None` if there are more than
-/// `max_states` sums.
+/// Returns the number of uninteresting paths that are recognised as interesting ones, by counting paths by their sums. `None` if there are
+/// more than `max_states` sums.
 pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
-    // The automaton state tells which of the paths with a sum are interesting.
+    // The automaton state determines which of the paths with a sum are interesting.
     let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;

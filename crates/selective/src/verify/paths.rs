@@ -17,7 +17,7 @@ pub enum MarkedPaths {
 }
 
 impl MarkedPaths {
-    /// The interesting paths of a set as a scheme sees them: the list, its closure, or all paths.
+    /// Returns the interesting paths of a set as defined by a scheme: the list, its closure, or all paths.
     pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
         if everything {
             return MarkedPaths::Closure(vec![true; dag.edges().len()]);
@@ -38,7 +38,7 @@ impl MarkedPaths {
         }
     }
 
-    /// Whether a path from entry to exit is interesting.
+    /// Returns true if a path from entry to exit is interesting.
     pub fn has(&self, path: &[DagEdgeId]) -> bool {
         match self {
             MarkedPaths::Closure(edges) => path.iter().all(|e| edges[e.index()]),
@@ -46,7 +46,7 @@ impl MarkedPaths {
         }
     }
 
-    /// The state after an edge; `None` if no interesting path continues there. The initial state is 0.
+    /// Returns the state after an edge. `None` if no interesting path continues there. The initial state is 0.
     pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
         match self {
             MarkedPaths::Closure(edges) => edges[edge.index()].then_some(0),
@@ -64,7 +64,7 @@ impl MarkedPaths {
         true
     }
 
-    /// Number of interesting paths.
+    /// Returns the number of interesting paths.
     pub fn count(&self, dag: &Dag) -> u128 {
         match self {
             MarkedPaths::Closure(edges) => count(dag, edges),
@@ -72,7 +72,7 @@ impl MarkedPaths {
         }
     }
 
-    /// The edges that interesting paths take.
+    /// Returns the edges on interesting paths.
     pub fn edges(&self, dag: &Dag) -> Vec<bool> {
         match self {
             MarkedPaths::Closure(edges) => edges.clone(),
@@ -111,12 +111,12 @@ fn each_over(dag: &Dag, marked: &[bool], mut visit: impl FnMut(&[DagEdgeId])) {
     }
 }
 
-/// Number of paths of marked edges.
+/// Returns the number of paths of marked edges.
 pub fn count(dag: &Dag, marked: &[bool]) -> u128 {
     path_counts(dag, marked)[dag.entry().index()]
 }
 
-/// Number of paths of marked edges from each node to the exit.
+/// Returns the number of paths of marked edges from each node to the exit.
 fn path_counts(dag: &Dag, marked: &[bool]) -> Vec<u128> {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
@@ -157,7 +157,7 @@ pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMu
     }
 }
 
-/// A random number below `bound`, by an xorshift generator (Marsaglia, 2003).
+/// Returns a random number below `bound`, by an xorshift generator (Marsaglia, 2003).
 fn random_below(state: &mut u64, bound: u128) -> u128 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

@@ -18,7 +18,7 @@ pub struct LocallyConsistent {
     levels: Vec<Level>,
 }
 
-/// Items that a level has not passed on yet.
+/// Items that a level has not yet passed to the level above.
 #[derive(Default)]
 struct Level {
     /// The current item, and its number of repetitions.
@@ -81,7 +81,7 @@ impl LocallyConsistent {
         }
     }
 
-    /// Passes on what a level still contains.
+    /// Passes the remaining items of a level to the level above.
     fn flush(&mut self, level: usize) {
         if let Some((item, times)) = self.levels[level].run.take() {
             let item = self.rules.run(item, times);

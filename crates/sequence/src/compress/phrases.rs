@@ -1,5 +1,5 @@
-//! Phrases: the sequence is cut into phrases at places that depend on its content, equal phrases become one symbol, and Sequitur compresses
-//! the sequence of phrases. Most symbols cost a multiplication and a comparison; Sequitur sees one in about twenty.
+//! Phrases: the sequence is cut into phrases at positions that depend on its content, equal phrases become one symbol, and Sequitur
+//! compresses the sequence of phrases. Most symbols cost a multiplication and a comparison; Sequitur processes about one in twenty.
 //!
 //! A phrase ends where a hash of the last four symbols has a certain form, so that equal ranges are cut alike in any context, except near
 //! their start. Content-defined cuts are due to A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file system" (SOSP

@@ -1,8 +1,8 @@
 //! Re-Pair: the most frequent pair of adjacent items becomes a rule, until no pair occurs twice.
 //!
 //! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), with a heap with outdated entries instead of
-//! their buckets. Rules that end up with one use are inlined. It needs the whole sequence, so it works window by window, in O(n log n) time
-//! and about 50 bytes of memory per symbol.
+//! their buckets. Rules that have one use at the end are inlined. It needs the complete sequence, so it works window by window, in O(n log
+//! n) time and about 50 bytes of memory per symbol.
 
 use super::Compressor;
 use super::hashing::BuildMixer;
@@ -10,7 +10,7 @@ use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
-/// Stands for no place and no item.
+/// The value that is not a position and not an item.
 const NONE: u32 = u32::MAX;
 
 /// The Re-Pair compressor, which collects the symbols of the window.
@@ -46,13 +46,13 @@ impl Compressor for RePair {
     }
 }
 
-/// The sequence with the pairs replaced so far, and the places of each pair.
+/// The sequence with the pairs replaced so far, and the positions of each pair.
 struct Pairs {
     items: Vec<u32>,
-    /// Neighbours among the places that still contain an item.
+    /// Neighbours among the positions that still contain an item.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// The pair that a place is listed under, and its neighbours in that pair's list.
+    /// The pair in whose list a position is, and its neighbours in that's list.
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
@@ -86,7 +86,7 @@ impl Pairs {
         pairs
     }
 
-    /// Returns the most frequent pair, and at least two places of it that do not overlap.
+    /// Returns the most frequent pair, and at least two of its positions that do not overlap.
     fn most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
         while let Some((count, std::cmp::Reverse(number))) = self.queue.pop() {
             let pair = &self.known[number as usize];

@@ -2,8 +2,8 @@
 //!
 //! After C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997); for
 //! whole program paths: J. R. Larus, "Whole program paths" (PLDI 1999). Invariants after each symbol: *digram uniqueness*, two adjacent
-//! items occur in one place only, except for overlapping occurrences in a run of three equal items; and *rule utility*, each rule but the
-//! root is used at least twice. Time is amortised O(1) per symbol, memory proportional to the items of the grammar. The depth is not
+//! items occur at only one position, except for overlapping occurrences in a run of three equal items; and *rule utility*, each rule but
+//! the root is used at least twice. Time is amortised O(1) per symbol, memory proportional to the items of the grammar. The depth is not
 //! bounded.
 
 use super::Compressor;
@@ -17,7 +17,7 @@ type Node = u32;
 
 /// Marks the value of a guard, the node that closes the ring of a rule's body.
 const GUARD: u32 = 1 << 30;
-/// Value of an unused node. It looks like a guard, so that no digram includes it.
+/// Value of an unused node. It is in the range of guards, so that no digram includes it.
 const FREE: u32 = GUARD | (GUARD - 1);
 
 /// The Sequitur compressor.
@@ -94,7 +94,7 @@ impl Compressor for Sequitur {
 }
 
 impl Sequitur {
-    /// Looks for another occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
+    /// Looks for a second occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
     fn check(&mut self, node: Node) -> bool {
         let Some(key) = self.digram(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
@@ -106,7 +106,7 @@ impl Sequitur {
         }
         let mut known = known;
         if self.after(node) == known {
-            // A run of equal items grew at its front. Record its first digram, so that it is found when the run grows at its end.
+            // A run of equal items grew at its front. Its first digram is recorded, so that it is found when the run grows at its end.
             self.digrams.insert(key, node);
             known = self.after(known);
             if self.digram(known) != Some(key) {
@@ -155,7 +155,7 @@ impl Sequitur {
         self.remove(node);
         self.remove(second);
         self.link(left, right);
-        // In a run of equal items only one of the overlapping digrams is recorded. If that one is removed, record the other.
+        // In a run of equal items only one of the overlapping digrams is recorded. If that one is removed, the other is recorded.
         if in_run.0 && self.value(self.before(left)) == self.value(left) {
             self.record_digram(self.before(left));
         }

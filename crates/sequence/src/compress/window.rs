@@ -80,7 +80,7 @@ impl WindowWriter {
         Ok(Some(window))
     }
 
-    /// Number of symbols pushed so far, which is the position of the next one.
+    /// Returns the number of symbols pushed so far, which is the position of the next one.
     pub fn position(&self) -> u64 {
         self.first + self.symbols
     }

@@ -18,12 +18,12 @@ pub struct TerminalIds<'a> {
 }
 
 impl Grammar {
-    /// The symbol at a position; `None` after the end.
+    /// Returns the symbol at a position. `None` after the end.
     pub fn at(&self, position: u64) -> Option<u64> {
         self.symbols_from(position).next()
     }
 
-    /// Iterates over the whole sequence.
+    /// Iterates over the complete sequence.
     pub fn symbols(&self) -> Symbols<'_> {
         self.expanded(self.root())
     }

@@ -1,16 +1,16 @@
-//! Serialisation of windows. Each window is readable on its own, and windows are concatenated in a file.
+//! Serialisation of windows. Each window can be read alone, and windows are concatenated in a file.
 //!
 //! | part | bytes |
 //! |---|---|
 //! | magic `TSEQ`, version, method | 6 |
 //! | length of the payload, little-endian | 4 |
-//! | payload | as said |
+//! | payload | the length |
 //! | XXH3 of everything before, little-endian | 8 |
 //!
 //! The payload consists of LEB128 numbers: position of the window's first symbol in the sequence; number of terminals, and each terminal,
 //! most frequent in bodies first; number of rules; for each rule the number of items, and each item: `2 t` for terminal `t`, `2 (d - 1) +
-//! 1` for the rule that is `d` before this one. Rules come after those that they use, so most distances are small. The reader checks
-//! everything, including the invariants of [`Grammar`].
+//! 1` for the rule that is `d` before this one. Rules are after those that they use, so most distances are small. The reader checks
+//! all bytes, including the invariants of [`Grammar`].
 
 use super::{Grammar, GrammarItem, MAX_ITEMS, RuleId};
 use crate::{CompressionMethod, SequenceError};

@@ -1,4 +1,4 @@
-//! Fingerprints: equal ranges of two sequences are found without expanding them.
+//! Fingerprints: equal ranges of two sequences are found without their expansion.
 //!
 //! A string s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, where symbols are mixed first (R.
 //! M. Karp and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). The base is fixed, so results are reproducible. Two
@@ -38,13 +38,13 @@ impl<'a> Fingerprints<'a> {
         fingerprints
     }
 
-    /// The grammar.
+    /// Returns the grammar.
     pub fn grammar(&self) -> &'a Grammar {
         self.grammar
     }
 
-    /// The fingerprint of the symbols from `start` (inclusive) to `end` (exclusive).
-    pub fn stretch(&self, start: u64, end: u64) -> Fingerprint {
+    /// Returns the fingerprint of the symbols from `start` (inclusive) to `end` (exclusive).
+    pub fn range(&self, start: u64, end: u64) -> Fingerprint {
         let length = end.saturating_sub(start);
         let shifted = multiply(self.prefix(start), power(length));
         Fingerprint((self.prefix(start + length) + PRIME - shifted) % PRIME)
@@ -57,7 +57,7 @@ impl<'a> Fingerprints<'a> {
         }
     }
 
-    /// The fingerprint of the first `length` symbols.
+    /// Returns the fingerprint of the first `length` symbols.
     fn prefix(&self, length: u64) -> u64 {
         let (mut rule, mut rest, mut sum) = (self.grammar.root(), length, 0);
         loop {
@@ -82,8 +82,7 @@ impl<'a> Fingerprints<'a> {
 /// Returns the number of equal symbols from two positions on.
 pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprints, right_start: u64) -> u64 {
     let limit = left.grammar.len().saturating_sub(left_start).min(right.grammar.len().saturating_sub(right_start));
-    let equal =
-        |from: u64, to: u64| left.stretch(left_start + from, left_start + to) == right.stretch(right_start + from, right_start + to);
+    let equal = |from: u64, to: u64| left.range(left_start + from, left_start + to) == right.range(right_start + from, right_start + to);
     // Exponential, then binary search.
     let (mut known, mut step) = (0, 1);
     while known + step <= limit && equal(known, known + step) {

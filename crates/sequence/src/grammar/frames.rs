@@ -1,12 +1,12 @@
-//! Call frames: where a call ends, and which calls are open at a position, without expanding the sequence.
+//! Call frames: the ends of calls, and the open calls at a position, without an expansion of the sequence.
 //!
 //! Each rule is summarised by the number of earlier frames that it closes and the calls that it leaves open, in O(items x open calls). A
-//! query costs the items of the bodies on one path from the root to a terminal.
+//! query takes time proportional to the items in the bodies on one path from the root to a terminal.
 
 use super::{Grammar, GrammarItem, TerminalId};
 use crate::events::{Classify, EventClass, classes};
 
-/// Summaries of what rules do to the stack of calls.
+/// Summaries of the effects of rules on the stack of calls.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     grammar: &'a Grammar,
@@ -16,7 +16,7 @@ pub struct Frames<'a> {
     rules: Vec<Brackets>,
 }
 
-/// What a symbol does to the stack of calls: it closes frames, then it may open one.
+/// The effect of a symbol on the stack of calls: it closes frames, and then it may open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEffect {
     /// Number of frames closed.
@@ -70,12 +70,12 @@ impl<'a> Frames<'a> {
         frames
     }
 
-    /// The class of the symbol at a position; `None` after the end, or if created from effects.
+    /// Returns the class of the symbol at a position. `None` after the end, or if created from effects.
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
         self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }
 
-    /// The `Enter` symbols of the calls that are open before a position, outermost first.
+    /// Returns the `Enter` symbols of the calls that are open before a position, outermost first.
     pub fn open_calls(&self, position: u64) -> Vec<u64> {
         let (mut rule, mut rest) = (self.grammar.root(), position);
         let mut brackets = Brackets::default();
@@ -97,7 +97,7 @@ impl<'a> Frames<'a> {
         brackets.opens.iter().map(|terminal| self.grammar.terminals()[terminal.0 as usize]).collect()
     }
 
-    /// Position of the `Leave` that ends the innermost frame at `position`; the length of the sequence if there is none.
+    /// Returns the position of the `Leave` that ends the innermost frame at `position`, or the length of the sequence if there is none.
     pub fn frame_end(&self, position: u64) -> u64 {
         let mut open = self.grammar.terminal_ids(self.grammar.root(), position).open;
         let (mut at, mut depth) = (position, 0_u64);

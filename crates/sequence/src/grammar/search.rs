@@ -1,4 +1,4 @@
-//! Search for a string of symbols without expanding the sequence.
+//! Search for a string of symbols without an expansion of the sequence.
 //!
 //! The automaton of Knuth, Morris and Pratt (1977) runs over rules instead of symbols: for each rule and each state before it, the state
 //! after it and the number of matches that end in it are precomputed. Positions are enumerated by descending only into rules with matches.
@@ -52,7 +52,7 @@ impl<'a> SearchPattern<'a> {
         Some(pattern)
     }
 
-    /// Number of occurrences, including overlapping ones.
+    /// Returns the number of occurrences, including overlapping ones.
     pub fn count(&self) -> u64 {
         self.step(GrammarItem::Rule(self.grammar.root()), 0).1
     }

@@ -9,9 +9,9 @@ use crate::grammar::Grammar;
 use std::collections::HashMap;
 
 /// Counts the call segments of depth `k`, which are those of the example in Vaswani's section 3.4.2. Each executed call starts one segment:
-/// the subpath that ends at the call (or the call's `Enter`, if no subpath leads to it), and what is executed next. The segment ends before
+/// the subpath that ends at the call (or the call's `Enter`, if no subpath leads to it), and the next event. The segment ends before
 /// call k + 1, nested or not, after a subpath that ends at a back edge, or before the frame where it began is left. Calls of functions that
-/// record nothing count towards `k`, but start no segment.
+/// record no events count towards `k`, but start no segment.
 ///
 /// # Errors
 /// `k` is zero or above [`MAX_DEPTH`].
@@ -26,7 +26,7 @@ pub fn call_segments(
     }
     let classes = classes(grammar, classify);
     let class = |terminal: u32| classes[terminal as usize];
-    // One symbol before the segment shows whether a subpath led to the call.
+    // One symbol before the segment determines whether a subpath led to the call.
     let length = 4 * k + 2;
     let mut counts: HashMap<Vec<u32>, u64> = HashMap::new();
     let mut count_segment = |before: Option<u32>, window: &[u32], occurrences: u64| {
@@ -45,7 +45,7 @@ pub fn call_segments(
 }
 
 /// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
-/// no earlier than the segment. The reverse is impossible, since a segment does not tell what came before its call.
+/// no earlier than the segment. The reverse is impossible, because the events before a segment's call are not part of it.
 pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Convention, k: usize) -> SegmentCounts {
     let mut counts = SegmentCounts::new();
     for (path, count) in paths {
@@ -80,7 +80,7 @@ fn step(class: EventClass) -> i64 {
     }
 }
 
-/// Returns the length of the segment at the start of `window`; `None` if no segment begins there.
+/// Returns the length of the segment at the start of `window`. `None` if no segment begins there.
 fn segment_end<T: Copy>(
     before: Option<T>,
     window: &[T],
@@ -110,7 +110,7 @@ fn segment_end<T: Copy>(
             }
             EventClass::Leave if depth == 0 => break,
             EventClass::Leave => depth -= 1,
-            // Two consecutive subpaths without a bracket: a call that records nothing.
+            // Two consecutive subpaths without a bracket: a call that records no events.
             EventClass::Subpath { .. } if place > 0 && leads_to_call(place - 1) => calls += 1,
             EventClass::Subpath { .. } => {}
         }

@@ -1,7 +1,7 @@
-//! Supergraph paths: a fold of the grammar into summaries of what each rule does to the frames around it.
+//! Supergraph paths: a fold of the grammar into summaries of the effect of each rule on the frames around it.
 //!
-//! For each frame open before a rule, as the root of a supergraph, a summary has what was executed before the first cut and after the last;
-//! for each frame left open, what was executed after the last cut. Ranges between two cuts are complete paths, recorded where summaries are
+//! For each frame open before a rule, as the root of a supergraph, a summary has the events before the first cut and after the last.
+//! For each frame left open, it has the events after the last cut. Ranges between two cuts are complete paths, recorded where summaries are
 //! joined (an associative operation). A path of a frame that the rule opens counts as often as the rule occurs. A path of an earlier frame
 //! counts only where the stack is deep enough, which a second pass from the root determines. Time is proportional to items x (k + closed
 //! frames) x length of a path, memory to rules instead of items.
@@ -23,7 +23,7 @@ pub struct SupergraphPaths {
     pub unbegun: u64,
 }
 
-/// Consecutive events that a root sees.
+/// Consecutive events in the supergraph of a root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SupergraphPiece {
     /// Terminal numbers.
@@ -39,7 +39,7 @@ impl SupergraphPiece {
     }
 }
 
-/// What a rule executes in the supergraph of a frame that is open before it.
+/// The events of a rule in the supergraph of a frame that is open before it.
 #[derive(Clone, Default)]
 struct RootTrace {
     first: SupergraphPiece,
@@ -51,18 +51,18 @@ enum TraceState {
     /// No cut yet.
     #[default]
     Uncut,
-    /// What was executed after the last cut.
+    /// The events after the last cut.
     Cut(SupergraphPiece),
     /// The root was left.
     Closed,
 }
 
-/// What a rule does to the frames around it.
+/// The effect of a rule on the frames around it.
 #[derive(Clone, Default)]
 struct Summary {
     /// Number of earlier frames that are left.
     closes: usize,
-    /// Earlier frames as roots, innermost first, as far out as they see any event.
+    /// Earlier frames as roots, innermost first, up to the outermost one with an event.
     outer: Vec<RootTrace>,
     /// The unfinished path of each frame left open, outermost first.
     opens: Vec<SupergraphPiece>,
@@ -133,13 +133,13 @@ impl<'a> Fold<'a> {
         fold
     }
 
-    /// The initial state: no frames; before the root, the thread's own frame.
+    /// Returns the initial state: no frames; before the root, the thread's own frame.
     fn first_summary(&self, rule: RuleId) -> Summary {
         let opens = if rule == self.grammar.root() { vec![SupergraphPiece::default()] } else { Vec::new() };
         Summary { opens, ..Summary::default() }
     }
 
-    /// Number of executions of each path.
+    /// Returns the number of executions of each path.
     fn counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.paths.len()];
         let occurrences = self.grammar.rule_occurrences();
@@ -175,7 +175,8 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 }
 
 impl Summary {
-    /// The summary of a single event. A frame that is n further out than the innermost one sees events at depth n.
+    /// Returns the summary of a single event. In the supergraph of the frame that is n frames outside the innermost one, the event is at
+    /// depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
         let seen = |is_own| RootTrace { first: SupergraphPiece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
@@ -197,7 +198,7 @@ impl Summary {
         summary
     }
 
-    /// Appends the summary of what is executed next. Calls `complete` with each path that ends there, and its frame.
+    /// Appends the summary of the next events. Calls `complete` with each path that ends there, and its frame.
     fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, SupergraphPiece)) {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
@@ -240,7 +241,7 @@ impl RootTrace {
                     self.state = TraceState::Closed;
                 }
             }
-            // Nothing is executed in a frame after it was left.
+            // No event is in a frame after it was left.
             TraceState::Closed => {}
         }
     }

@@ -60,7 +60,7 @@ fn frames_match_a_simulated_call_stack() {
 }
 
 #[test]
-fn one_more_iteration_and_one_changed_call_are_two_small_differences() {
+fn additional_iteration_and_changed_call_are_two_small_differences() {
     let iteration = |path| vec![subpath(1, 0, Call), enter(2), subpath(2, path, Return), LEAVE, subpath(1, 1, BackEdge)];
     let execution = |changed: u64, iterations: usize| -> Vec<u64> {
         let mut events = vec![enter(1)];

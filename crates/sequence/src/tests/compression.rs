@@ -20,12 +20,12 @@ fn repeated_digrams(grammar: &Grammar) -> usize {
     let mut seen: HashMap<(GrammarItem, GrammarItem), (usize, usize)> = HashMap::new();
     let mut repeated = 0;
     for (rule, body) in bodies(grammar).iter().enumerate() {
-        for (place, pair) in body.windows(2).enumerate() {
+        for (index, pair) in body.windows(2).enumerate() {
             match seen.get(&(pair[0], pair[1])) {
-                Some(&(other, at)) if other == rule && at + 1 == place => {}
+                Some(&(other, at)) if other == rule && at + 1 == index => {}
                 Some(_) => repeated += 1,
                 None => {
-                    seen.insert((pair[0], pair[1]), (rule, place));
+                    seen.insert((pair[0], pair[1]), (rule, index));
                 }
             }
         }
@@ -148,7 +148,7 @@ fn windows_are_bounded_and_can_be_read_one_by_one() {
 }
 
 #[test]
-fn truncated_and_damaged_windows_are_errors() {
+fn truncated_and_corrupt_windows_are_errors() {
     let grammar = CompressionMethod::Sequitur.compress(sequence(5, 400)).unwrap();
     let mut bytes = Vec::new();
     crate::grammar::Window { first: 7, method: CompressionMethod::Sequitur, grammar }.write(&mut bytes).unwrap();
@@ -156,16 +156,16 @@ fn truncated_and_damaged_windows_are_errors() {
         assert!(matches!(read_window(&bytes[..cut]), Err(SequenceError::Truncated { .. })), "cut at {cut}");
     }
     let mut kinds = HashSet::new();
-    for place in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[place] ^= 0x41;
-        let error = read_window(&damaged).unwrap_err();
+    for index in 0..bytes.len() {
+        let mut corrupt = bytes.clone();
+        corrupt[index] ^= 0x41;
+        let error = read_window(&corrupt).unwrap_err();
         kinds.insert(std::mem::discriminant(&error));
         // With a matching checksum, the content must still be validated.
-        let end = damaged.len() - 8;
-        let checksum = xxhash_rust::xxh3::xxh3_64(&damaged[..end]).to_le_bytes();
-        damaged[end..].copy_from_slice(&checksum);
-        if let Ok((window, _)) = read_window(&damaged) {
+        let end = corrupt.len() - 8;
+        let checksum = xxhash_rust::xxh3::xxh3_64(&corrupt[..end]).to_le_bytes();
+        corrupt[end..].copy_from_slice(&checksum);
+        if let Ok((window, _)) = read_window(&corrupt) {
             assert!(window.grammar.symbols().take(10_000).count() as u64 == window.grammar.len().min(10_000));
         }
     }

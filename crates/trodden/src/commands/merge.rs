@@ -23,7 +23,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {
         warn(format_args!("{} is given more than once, and its counts are added each time", file.display()));
     }
-    let builds = if job.separate_builds { BuildPolicy::Separate } else { BuildPolicy::Refuse };
+    let builds = if job.separate_builds { BuildPolicy::Separate } else { BuildPolicy::Reject };
     let progress = Progress::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {

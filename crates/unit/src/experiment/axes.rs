@@ -1,18 +1,19 @@
-//! Properties of an [`Experiment`](super::Experiment) besides what it observes: where counts are kept, by whom, and how probes are placed.
+//! Properties of an [`Experiment`](super::Experiment) besides what it observes: where counts are stored, whether threads share counters,
+//! and how probes are placed.
 
 use crate::Identity;
 use serde::{Deserialize, Serialize};
 
-/// Where counts are kept while the program runs.
+/// Where counts are stored while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutputDestination {
-    /// A word for each path. Functions with more than [`ProbePlacement::max_paths`] paths are cut.
+    /// In arrays with a word for each path. The paths of functions with more than [`ProbePlacement::max_paths`] paths are cut.
     Array,
-    /// An open-addressing table for functions with many paths.
+    /// In open-addressing hash tables, for functions with many paths.
     Table {
-        /// Number of slots.
+        /// Number of slots of a table.
         slots: u64,
-        /// Maximum number of paths of a function that counts in an array instead.
+        /// Maximum number of paths of a function that uses an array instead.
         array_paths: u64,
     },
 }
@@ -20,41 +21,41 @@ pub enum OutputDestination {
 /// Which counters a thread increments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Threads {
-    /// Its own.
+    /// The thread's own counters.
     #[default]
     Own,
-    /// Counters that all threads share, by atomic increments.
+    /// Counters that all threads share, incremented atomically.
     Atomic,
 }
 
 /// Where paths are cut, and how probes are placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePlacement {
-    /// Maximum number of paths of a function; functions with more are cut.
+    /// Maximum number of paths of a function. If it has more, its paths are cut.
     pub max_paths: u64,
-    /// Whether increments are placed on the chords of a spanning tree, instead of on every edge with a value.
+    /// Whether increments are placed on the chords of a spanning tree, instead of on all edges with a nonzero value.
     pub chords: bool,
     /// Which loops are counted by their trip count.
     pub trip_counts: TripCounts,
-    /// Whether paths are counted early, at joins, if that frees the path register.
+    /// Whether paths are counted early, at joins, if the path register is then free for the rest of the path.
     pub early: bool,
     /// How the dominant iteration of a short loop is counted.
     pub dominant_iteration: DominantIteration,
-    /// Which calls are counted when they are reached.
+    /// At which calls the path up to the call is counted.
     pub reach: Reach,
-    /// File of measured frequencies that guide the placement.
+    /// File of measured edge frequencies, by which probes are placed.
     pub weights: Option<Identity>,
 }
 
 /// Which loops are counted by their trip count, once when they are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TripCounts {
-    /// None.
+    /// No loops.
     Off,
-    /// Loops of a few instructions, and those whose trip count is constant or maintained by the program.
+    /// Loops of a few instructions, and loops whose trip count is constant or is computed by the program itself.
     #[default]
     Tight,
-    /// All loops that iterate often enough.
+    /// All loops with enough iterations.
     On,
 }
 
@@ -78,14 +79,14 @@ pub enum ExperimentScheme {
     Interesting(trodden_flow::NumberingScheme),
 }
 
-/// Which calls are counted when they are reached.
+/// At which calls the path up to the call is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reach {
-    /// Calls that may not return.
+    /// At calls that may not return.
     #[default]
     MayNotReturn,
-    /// Those, and calls of functions that the unit defines. Streams have at least these.
+    /// At calls that may not return, and at calls of functions that the unit defines. Streams always contain these.
     Calls,
-    /// All calls.
+    /// At all calls.
     All,
 }

@@ -1,4 +1,4 @@
-//! Errors of experiments.
+//! Errors in the settings of experiments.
 
 use super::rule::SettingsConflict;
 use super::settings::SettingsFile;
@@ -8,12 +8,11 @@ use std::path::PathBuf;
 /// Reason why settings do not describe an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
-    /// The settings contradict each other, or something is missing.
+    /// The settings contradict each other, or a required setting is missing.
     #[error(transparent)]
     Excluded(#[from] SettingsConflict),
-    /// A file has not been read yet, so that its identity is unknown.
-    #[error("{key} names the file {file}, which has no identity yet: resolve the settings first \
-        (`Settings::resolve`)", file = file.display())]
+    /// A file's identity is unknown, because it has not been read.
+    #[error("the file {file} of setting `{key}` has not been read: call `Settings::resolve` first", file = file.display())]
     Unresolved {
         /// The setting's key.
         key: &'static str,
@@ -22,7 +21,7 @@ pub enum ExperimentError {
     },
 }
 
-/// Returns the identity of a file that settings name.
+/// Returns the identity of the input file that the setting `key` names; `None` if the setting is not given.
 pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),

@@ -1,20 +1,18 @@
-//! Checks which settings may be combined in one build. Each refusal has a reason and a remedy.
+//! Checks whether settings can be combined in one build. Each error contains the reason and a solution.
 //!
-//! 1. A build observes one [kind](crate::observe::Kind); two kinds exclude each other unless one restricts the other.
-//! 2. Each kind says which numberings it supports, and whether its counts may be in tables or shared by threads.
+//! 1. A build observes one [kind](crate::observe::Kind). Two kinds exclude each other unless one restricts the other.
+//! 2. Each kind supports certain numberings, and may not support tables or counters that threads share.
 //! 3. Some settings require or exclude others: the [`Rule`]s of the kinds, and [`RULES`].
-//!
-//! Everything else can be built.
 
 use super::axes::{ExperimentScheme, Threads};
 use super::rule::{Choice, Relation, Rule, SettingsConflict};
 use super::settings::Settings;
 use crate::observe::{Admission, KINDS, Kind, requested_kinds};
 
-/// Checks that settings can be combined.
+/// Checks whether settings can be combined.
 ///
 /// # Errors
-/// The first conflict that is found.
+/// The first conflict.
 pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     let kinds: Vec<&'static Kind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
@@ -25,15 +23,15 @@ pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     };
     admits(&TABLES, |kind| kind.tables)?;
     admits(&SHARED_COUNTERS, |kind| kind.shared_counters)?;
-    rules().find(|rule| rule.is_broken(settings)).map_or(Ok(()), |rule| Err(rule.excluded()))
+    rules().find(|rule| rule.is_broken(settings)).map_or(Ok(()), |rule| Err(rule.conflict()))
 }
 
-/// The rules of all kinds, and those that belong to none.
+/// Returns all rules: those of the kinds, and [`RULES`].
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
-/// Checks that at most one kind is requested, apart from restricting ones.
+/// Checks that at most one kind is requested, not counting a kind that restricts it.
 fn check_kinds(kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
@@ -52,7 +50,7 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), S
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
     others().try_for_each(|kind| match kind.other_numberings {
         Admission::Admitted => Ok(()),
-        Admission::Refused { reason, remedy } => Err(excludes(SELECTIVE.spelling, kind.option, reason, remedy)),
+        Admission::Rejected { reason, remedy } => Err(excludes(SELECTIVE.spelling, kind.option, reason, remedy)),
     })?;
     match others().count() < kinds.len() {
         true => Ok(()),
@@ -61,13 +59,13 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), S
             relation: Relation::Needs,
             other: "--interesting",
             reason: "the scheme numbers interesting paths".into(),
-            remedy: "select them by `trodden instrument --interesting SET`",
+            remedy: "select interesting paths with `trodden instrument --interesting SET`",
         }),
     }
 }
 
 fn check_admission(kind: &Kind, choice: &Choice, admission: Admission) -> Result<(), SettingsConflict> {
-    let Admission::Refused { reason, remedy } = admission else { return Ok(()) };
+    let Admission::Rejected { reason, remedy } = admission else { return Ok(()) };
     Err(excludes(kind.option, choice.spelling, reason, remedy))
 }
 
@@ -89,7 +87,7 @@ pub(super) const TABLES: Choice =
 pub(super) const SHARED_COUNTERS: Choice =
     Choice { spelling: "--threads atomic", is_made: |settings| settings.threads == Some(Threads::Atomic) };
 
-/// Rules of settings that belong to no kind.
+/// Rules that do not belong to a kind.
 static RULES: &[Rule] = &[Rule {
     one: Choice { spelling: "--array-paths", is_made: |settings| settings.array_paths.is_some() },
     relation: Relation::Needs,

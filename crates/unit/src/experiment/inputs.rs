@@ -1,10 +1,10 @@
 //! Input files of builds, stored by content: each file in the folder (`ROOT/inputs/`) is named by its [`Identity`].
 //!
-//! Experiments refer to files this way, so that the original names may change, contain any bytes, or be on another machine. Requests to the
-//! plugin are stored beside the files that they name.
+//! Experiments refer to files by identity, so the original files may be renamed, have names with any bytes, or be on a different machine.
+//! Requests to the plugin are stored in the same folder as the files that they name.
 
 use super::settings::{Settings, SettingsFile};
-use crate::whole_file::write_atomically;
+use crate::atomic_file::write_atomically;
 use crate::{ContentError, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ pub struct InputFolder {
     folder: PathBuf,
 }
 
-/// What a file is used for.
+/// Purpose of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum InputKind {
-    /// Measured frequencies.
+    /// Measured edge frequencies.
     Weights,
-    /// Known paths.
+    /// Known paths, which are not counted.
     Known,
     /// All paths except the watched ones.
     Watched,
@@ -28,17 +28,17 @@ pub enum InputKind {
     Interesting,
     /// Interprocedural segments.
     Segments,
-    /// The part that a copy counts.
+    /// The part of the paths that a copy counts.
     Part,
-    /// A plan of transformations.
+    /// A transformation plan.
     Apply,
 }
 
-/// Reason why a file cannot be used by a build.
+/// Reason why a build cannot use an input file.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// It cannot be read.
-    #[error("{key}: cannot read {file} ({source}). Choose a file that can be read", file = file.display())]
+    /// The file cannot be read.
+    #[error("cannot read {file}, which setting `{key}` names: {source}. Choose a readable file", file = file.display())]
     Unreadable {
         /// The setting's key.
         key: &'static str,
@@ -47,27 +47,28 @@ pub enum InputError {
         /// The reason.
         source: io::Error,
     },
-    /// It has the wrong content.
-    #[error("{key}: {file}: {reason}", file = file.display())]
+    /// The file has invalid content.
+    #[error("cannot use {file} for setting `{key}`: {reason}", file = file.display())]
     Content {
         /// The setting's key.
         key: &'static str,
         /// The file.
         file: PathBuf,
-        /// What is wrong, with a remedy.
+        /// What is wrong, and what to do.
         reason: ContentError,
     },
-    /// It cannot be stored.
-    #[error("cannot write {file} ({source}): set TRODDEN_CACHE to a writable folder", file = file.display())]
+    /// The file cannot be stored in the folder.
+    #[error("cannot write {file}: {source}. Set TRODDEN_CACHE to a writable folder", file = file.display())]
     Unwritable {
         /// The file.
         file: PathBuf,
         /// The reason.
         source: io::Error,
     },
-    /// It is not in the folder.
+    /// The file is not in the folder.
     #[error(
-        "the build's file {identity} ({key}) is not in {folder}. Set TRODDEN_CACHE to the unit cache of that build, or {remedy}",
+        "the build's input file {identity} (setting `{key}`) is not in {folder}. Set TRODDEN_CACHE to the unit cache of that build, or \
+            {remedy}",
         folder = folder.display()
     )]
     Missing {
@@ -77,12 +78,12 @@ pub enum InputError {
         remedy: &'static str,
         /// The file's identity.
         identity: Identity,
-        /// Where it should be.
+        /// The folder in which it should be.
         folder: PathBuf,
     },
-    /// Its content does not match its name.
-    #[error("{file} is damaged: delete it, and build again from the original files", file = file.display())]
-    Damaged {
+    /// The file's content does not match its name.
+    #[error("{file} is corrupt. Delete it, and rebuild from the original files", file = file.display())]
+    Corrupt {
         /// The file.
         file: PathBuf,
     },
@@ -100,7 +101,7 @@ impl InputKind {
         InputKind::Apply,
     ];
 
-    /// Returns the key of the setting, and what to do if such a file is lost.
+    /// Returns the key of the setting, and what to do if a file of this kind is lost.
     fn key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             InputKind::Weights => ("weights", "specify it again (--weights)"),
@@ -113,7 +114,7 @@ impl InputKind {
         }
     }
 
-    /// Returns the setting that names a file of this kind.
+    /// Returns the setting for a file of this kind.
     pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputKind::Weights => &mut settings.weights,
@@ -139,20 +140,20 @@ impl InputKind {
 }
 
 impl InputFolder {
-    /// Refers to a folder, which need not exist.
+    /// Creates a handle to a folder, which does not have to exist.
     pub fn new(folder: impl Into<PathBuf>) -> InputFolder {
         InputFolder { folder: folder.into() }
     }
 
-    /// Path of a file, which may not exist.
+    /// Path of the file with an identity. The file may not exist.
     pub fn path(&self, identity: Identity) -> PathBuf {
         self.folder.join(identity.to_string())
     }
 
-    /// Checks a file and copies it into the folder.
+    /// Checks a file's content and copies the file to the folder.
     ///
     /// # Errors
-    /// The file cannot be read, has the wrong content, or the folder cannot be written.
+    /// The file cannot be read or has invalid content, or the folder cannot be written.
     pub fn put_file(&self, kind: InputKind, file: &Path) -> Result<Identity, InputError> {
         let (key, _) = kind.key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
@@ -160,7 +161,7 @@ impl InputFolder {
         self.put(&bytes)
     }
 
-    /// Stores content in the folder, atomically.
+    /// Stores content in the folder, atomically, and returns its identity.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
         let identity = Identity::from_content(bytes);
         let path = self.path(identity);
@@ -186,7 +187,7 @@ impl InputFolder {
     /// Reads the content of a file.
     ///
     /// # Errors
-    /// The file is not in the folder, or is damaged.
+    /// The file is not in the folder, cannot be read, or is corrupt.
     pub fn get(&self, kind: InputKind, identity: Identity) -> Result<Vec<u8>, InputError> {
         let file = self.path(identity);
         let bytes = match std::fs::read(&file) {
@@ -194,6 +195,6 @@ impl InputFolder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing(kind, identity)),
             Err(source) => return Err(InputError::Unreadable { key: kind.key_and_remedy().0, file, source }),
         };
-        if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
+        if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Corrupt { file }) }
     }
 }

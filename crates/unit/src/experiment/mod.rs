@@ -1,10 +1,10 @@
-//! Description of what a build observes, which the command line, drivers, plugin, maps and readers share.
+//! Describes what a build observes. The command line, drivers, plugin, maps and readers share this description.
 //!
-//! An [`Experiment`] has an [`Observation`], the place ([`OutputDestination`]) and owner ([`Threads`]) of counts, and a [`ProbePlacement`],
-//! which affects the cost of counting and where long paths are cut, but not what a count means. Users write [`Settings`], a flat list with
-//! one [`spelling`]. [`Experiment::new`] refuses those that cannot be combined ([`exclusions`]), also when experiments are deserialised.
-//! The wire format is that of the [`Settings`]; a change is a new [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an
-//! [`InputFolder`], through which a [`PluginRequest`] reaches the plugin.
+//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`Threads`]) of counts, and a [`ProbePlacement`],
+//! which affects the cost of counting and where long paths are cut, but not what a count means. Users write [`Settings`], a flat list
+//! ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be combined ([`exclusions`]). The
+//! wire format is that of the [`Settings`]; a change requires a new [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an
+//! [`InputFolder`], which also contains the [`PluginRequest`].
 
 mod axes;
 mod error;
@@ -31,7 +31,7 @@ use crate::observe::{self, CopyPart, InterestingPaths, Observation};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 
-/// What a build observes, and how.
+/// What a build observes, and how it counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Settings", into = "Settings")]
 pub struct Experiment {
@@ -48,10 +48,10 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Creates the experiment that settings describe; settings that are not given have their defaults.
+    /// Creates the experiment that settings describe. Settings that are not given have their default values.
     ///
     /// # Errors
-    /// The settings cannot be combined, or name a file that has not been [resolved](Settings::resolve).
+    /// The settings cannot be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
     pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
         exclusions::check(settings)?;
         let destination = match settings.table_slots.unwrap_or(0) {
@@ -74,18 +74,18 @@ impl Experiment {
         })
     }
 
-    /// The experiment of paths that were traced from outside; nothing was built for it.
+    /// Returns the experiment of programs that were not built for profiling, and whose paths were traced from outside.
     pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
         Experiment::new(&settings).expect("tracing does not conflict with the defaults")
     }
 
-    /// What is observed.
+    /// Returns the observation.
     pub fn observation(&self) -> Observation {
         self.observation
     }
 
-    /// Where counts are kept.
+    /// Where counts are stored.
     pub fn destination(&self) -> OutputDestination {
         self.destination
     }
@@ -95,28 +95,28 @@ impl Experiment {
         self.threads
     }
 
-    /// Where paths are cut and probes go.
+    /// Where paths are cut, and how probes are placed.
     pub fn placement(&self) -> &ProbePlacement {
         &self.placement
     }
 
-    /// The numbering of paths.
+    /// Returns the numbering of paths.
     pub fn scheme(&self) -> ExperimentScheme {
         self.observation.observed().scheme()
     }
 
-    /// File of the paths that are not counted, if all others are.
+    /// File of the paths that are not counted, if all other paths are.
     pub fn known(&self) -> Option<Identity> {
         self.observation.observed().uncounted()
     }
 
-    /// File of the paths that were taken by tests, if the build counts all others. `None` for watched paths.
+    /// File of the paths that tests took, if the build counts all other paths. `None` for builds that count watched paths.
     pub fn tested_paths(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }
 
-    /// Returns whether all paths except those of a file are counted. Such a unit also records when each path was first counted, in as many
-    /// additional words as it has counters.
+    /// Returns whether all paths are counted except those in a file. Such a unit also records the time of each path's first execution, in
+    /// an additional word for each counter.
     pub fn is_residual(&self) -> bool {
         self.known().is_some()
     }
@@ -126,7 +126,7 @@ impl Experiment {
         matches!(self.observation, Observation::WatchedPaths(_))
     }
 
-    /// File of the segments that are counted instead of paths.
+    /// File of the interprocedural segments that are counted instead of paths.
     pub fn segments(&self) -> Option<Identity> {
         match self.observation {
             Observation::SegmentCounts(segments) => Some(segments.set),
@@ -134,7 +134,7 @@ impl Experiment {
         }
     }
 
-    /// The set of paths, if only these or only their functions are observed.
+    /// Returns the set of interesting paths, if only these paths, or only the functions in the set, are observed.
     pub fn interesting(&self) -> Option<InterestingPaths> {
         self.observation.observed().interesting()
     }
@@ -144,7 +144,7 @@ impl Experiment {
         matches!(self.observation, Observation::CountsInBursts(_))
     }
 
-    /// The event that is summed for each path besides its count.
+    /// Returns the event that is summed for each path, in addition to its count.
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::EventSums(sums) => Some(sums.event),
@@ -152,7 +152,7 @@ impl Experiment {
         }
     }
 
-    /// Returns whether nothing is counted, and blocks are marked so that their addresses are known.
+    /// Returns whether the addresses of blocks are recorded instead of counts.
     pub fn marks_addresses(&self) -> bool {
         matches!(self.observation, Observation::BlockAddresses(_))
     }
@@ -167,7 +167,7 @@ impl Experiment {
         matches!(self.observation, Observation::CoverageCounts(_))
     }
 
-    /// The part that is counted, if this is one of several copies of a program.
+    /// Returns the part of the paths that is counted, if this is one of several copies of a program.
     pub fn part(&self) -> Option<CopyPart> {
         match self.observation {
             Observation::CopyPart(part) => Some(part),
@@ -175,7 +175,7 @@ impl Experiment {
         }
     }
 
-    /// The input files of the build, with their kinds.
+    /// Returns the input files of the build, with their kinds.
     pub fn inputs(&self) -> Vec<(InputKind, Identity)> {
         let mut settings = Settings::from(self);
         let stored = |kind: InputKind| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
@@ -197,7 +197,7 @@ impl From<Experiment> for Settings {
     }
 }
 
-/// Converts to settings that give the same experiment: those that differ from their defaults, and those that every map states.
+/// Converts to settings that describe the same experiment: those that differ from their defaults, and some that are always included.
 impl From<&Experiment> for Settings {
     fn from(experiment: &Experiment) -> Settings {
         let placement = &experiment.placement;

@@ -1,6 +1,5 @@
-//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang passes no options to such a plugin, and environment
-//! variables hold only text, so the request is a file of an [`InputFolder`], beside the files that the experiment names. Format:
-//! [`FileFormat`].
+//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment variables
+//! contain only text, so the request is a file ([`FileFormat`]) in an [`InputFolder`], together with the files that the experiment names.
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputKind};
@@ -14,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use trodden_container::{ContentError, FileFormat, FileKind};
 
-/// Environment variable that names the request's file. Without it, units are instrumented by the default experiment.
+/// Environment variable that names the request's file. If it is not set, units are instrumented for the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "start the build again" };
@@ -22,32 +21,32 @@ const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, rem
 /// A request to the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginRequest {
-    /// What the build is to observe.
+    /// What the build observes.
     pub experiment: Experiment,
-    /// What to do with a unit.
+    /// What the plugin does with a unit.
     pub action: UnitAction,
-    /// What to keep of it.
+    /// What the object file contains of the unit.
     pub keep: Keep,
-    /// Default pattern for the files of a flight recorder, unless a variable overrides it when the program runs.
+    /// Default pattern for the file names of a flight recorder. An environment variable may override it when the program runs.
     pub recorder: Option<OsString>,
 }
 
-/// What to do with a unit.
+/// What the plugin does with a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitAction {
-    /// Instrument it.
+    /// Instruments the unit.
     #[default]
     Instrument,
-    /// Write what its blocks compute to a file, and generate no code.
+    /// Writes the properties of the unit's instructions to a file, and generates no code.
     Describe {
-        /// The file; its name may contain any bytes.
+        /// The file. Its name may contain any bytes.
         output: OsString,
     },
-    /// Transform its code by the plan with this identity, without instrumenting it.
+    /// Transforms the unit's code according to the plan with this identity, without instrumenting it.
     Apply(Identity),
 }
 
-/// Reason why there is no request.
+/// Reason why a request cannot be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The settings do not describe an experiment.
@@ -56,8 +55,8 @@ pub enum RequestError {
     /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The file of the request cannot be read.
-    #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build with trodden, which sets \
+    /// The request's file cannot be read.
+    #[error("cannot read {file}, which {EXPERIMENT_VARIABLE} names: {source}. Unset the variable, or build with trodden, which sets \
         it", file = file.display())]
     Unreadable {
         /// The file.
@@ -65,8 +64,8 @@ pub enum RequestError {
         /// The reason.
         source: io::Error,
     },
-    /// It is not a request, or one of another version.
-    #[error("{EXPERIMENT_VARIABLE} names {file}: {wrong}", file = file.display())]
+    /// The file is not a request, or has a different version.
+    #[error("cannot use {file}, which {EXPERIMENT_VARIABLE} names: {wrong}", file = file.display())]
     Other {
         /// The file.
         file: PathBuf,
@@ -81,22 +80,22 @@ impl PluginRequest {
         PluginRequest { experiment, action, keep, recorder: None }
     }
 
-    /// Writes the request into a folder, and returns the value for [`EXPERIMENT_VARIABLE`].
+    /// Writes the request to a folder, and returns the file's path for [`EXPERIMENT_VARIABLE`].
     pub fn write(&self, folder: &InputFolder) -> Result<PathBuf, InputError> {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
-    /// Reads a request, and returns also the folder of the files that it names.
+    /// Reads a request. Also returns its folder, which contains the files that the request names.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a request.
+    /// The file cannot be read, is not a request, or has a different version.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
         Ok((request, InputFolder::new(file.parent().unwrap_or(Path::new("")))))
     }
 
-    /// The settings that give this request.
+    /// Returns the settings that describe this request.
     pub fn settings(&self) -> Settings {
         let apply = match self.action {
             UnitAction::Apply(plan) => Some(SettingsFile::Stored(plan)),
@@ -105,7 +104,7 @@ impl PluginRequest {
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
-    /// Returns whether a program built by this request counts nothing, and so needs no runtime.
+    /// Returns whether a program built by this request counts nothing, and therefore does not need the runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
@@ -113,10 +112,10 @@ impl PluginRequest {
 }
 
 impl Settings {
-    /// Replaces files by their identities, after each was read, checked and put into the folder.
+    /// Checks all files, copies them to the folder, and replaces their paths by their identities.
     ///
     /// # Errors
-    /// A file cannot be read or stored, or has the wrong content; or one that is named by its identity is not in the folder.
+    /// A file cannot be read or stored, or has invalid content, or a file that is named by its identity is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputKind::ALL {
             let input = kind.setting(&mut self);
@@ -129,7 +128,7 @@ impl Settings {
         Ok(self)
     }
 
-    /// Creates the request, and stores its files in a folder. Nothing is stored if the settings cannot be combined.
+    /// Creates the request, and stores its files in a folder. Stores nothing if the settings cannot be combined.
     ///
     /// # Errors
     /// The settings cannot be combined, or a file cannot be read or stored.

@@ -1,35 +1,35 @@
-//! Rules between settings, and the errors for settings that violate them.
+//! Rules about the combination of settings, and the errors for settings that violate them.
 
 use super::settings::Settings;
 use std::fmt;
 
-/// Something that settings may request.
+/// A feature that settings may request.
 #[derive(Clone, Copy)]
 pub struct Choice {
-    /// How users request it: by the option, and by the setting if there is no option or its name differs.
+    /// The option by which users request the feature, and the setting if there is no option or the setting has a different name.
     pub spelling: &'static str,
-    /// Returns whether settings request it.
+    /// Returns whether settings request the feature.
     pub is_made: fn(&Settings) -> bool,
 }
 
-/// A relation between two choices.
+/// A rule about two choices.
 pub struct Rule {
-    /// The choice that is restricted.
+    /// The choice that the rule restricts.
     pub one: Choice,
-    /// Its relation to the other.
+    /// Whether it excludes or needs the other choice.
     pub relation: Relation,
-    /// The choice that it needs or excludes.
+    /// The other choice.
     pub other: Choice,
-    /// The reason.
+    /// The reason for the rule, as a clause.
     pub reason: &'static str,
-    /// What to do instead.
+    /// What to do instead, as an imperative clause.
     pub remedy: &'static str,
 }
 
-/// How one choice restricts another.
+/// Relation of one choice to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// They cannot be combined.
+    /// The two cannot be combined.
     Excludes,
     /// The first requires the second.
     Needs,
@@ -40,9 +40,9 @@ pub enum Relation {
 pub struct SettingsConflict {
     /// The choice that is restricted.
     pub one: &'static str,
-    /// Its relation to the other.
+    /// Whether it excludes or needs the other choice.
     pub relation: Relation,
-    /// The choice that it excludes or needs.
+    /// The other choice.
     pub other: &'static str,
     /// The reason.
     pub reason: String,
@@ -57,7 +57,7 @@ impl fmt::Display for SettingsConflict {
             Relation::Excludes => "cannot be combined with",
             Relation::Needs => "requires",
         };
-        write!(f, "{one} {relation} {other}: {reason}; {remedy}")
+        write!(f, "{one} {relation} {other}, because {reason}; {remedy}")
     }
 }
 
@@ -74,7 +74,7 @@ impl Rule {
     }
 
     /// Returns the error for settings that violate the rule.
-    pub(super) fn excluded(&self) -> SettingsConflict {
+    pub(super) fn conflict(&self) -> SettingsConflict {
         let Rule { one, relation, other, reason, remedy } = self;
         SettingsConflict { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }
     }

@@ -1,5 +1,5 @@
-//! Settings of a build as users write them: a flat list, each entry of which is optional. Contradictory settings can be expressed, so that
-//! [`Experiment::new`](super::Experiment::new) can explain the conflict. Parsing reads no input file.
+//! Settings of a build as users write them: a flat list of optional entries. Settings may contradict each other;
+//! [`Experiment::new`](super::Experiment::new) reports that. Parsing settings does not read the files that they name.
 
 use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
 use crate::observe::Observe;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Default maximum number of paths of a function: counters take at most 32 KB per function, and few functions reach that.
+/// Default maximum number of paths of a function. Its counters then take at most 32 KB, and few functions have as many paths.
 pub const DEFAULT_MAX_PATHS: u64 = 4096;
 /// Default time limit for finding the most compact numbering of a function, in seconds.
 pub(crate) const DEFAULT_TIME_LIMIT_S: u64 = 2;
@@ -16,14 +16,14 @@ pub(crate) const DEFAULT_TIME_LIMIT_S: u64 = 2;
 /// An input file of a build.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SettingsFile {
-    /// Given by its path.
+    /// The path of the user's file.
     File(PathBuf),
-    /// Given by its content, in an [`InputFolder`](super::InputFolder).
+    /// The identity of a file in an [`InputFolder`](super::InputFolder).
     Stored(Identity),
 }
 
 impl SettingsFile {
-    /// The identity, if known.
+    /// Returns the identity. `None` if the file is given by its path.
     pub fn stored(&self) -> Option<Identity> {
         match self {
             SettingsFile::Stored(identity) => Some(*identity),
@@ -41,7 +41,7 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// Combines these settings with others; these take precedence.
+            /// Combines these settings with `others`. If both give a setting, the value from `self` is used.
             pub fn or(self, others: Settings) -> Settings {
                 Settings { $($field: self.$field.or(others.$field),)* }
             }
@@ -52,11 +52,11 @@ macro_rules! settings {
 settings! {
     /// Numbering of paths.
     scheme: ExperimentScheme,
-    /// Maximum number of paths of a function; functions with more are cut.
+    /// Maximum number of paths of a function. If it has more, its paths are cut.
     max_paths: u64,
-    /// Number of slots of each table; 0: no tables.
+    /// Number of slots of each hash table; 0 if no tables are used.
     table_slots: u64,
-    /// Maximum number of paths of a function that counts in an array although there are tables.
+    /// Maximum number of paths of a function that uses an array although tables are requested.
     array_paths: u64,
     /// Which counters a thread increments.
     threads: Threads,
@@ -64,11 +64,11 @@ settings! {
     chords: bool,
     /// Which loops are counted by their trip count.
     trip_counts: TripCounts,
-    /// Whether paths are counted early.
+    /// Whether paths are counted early, at joins.
     early: bool,
     /// How the dominant iteration of a short loop is counted.
     dominant_iteration: DominantIteration,
-    /// Which calls are counted when they are reached.
+    /// At which calls the path up to the call is counted.
     reach: Reach,
     /// When paths are observed.
     when: Timing,
@@ -78,29 +78,29 @@ settings! {
     events: EventSource,
     /// Whether code generation may merge equal tails of blocks.
     tail_merging: bool,
-    /// Measured frequencies.
+    /// Measured edge frequencies.
     weights: SettingsFile,
-    /// Known paths; all others are counted.
+    /// Known paths. Only other paths are counted.
     known: SettingsFile,
     /// All paths except the watched ones.
     watched: SettingsFile,
-    /// Interesting paths; only these are counted.
+    /// Interesting paths. Only these are counted.
     interesting: SettingsFile,
     /// Interprocedural segments, which are counted instead of paths.
     segments: SettingsFile,
     /// Time limit for finding a numbering, in seconds.
     time_limit_s: u64,
-    /// The part that one of several copies counts.
+    /// The part of the paths that one of several copies counts.
     part: SettingsFile,
-    /// The unit that a copy's unit is made from.
+    /// The original program's unit from which a copy's unit is made.
     origin: Identity,
     /// Whether executions of a copy's probes are counted.
     count_hits: bool,
-    /// Plan of transformations to apply; then nothing is observed.
+    /// Transformation plan to apply. Nothing is observed then.
     apply: SettingsFile,
-    /// What to keep of a unit.
+    /// What the object file contains of a unit.
     keep: Keep,
-    /// Default pattern for the files of a stream's flight recorder, unless a variable overrides it when the program runs.
+    /// Default pattern for the file names of a stream's flight recorder. An environment variable may override it when the program runs.
     recorder: OsString,
 }
 
@@ -110,11 +110,12 @@ pub enum Timing {
     /// All the time.
     #[default]
     Always,
-    /// While a switch outside the program is on (Arnold and Ryder's sampling framework: checking code, and a duplicate that counts).
+    /// While a switch outside the program is on (Arnold and Ryder's sampling framework: code that checks the switch, and a duplicate that
+    /// counts).
     Bursts,
 }
 
-/// What to keep of a unit.
+/// What the object file contains of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Keep {
     /// Map and bitcode.

@@ -1,7 +1,7 @@
-//! Spelling of settings, in the drivers' variable `TRODDEN_INSTRUMENT`, in options, and in reports.
+//! The textual form of settings in the drivers' variable `TRODDEN_INSTRUMENT`, in options, and in reports.
 //!
-//! Settings are `key=value` entries separated by blanks. File names are percent-encoded there (RFC 3986), so that they may contain blanks,
-//! quotes and bytes that are not UTF-8; as values of options they are literal. A file that is known by its content is `id:` followed by its
+//! The variable contains `key=value` entries separated by blanks. File names in it are percent-encoded (RFC 3986), since they may contain
+//! blanks, quotes and bytes that are not UTF-8; in options they are literal. A file in an input folder is written as `id:` followed by its
 //! identity.
 
 use super::Experiment;
@@ -18,15 +18,15 @@ use std::str::FromStr;
 /// Environment variable with settings for the drivers.
 pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 
-/// Maximum size of arrays and tables: larger ones (128 MB per function) would not link.
+/// Maximum size of arrays and tables. Programs with larger ones (128 MB per function) would not link.
 pub const MAX_PATHS: u64 = 1 << 24;
 
 /// A type with a finite number of named values.
 pub trait Spelling: Copy + PartialEq + Sized + 'static {
-    /// All values, each with its name and a line that describes it.
+    /// Returns all values, each with its name and a one-line description.
     fn spellings() -> Vec<(Self, &'static str, &'static str)>;
 
-    /// Returns the value with a name; `None` if there is none.
+    /// Returns the value with the name `text`; `None` if there is no such value.
     fn parse(text: &str) -> Option<Self> {
         Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
     }
@@ -42,7 +42,7 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
     }
 }
 
-/// Implements [`Spelling`] for a type by a list of values, names and descriptions.
+/// Implements [`Spelling`] for a type, given a list of values, names and descriptions.
 #[macro_export]
 macro_rules! spell {
     ($type:ty: $($value:expr => $name:literal, $about:literal;)*) => {
@@ -59,13 +59,13 @@ spell! { bool:
     false => "off", "off";
 }
 spell! { Threads:
-    Threads::Own => "own", "Counters of its own; exact";
-    Threads::Atomic => "atomic", "Counters shared by all threads, incremented atomically; exact";
+    Threads::Own => "own", "Each thread has its own counters; exact";
+    Threads::Atomic => "atomic", "All threads share counters, which are incremented atomically; exact";
 }
 spell! { TripCounts:
-    TripCounts::On => "on", "All loops of one path that iterate often enough";
+    TripCounts::On => "on", "All loops with one path and enough iterations";
     TripCounts::Tight => "tight", "Loops of a few instructions, or with a known trip count";
-    TripCounts::Off => "off", "None";
+    TripCounts::Off => "off", "No loops";
 }
 spell! { DominantIteration:
     DominantIteration::Split => "split", "By an instruction of its own";
@@ -73,12 +73,12 @@ spell! { DominantIteration:
 }
 spell! { Reach:
     Reach::MayNotReturn => "may-not-return", "Calls that may exit, throw or jump away, as far as the compiler cannot exclude it";
-    Reach::Calls => "calls", "Those, and calls of functions that the unit defines";
+    Reach::Calls => "calls", "Calls as for may-not-return, and calls of functions that the unit defines";
     Reach::All => "all", "All calls, so that callers' paths are also known when a signal ends the program";
 }
 spell! { Timing:
     Timing::Always => "always", "All the time";
-    Timing::Bursts => "bursts", "While `trodden record` turns it on";
+    Timing::Bursts => "bursts", "While `trodden record` has turned counting on";
 }
 spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";
@@ -116,7 +116,7 @@ spell! { EventSource:
     EventSource::PageFaults => "page-faults", "page faults";
 }
 
-/// Spelling of a setting.
+/// A setting in text: its key, a description of its values, and its parser and writer.
 struct Entry {
     key: &'static str,
     values: fn() -> String,
@@ -212,16 +212,16 @@ static TABLE: &[Entry] = &[
     },
 ];
 
-/// Error of text that should be settings.
+/// Reason why text cannot be parsed as settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpellingError {
-    /// There is no such setting.
+    /// The text contains an unknown setting.
     #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
     Unknown {
         /// The entry.
         entry: String,
     },
-    /// A setting does not have such a value.
+    /// A setting has an invalid value.
     #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
     Value {
         /// The setting.
@@ -229,12 +229,12 @@ pub enum SpellingError {
         /// The value.
         value: String,
     },
-    /// The text is not Unicode.
-    #[error("{SETTINGS_VARIABLE} is not valid UTF-8: write other bytes of file names as %XX")]
+    /// The text is not valid UTF-8.
+    #[error("{SETTINGS_VARIABLE} is not valid UTF-8. In file names, write bytes that are not UTF-8 as %XX")]
     NotText,
 }
 
-/// Lists the values of a setting.
+/// Describes the values of a setting.
 fn list_values(key: &str) -> String {
     TABLE.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
 }
@@ -245,16 +245,16 @@ fn list_settings() -> String {
 }
 
 impl Settings {
-    /// Sets a setting; names of files are literal.
+    /// Sets the setting with a key. File names in `value` are literal.
     ///
     /// # Errors
-    /// There is no such setting, or it does not have such a value.
+    /// The key is unknown, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
-        let said = value.to_string_lossy();
+        let text = value.to_string_lossy();
         let Some(entry) = TABLE.iter().find(|entry| entry.key == key) else {
-            return Err(SpellingError::Unknown { entry: format!("{key}={said}") });
+            return Err(SpellingError::Unknown { entry: format!("{key}={text}") });
         };
-        (entry.read)(self, value).ok_or_else(|| SpellingError::Value { key: entry.key, value: said.into_owned() })
+        (entry.read)(self, value).ok_or_else(|| SpellingError::Value { key: entry.key, value: text.into_owned() })
     }
 
     /// Parses the value of [`SETTINGS_VARIABLE`].
@@ -269,8 +269,8 @@ impl FromStr for Settings {
     fn from_str(text: &str) -> Result<Settings, SpellingError> {
         let mut settings = Settings::default();
         for entry in text.split_ascii_whitespace() {
-            let wrong = || SpellingError::Unknown { entry: entry.to_owned() };
-            let (key, value) = entry.split_once('=').ok_or_else(wrong)?;
+            let unknown = || SpellingError::Unknown { entry: entry.to_owned() };
+            let (key, value) = entry.split_once('=').ok_or_else(unknown)?;
             settings.set(key, &decode(value))?;
         }
         Ok(settings)
@@ -279,8 +279,8 @@ impl FromStr for Settings {
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let said = TABLE.iter().filter_map(|entry| Some((entry.key, (entry.write)(self)?)));
-        for (i, (key, value)) in said.enumerate() {
+        let entries = TABLE.iter().filter_map(|entry| Some((entry.key, (entry.write)(self)?)));
+        for (i, (key, value)) in entries.enumerate() {
             write!(f, "{}{key}={value}", if i == 0 { "" } else { " " })?;
         }
         Ok(())
@@ -294,7 +294,7 @@ impl fmt::Display for Experiment {
     }
 }
 
-/// Prefix of files that are named by their identity.
+/// Prefix of an identity that is used as a file name.
 const IDENTITY_PREFIX: &[u8] = b"id:";
 
 fn read_input(text: &OsStr) -> Option<SettingsFile> {
@@ -317,7 +317,7 @@ pub fn decode(text: &str) -> OsString {
     OsString::from_vec(percent_decode_str(text).collect())
 }
 
-/// Percent-encodes the name of a file for settings in text.
+/// Percent-encodes a file name for the text of settings.
 pub fn encode(name: &OsStr) -> String {
     const SET: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'"').add(b'\'').add(b'`').add(b'\\');
     percent_encode(name.as_bytes(), SET).to_string()

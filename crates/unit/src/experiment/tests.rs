@@ -1,4 +1,4 @@
-//! Tests of every kind alone, of every refusal, and of spellings.
+//! Tests each kind alone, all conflicts between settings, and the text form of settings.
 
 use super::exclusions::{SELECTIVE, SHARED_COUNTERS, TABLES};
 use super::*;
@@ -33,17 +33,17 @@ fn settings_for(kind: &Kind) -> String {
     let requests_kind = |text: &&String| match requested_kinds(&settings(text)).collect::<Vec<_>>().as_slice() {
         [] => kind.option.contains("observe=counts"),
         [only] => only.is(kind),
-        several => panic!("{text} asks for {several:?}"),
+        several => panic!("{text} requests {several:?}"),
     };
-    texts.iter().find(requests_kind).unwrap_or_else(|| panic!("no settings ask for {kind:?}")).clone()
+    texts.iter().find(requests_kind).unwrap_or_else(|| panic!("no settings request {kind:?}")).clone()
 }
 
-/// Numberings that a kind may refuse.
+/// Numberings that some kinds do not support.
 const SCHEMES: [&str; 4] = ["scheme=ppp", "scheme=pspp", "scheme=known-table", "scheme=spp"];
 
-fn refusal(text: &str) -> SettingsConflict {
+fn conflict_of(text: &str) -> SettingsConflict {
     match Experiment::new(&settings(text)) {
-        Err(ExperimentError::Excluded(refusal)) => refusal,
+        Err(ExperimentError::Excluded(conflict)) => conflict,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -57,9 +57,9 @@ fn every_kind_can_be_observed_alone() {
     }
 }
 
-/// Pairs are refused with both names, unless one kind restricts the other.
+/// The error names both kinds.
 #[test]
-fn two_kinds_are_refused_unless_one_restricts_the_other() {
+fn two_kinds_conflict_unless_one_restricts_the_other() {
     let mut restricted = Vec::new();
     for (at, one) in KINDS.iter().enumerate() {
         for other in &KINDS[at + 1..] {
@@ -70,10 +70,10 @@ fn two_kinds_are_refused_unless_one_restricts_the_other() {
             }
             match Experiment::new(&both) {
                 Ok(experiment) => restricted.push((experiment.observation().observed().kind().option, both.to_string())),
-                Err(ExperimentError::Excluded(refusal)) => {
-                    assert_eq!((refusal.one, refusal.relation, refusal.other), (one.option, Relation::Excludes, other.option));
-                    assert!(refusal.reason.contains(one.observes) && refusal.reason.contains(other.observes), "{refusal}");
-                    assert!(!refusal.remedy.is_empty());
+                Err(ExperimentError::Excluded(conflict)) => {
+                    assert_eq!((conflict.one, conflict.relation, conflict.other), (one.option, Relation::Excludes, other.option));
+                    assert!(conflict.reason.contains(one.observes) && conflict.reason.contains(other.observes), "{conflict}");
+                    assert!(!conflict.remedy.is_empty());
                 }
                 Err(other) => panic!("{both}: {other}"),
             }
@@ -84,7 +84,7 @@ fn two_kinds_are_refused_unless_one_restricts_the_other() {
 }
 
 #[test]
-fn numberings_tables_and_shared_counters_are_refused_as_each_kind_says() {
+fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_support() {
     for kind in KINDS {
         let text = settings_for(kind);
         for (choice, admission, more) in [(TABLES, kind.tables, "table-slots=8"), (SHARED_COUNTERS, kind.shared_counters, "threads=atomic")]
@@ -92,10 +92,10 @@ fn numberings_tables_and_shared_counters_are_refused_as_each_kind_says() {
             let both = format!("{text} {more}");
             match admission {
                 Admission::Admitted => assert!(Experiment::new(&settings(&both)).is_ok(), "{both}"),
-                Admission::Refused { reason, remedy } => {
-                    let refusal = refusal(&both);
-                    assert_eq!((refusal.one, refusal.other, &*refusal.reason), (kind.option, choice.spelling, reason), "{both}");
-                    assert!(refusal.to_string().ends_with(remedy) && !remedy.is_empty(), "{refusal}");
+                Admission::Rejected { reason, remedy } => {
+                    let conflict = conflict_of(&both);
+                    assert_eq!((conflict.one, conflict.other, &*conflict.reason), (kind.option, choice.spelling, reason), "{both}");
+                    assert!(conflict.to_string().ends_with(remedy) && !remedy.is_empty(), "{conflict}");
                 }
             }
         }
@@ -104,21 +104,21 @@ fn numberings_tables_and_shared_counters_are_refused_as_each_kind_says() {
             let is_supported = matches!(settings(scheme).scheme, Some(ExperimentScheme::Interesting(s)) if kind.numberings.contains(&s));
             assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_supported, "{both}");
             if !is_supported {
-                let (one, other) = (refusal(&both).one, refusal(&both).other);
+                let (one, other) = (conflict_of(&both).one, conflict_of(&both).other);
                 assert!([one, other].contains(&SELECTIVE.spelling), "{both}: {one}, {other}");
             }
         }
     }
-    // A stream of selected functions numbers all their paths, and a part is of all paths or of unknown ones.
-    assert_eq!(refusal(&format!("observe=stream interesting={FILE} scheme=ppp")).other, "--stream (observe=stream)");
+    // A stream of selected functions numbers all their paths. A copy's part consists of all paths or of unknown ones.
+    assert_eq!(conflict_of(&format!("observe=stream interesting={FILE} scheme=ppp")).other, "--stream (observe=stream)");
     let part = format!("part={FILE} origin={} known={FILE}", &FILE[3..]);
     assert!(Experiment::new(&settings(&part)).is_ok());
-    assert_eq!(refusal(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
+    assert_eq!(conflict_of(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
 }
 
 /// Each rule is tested with settings that violate it, and with settings that satisfy it.
 #[test]
-fn every_rule_refuses_violations_with_reason_and_remedy() {
+fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
     let cases = [
         ("recorder=/tmp/%p".to_owned(), "recorder=/tmp/%p observe=stream".to_owned()),
@@ -132,17 +132,17 @@ fn every_rule_refuses_violations_with_reason_and_remedy() {
     ];
     assert_eq!(cases.len(), exclusions::rules().count());
     for (rule, (broken, kept)) in exclusions::rules().zip(&cases) {
-        let refusal = refusal(broken);
-        assert_eq!((refusal.one, refusal.relation, refusal.other), (rule.one.spelling, rule.relation, rule.other.spelling), "{broken}");
-        let said = refusal.to_string();
-        assert!(said.contains(rule.reason) && said.ends_with(rule.remedy), "{said}");
+        let conflict = conflict_of(broken);
+        assert_eq!((conflict.one, conflict.relation, conflict.other), (rule.one.spelling, rule.relation, rule.other.spelling), "{broken}");
+        let message = conflict.to_string();
+        assert!(message.contains(rule.reason) && message.ends_with(rule.remedy), "{message}");
         assert!(Experiment::new(&settings(kept)).is_ok(), "{kept}: {:?}", Experiment::new(&settings(kept)));
     }
 }
 
-/// Settings that are not refused give an experiment with all that was requested.
+/// No setting is silently ignored.
 #[test]
-fn experiment_contains_everything_requested() {
+fn experiment_contains_all_requested_settings() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
     let more = ["", "table-slots=8", "array-paths=3 table-slots=8", "threads=atomic", "scheme=ppp", "scheme=pspp", "scheme=ball-larus"];
     let kinds = KINDS.iter().map(|kind| settings_for(kind)).chain([
@@ -156,14 +156,13 @@ fn experiment_contains_everything_requested() {
     ]);
     let mut built = 0;
     for text in kinds.flat_map(|kind| more.map(|more| format!("{kind} {more}"))) {
-        let asked = settings(&format!("weights={FILE} {text}"));
-        let Ok(experiment) = Experiment::new(&asked) else { continue };
+        let requested = settings(&format!("weights={FILE} {text}"));
+        let Ok(experiment) = Experiment::new(&requested) else { continue };
         built += 1;
-        let said = Settings::from(&experiment);
-        // The requested settings are all among those of the experiment.
-        assert_eq!(asked.clone().or(said.clone()), said, "{asked} becomes {said}");
-        assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
-        assert_eq!(said.to_string().parse(), Ok(said.clone()));
+        let result = Settings::from(&experiment);
+        assert_eq!(requested.clone().or(result.clone()), result, "{requested} becomes {result}");
+        assert_eq!(Experiment::new(&result).as_ref(), Ok(&experiment), "{result}");
+        assert_eq!(result.to_string().parse(), Ok(result.clone()));
         let bytes = postcard::to_allocvec(&experiment).unwrap();
         assert_eq!(postcard::from_bytes::<Experiment>(&bytes), Ok(experiment));
     }
@@ -199,7 +198,7 @@ fn unknown_settings_and_values_are_named_in_the_error() {
     {
         let error = format!("chords=on {wrong}").parse::<Settings>().unwrap_err().to_string();
         assert!(error.contains(&format!("`{wrong}`")), "{error}");
-        // The error lists the setting's values, or all settings if there is no such setting.
+        // The error lists the setting's values, or all settings if the setting is unknown.
         let key = wrong.split('=').next().filter(|key| wrong.contains('=') && *key != "rounds");
         let known = key.map_or_else(|| "trip-counts=on|tight|off".into(), |key| format!("{key} takes "));
         assert!(error.contains(&known), "{error}");
@@ -244,7 +243,7 @@ fn request_stores_its_files_by_content() {
     assert_eq!(read.experiment.inputs(), [(InputKind::Known, known)]);
     assert_eq!(Settings::from(&read.experiment).or(read.settings()).keep, Some(Keep::Map));
     let missing = asked.request(&folder).unwrap_err().to_string();
-    assert!(missing.contains("known") && missing.contains("Choose a file that can be read"), "{missing}");
+    assert!(missing.contains("known") && missing.contains("Choose a readable file"), "{missing}");
 }
 
 #[test]
@@ -269,12 +268,12 @@ fn builds_that_count_nothing_need_no_runtime() {
 }
 
 #[test]
-fn damaged_and_missing_files_are_reported_with_a_remedy() {
+fn corrupt_and_missing_files_are_reported_with_advice() {
     let place = tempfile::tempdir().unwrap();
     let folder = InputFolder::new(place.path());
     let identity = folder.put(b"content").unwrap();
     std::fs::write(folder.path(identity), b"changed").unwrap();
-    assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Damaged { .. })));
+    assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Corrupt { .. })));
     let missing = folder.get(InputKind::Weights, crate::Identity([7; 16])).unwrap_err().to_string();
     assert!(missing.contains("--weights") && missing.contains("TRODDEN_CACHE"), "{missing}");
     let request = PluginRequest::default().write(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Addresses of blocks: nothing is counted, and no code is changed.
+//! Builds that record the addresses of blocks. They count nothing, and their code is not changed.
 
 use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::{Choice, Relation, Rule, Settings};
@@ -21,15 +21,15 @@ pub(super) static KIND: Kind = Kind {
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
-    tables: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
-    shared_counters: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --threads" },
+    other_numberings: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
+    tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
+    shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[Rule {
         one: Choice { spelling: "--tail-merging", is_made: |settings| settings.tail_merging.is_some() },
         relation: Relation::Needs,
         other: Choice { spelling: "--addresses (observe=addresses)", is_made: is_requested },
         reason: "only such builds need a separate address for each block",
-        remedy: "omit it, or build with --addresses",
+        remedy: "omit --tail-merging, or build with --addresses",
     }],
 };
 

@@ -1,5 +1,5 @@
-//! Counts in bursts: checking code, and a duplicate that counts all paths while a switch outside the program is on (Arnold and Ryder's
-//! sampling framework).
+//! Counts in bursts: code that checks a switch outside the program, and a duplicate that counts all paths while the switch is on (Arnold
+//! and Ryder's sampling framework).
 
 use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::experiment::{Settings, Timing};
@@ -16,12 +16,12 @@ pub(super) static KIND: Kind = Kind {
     read: |_| Ok(Some(Observation::CountsInBursts(CountsInBursts))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "sampling estimates the counts of all paths", remedy: "omit --scheme" },
-    tables: Admission::Refused {
+    other_numberings: Admission::Rejected { reason: "sampling estimates the counts of all paths", remedy: "omit --scheme" },
+    tables: Admission::Rejected {
         reason: "only arrays are read between bursts",
-        remedy: "omit one of them: without tables, long paths are cut",
+        remedy: "omit one of the two (without tables, long paths are cut)",
     },
-    shared_counters: Admission::Refused {
+    shared_counters: Admission::Rejected {
         reason: "the duplicated code counts in its own thread's memory",
         remedy: "omit --threads atomic",
     },

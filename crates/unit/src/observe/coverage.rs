@@ -1,5 +1,5 @@
-//! Source-based coverage: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
-//! values are computed.
+//! Source-based coverage: trodden removes the counters that the compiler inserts, records their positions, and counts paths, from which the
+//! counters' values are computed.
 
 use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::Settings;
@@ -7,7 +7,7 @@ use crate::experiment::Settings;
 /// Counts of all paths, for coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CoverageCounts {
-    /// Whether the test vectors of decisions are recorded (MC/DC).
+    /// Whether the test vectors of decisions are recorded as well (MC/DC).
     pub mcdc: bool,
 }
 
@@ -19,7 +19,7 @@ pub(super) static KIND: Kind = Kind {
     read: |settings| Ok(Some(Observation::CoverageCounts(CoverageCounts { mcdc: settings.observe == Some(Observe::Mcdc) }))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "coverage requires the counts of all paths", remedy: "omit --scheme" },
+    other_numberings: Admission::Rejected { reason: "coverage requires the counts of all paths", remedy: "omit --scheme" },
     tables: Admission::Admitted,
     shared_counters: Admission::Admitted,
     rules: &[],

@@ -1,4 +1,4 @@
-//! LLVM's edge profile: the compiler inserts its own counters. trodden records where they were and counts paths, from which the counters'
+//! LLVM's edge profile: trodden removes the counters that LLVM inserts, records their positions, and counts paths, from which the counters'
 //! values are computed.
 
 use super::{Admission, Kind, Observation, ObservationProperties, Observe};
@@ -16,7 +16,7 @@ pub(super) static KIND: Kind = Kind {
     read: |_| Ok(Some(Observation::EdgeProfileCounts(EdgeProfileCounts))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "an edge profile requires the counts of all paths", remedy: "omit --scheme" },
+    other_numberings: Admission::Rejected { reason: "an edge profile requires the counts of all paths", remedy: "omit --scheme" },
     tables: Admission::Admitted,
     shared_counters: Admission::Admitted,
     rules: &[],

@@ -1,4 +1,4 @@
-//! Interesting paths: those of a set are counted separately, and all others of a function together. Alternatively, all paths of the
+//! Interesting paths: each path of a set has its own counter, and a function's other paths share one. Alternatively, all paths of the
 //! functions in the set are counted.
 
 use super::{Admission, Kind, Observation, ObservationProperties};
@@ -14,7 +14,7 @@ use trodden_flow::NumberingScheme;
 pub struct InterestingPaths {
     /// File of the set.
     pub set: Identity,
-    /// Their numbering; `None` if all paths of the set's functions are observed.
+    /// Numbering of the interesting paths; `None` if all paths of the set's functions are observed.
     pub numbering: Option<NumberingScheme>,
     /// Time limit for [`NumberingScheme::PppOptimal`] to find the numbering of one function, in seconds.
     pub time_limit_s: u64,
@@ -29,7 +29,7 @@ pub(super) static KIND: Kind = Kind {
     restricted_by: &[],
     numberings: &NumberingScheme::ALL,
     other_numberings: Admission::Admitted,
-    tables: Admission::Refused { reason: "each interesting path has its own counter", remedy: "omit one of them" },
+    tables: Admission::Rejected { reason: "each interesting path has its own counter", remedy: "omit one of the two" },
     shared_counters: Admission::Admitted,
     rules: &[Rule {
         one: Choice { spelling: "--time-limit", is_made: |settings| settings.time_limit_s.is_some() },
@@ -84,22 +84,22 @@ pub struct InterestingWords {
     pub words: u64,
     /// Words relative to the first, with the IDs of their paths; ascending.
     pub paths: Vec<(u64, u64)>,
-    /// Other paths that these words count as well.
+    /// Number of uninteresting paths that these words count as well.
     pub aliases: StorageAliases,
-    /// Whether it was proven, and not only tested, that these words count these paths.
+    /// Whether the numbering was verified for all paths. Otherwise it was only tested on random paths.
     pub proven: bool,
 }
 
-/// Number of paths that are counted as others.
+/// Number of uninteresting paths that are counted as interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StorageAliases {
-    /// Of all the function's paths.
+    /// Number among all paths of the function.
     Exact(u64),
-    /// Of those that were tested.
+    /// Number among random paths.
     Sampled {
-        /// Number of paths counted as others.
+        /// Number of random paths that are counted as interesting ones.
         aliases: u64,
-        /// Number of paths tested.
+        /// Number of random paths.
         of: u64,
     },
 }
@@ -117,12 +117,12 @@ impl InterestingWords {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// The word that counts all other paths.
+    /// Returns the word that counts all other paths.
     pub fn shared_word(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }
 
-    /// Returns whether words and paths are valid for a function with that number of paths.
+    /// Returns whether words and paths are valid for a function with `paths` paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let is_known = |&(word, path): &(u64, u64)| word < self.words.saturating_sub(1) && path < paths;
         self.words > 0 && self.paths.is_sorted_by(|a, b| a.0 < b.0) && self.paths.iter().all(is_known)

@@ -1,9 +1,9 @@
-//! What a build observes: one kind of observation ([`Observation`]), with a module for each.
+//! The kinds of observations that a build can make ([`Observation`]), with a module for each.
 //!
-//! A [`Kind`] says how users request it, which other kinds restrict it, and which numberings, tables and shared counters its builds may
-//! have; [`ObservationProperties`] describes an observation. How a kind changes code is in the module of the same name in
-//! `trodden-instrument`, what makes its counts inexact in that of `trodden-profile`. A new kind needs a module, a line in [`kinds`], and
-//! possibly a value of [`Observe`].
+//! A [`Kind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters it supports;
+//! [`ObservationProperties`] describes an observation of this kind. The module with the same name in `trodden-instrument` changes the code,
+//! and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in [`kinds`], and possibly a
+//! value of [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -50,7 +50,7 @@ macro_rules! kinds {
         }
 
         impl Observation {
-            /// The kind-specific description of the observation.
+            /// Returns the kind-specific description of the observation.
             pub fn observed(&self) -> &dyn ObservationProperties {
                 match self {
                     $(Observation::$kind(observed) => observed,)*
@@ -58,35 +58,35 @@ macro_rules! kinds {
             }
         }
 
-        /// All kinds. If two are requested together, the error names the earlier one first.
+        /// All kinds. If two conflicting kinds are requested, the error names the earlier one first.
         pub static KINDS: &[&Kind] = &[$(&$module::KIND,)*];
     };
 }
 
 kinds! {
-    /// The count of each path, and the sum of an event.
+    /// The count of each path, and its sum of an event.
     sums::EventSums,
     /// Counts of all paths, from which LLVM's edge profile can be computed.
     edge_profile::EdgeProfileCounts,
     /// Counts of all paths, from which the counters of source-based coverage (clang's, rustc's) can be computed.
     coverage::CoverageCounts,
-    /// The sequence of paths and calls, which also gives counts.
+    /// The sequence of paths and calls, from which counts can be computed.
     stream::PathStream,
-    /// Nothing; blocks are marked, so that branches recorded by hardware can be translated to paths.
+    /// Addresses of blocks, by which branches that hardware recorded are translated to paths. Nothing is counted.
     addresses::BlockAddresses,
-    /// Nothing; blocks have sleds for witnesses of an execution that is traced from outside.
+    /// Nothing. Blocks have sleds, by which an execution is traced from outside.
     sleds::TraceSleds,
     /// Counts of all paths, while a switch outside the program is on.
     bursts::CountsInBursts,
     /// Counts of interprocedural segments instead of paths.
     segments::SegmentCounts,
-    /// Counts of the paths of a set; all other paths of a function are counted together.
+    /// Counts of the paths of a set. A function's other paths are counted together.
     interesting::InterestingPaths,
-    /// Counts of all paths except those of a set: a residual build.
+    /// Counts of all paths except those of a set (a residual build).
     unknown::UnknownPaths,
     /// Counts of the watched paths.
     watched::WatchedPaths,
-    /// The part of the counts of one of several copies of a program.
+    /// Counts of the part of the paths that belongs to one of several copies of a program.
     part::CopyPart,
     /// Counts of all paths.
     every_path::EveryPath,
@@ -94,37 +94,37 @@ kinds! {
 
 /// A kind of observation: how users request it, and what it can be combined with.
 pub struct Kind {
-    /// The option, and the setting if there is no option or its name differs.
+    /// The option, and the setting if there is no option or the setting has a different name.
     pub option: &'static str,
-    /// What is observed, as a noun phrase.
+    /// What is observed, as a noun phrase for messages.
     pub observes: &'static str,
-    /// What to do if another kind is requested as well; `None`: make two builds.
+    /// What to do if a conflicting kind is requested as well; `None` to advise two builds.
     pub(crate) conflict_remedy: Option<&'static str>,
-    /// Returns whether settings request it.
+    /// Returns whether settings request this kind.
     pub(crate) is_requested: fn(&Settings) -> bool,
-    /// Returns the observation that settings describe; `None` if they lack something it needs.
+    /// Returns the observation that settings describe; `None` if a required setting is missing.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
-    /// Kinds that restrict it: requested together with one of them, it observes only what that one selects.
+    /// Kinds that may restrict this one: if one of them is requested as well, only the paths that it selects are observed.
     pub(crate) restricted_by: &'static [&'static Kind],
-    /// The numberings that it supports, besides that of all paths.
+    /// The supported numberings, in addition to that of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
-    /// Whether other numberings are refused by this kind. If admitted, they are handled as if no kind had been requested.
+    /// Whether this kind rejects other numberings. If it admits them, they are checked as if no kind had been requested.
     pub(crate) other_numberings: Admission,
     /// Whether functions with many paths may count in tables.
     pub(crate) tables: Admission,
     /// Whether threads may share counters.
     pub(crate) shared_counters: Admission,
-    /// Rules for its own settings.
+    /// Rules for settings of this kind.
     pub(crate) rules: &'static [Rule],
 }
 
-/// Whether a kind of observation admits something.
+/// Whether a kind of observation supports a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
+    /// The feature is supported.
     Admitted,
-    /// No.
-    Refused {
+    /// The feature is not supported.
+    Rejected {
         /// The reason.
         reason: &'static str,
         /// What to do instead.
@@ -132,15 +132,15 @@ pub enum Admission {
     },
 }
 
-/// Description of an observation by its kind.
+/// Properties of an observation, implemented for each kind.
 pub trait ObservationProperties {
-    /// Its kind.
+    /// Returns the kind of the observation.
     fn kind(&self) -> &'static Kind;
 
-    /// Writes the settings that request it.
+    /// Sets the settings that request the observation.
     fn write(&self, settings: &mut Settings);
 
-    /// The numbering of paths.
+    /// Returns the numbering of paths.
     fn scheme(&self) -> ExperimentScheme {
         ExperimentScheme::BallLarus
     }
@@ -150,33 +150,33 @@ pub trait ObservationProperties {
         CounterWords::Count
     }
 
-    /// File of the paths that are not counted, if all others are.
+    /// File of the paths that are not counted, if all other paths are.
     fn uncounted(&self) -> Option<Identity> {
         None
     }
 
-    /// The set of paths that it observes, if it is restricted to one.
+    /// Returns the set of paths to which the observation is restricted, if any.
     fn interesting(&self) -> Option<InterestingPaths> {
         None
     }
 }
 
-/// Meaning of the words of memory of a counter.
+/// Meaning of a counter's words in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterWords {
     /// A count.
     Count,
-    /// A count, and after the counts of all counters, the time of the first execution for each.
+    /// A count and the time of the first execution. The times of all counters follow the counts of all counters.
     CountAndTime,
-    /// Cells for the count, the sum, and the sum of squares.
+    /// Cells for the count, the sum, and the sum of squares ([`crate::events`]).
     Cells,
-    /// There are no words.
+    /// The counter has no words.
     Nothing,
 }
 
 impl CounterWords {
-    /// Number of words per counter.
-    pub fn each(self) -> u64 {
+    /// Returns the number of words per counter.
+    pub fn per_counter(self) -> u64 {
         match self {
             CounterWords::Count => 1,
             CounterWords::CountAndTime => 2,
@@ -192,7 +192,7 @@ impl Kind {
         std::ptr::eq(self, other)
     }
 
-    /// Returns whether the two kinds may be requested together, because they are the same or one restricts the other.
+    /// Returns whether both kinds may be requested, because they are the same or one restricts the other.
     pub(crate) fn can_combine_with(&self, other: &Kind) -> bool {
         let restricts = |by: &Kind, of: &Kind| of.restricted_by.iter().any(|kind| kind.is(by));
         self.is(other) || restricts(self, other) || restricts(other, self)
@@ -205,12 +205,12 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// The kinds that settings request.
+/// Returns the kinds that settings request.
 pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'static Kind> + '_ {
     KINDS.iter().copied().filter(|kind| (kind.is_requested)(settings))
 }
 
-/// Returns the observation that settings request, which must have passed the checks for conflicts.
+/// Returns the observation that settings request. The settings must have been checked for conflicts.
 pub(crate) fn observation_of(settings: &Settings) -> Result<Observation, ExperimentError> {
     let restricts = |kind: &Kind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
     let kind = requested_kinds(settings).find(|kind| !restricts(kind));

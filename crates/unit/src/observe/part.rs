@@ -1,5 +1,4 @@
-//! The part of one of several copies of a program, which counts some of the paths while the other copies count the rest. A copy of a
-//! residual build counts whole functions, each like that build.
+//! Copies of a program, each of which counts a part of the paths. In a copy of a residual build, a part consists of complete functions.
 
 use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, unknown};
 use crate::Identity;
@@ -11,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct CopyPart {
     /// File of the copy's part.
     pub file: Identity,
-    /// The unit that this one is made from, in the original program.
+    /// The original program's unit from which this unit is made.
     pub origin: Identity,
-    /// Identity of the file that lists the known paths, if the program counts only unknown paths.
+    /// File of the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
     /// Whether executions of the copy's probes are counted as well.
     pub count_hits: bool,
@@ -30,7 +29,7 @@ const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
 pub(super) static KIND: Kind = Kind {
     option: PART.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
-    conflict_remedy: Some("build the program for copies without the other"),
+    conflict_remedy: Some("build the program that is to be copied without the other option"),
     is_requested: PART.is_made,
     read: |settings| {
         let (known, count_hits) = (identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
@@ -39,11 +38,14 @@ pub(super) static KIND: Kind = Kind {
     },
     restricted_by: &[&unknown::KIND],
     numberings: &[],
-    other_numberings: Admission::Refused {
+    other_numberings: Admission::Rejected {
         reason: "the paths of a program are divided among its copies by the scheme ball-larus",
-        remedy: "build the program for copies with that scheme",
+        remedy: "build the program that is to be copied with that scheme",
     },
-    tables: Admission::Refused { reason: "copies count in arrays", remedy: "build the program for copies without --table-slots" },
+    tables: Admission::Rejected {
+        reason: "copies count in arrays",
+        remedy: "build the program that is to be copied without --table-slots",
+    },
     shared_counters: Admission::Admitted,
     rules: &[
         Rule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
@@ -59,8 +61,8 @@ pub(super) static KIND: Kind = Kind {
             one: HITS,
             relation: Relation::Excludes,
             other: KNOWN,
-            reason: "times of unknown paths take the place of hits",
-            remedy: "count the hits of a program that counts all paths",
+            reason: "copies of a residual build record times of first executions instead of hits",
+            remedy: "count hits in a program that counts all paths",
         },
     ],
 };
@@ -85,38 +87,38 @@ impl ObservationProperties for CopyPart {
     }
 }
 
-/// Counter words that are indexed by sums of labels. The function's `dag` has only the edges of paths that this copy counts. Each of its
-/// paths is counted in the word whose index is the sum of the labels on its edges. Words of other sums contain executions of paths that
-/// this copy does not count.
+/// Counter words that are indexed by sums of labels. The function's `dag` contains only the edges of paths that this copy counts. Each of
+/// these paths is counted in the word whose index is the sum of the labels on its edges. All other words contain executions of paths that
+/// the copy does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelWords {
     /// The unit's word for the sum 0.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// Whether they are followed by two words for the executions of labels and of all probes ([`LabelWords::hits`]).
+    /// Whether the words are followed by two words that count executions of labels and of all probes ([`LabelWords::hits`]).
     pub has_hits: bool,
     /// Label of each edge of the function's `dag`.
     pub labels: Vec<i64>,
 }
 
 impl LabelWords {
-    /// Range of its words.
+    /// Range of the words, including those that count probes.
     pub fn range(&self) -> std::ops::Range<u64> {
         let hits = if self.has_hits { HIT_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
     }
 
-    /// The word that counts executions of labels, which is followed by that of all probes.
+    /// Returns the word that counts executions of labels; the next word counts executions of all probes. `None` if these are not counted.
     pub fn hits(&self) -> Option<u64> {
         self.has_hits.then(|| self.first_word.saturating_add(self.words))
     }
 
-    /// Returns whether there is a label for each of the edges of the function's acyclic graph.
+    /// Returns whether there is a label for each edge of the function's acyclic graph.
     pub(crate) fn is_sound(&self, edges: usize) -> bool {
         self.labels.len() == edges
     }
 }
 
-/// Number of words for executions of probes.
+/// Number of words that count executions of probes.
 const HIT_WORDS: u64 = 2;

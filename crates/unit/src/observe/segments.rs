@@ -1,7 +1,7 @@
-//! Interprocedural segments of a set, which are counted instead of paths ([`crate::segments`]).
+//! Builds that count the interprocedural segments of a set instead of paths ([`crate::segments`]).
 //!
-//! The map says what each of a function's words counts: either each key has a word, or the words of interesting pairs are found by a
-//! perfect hash, and all other pairs share one. Callers are given by unit and linkage name, so no input file is needed to read the map.
+//! The map says what each of a function's words counts: either each key has a word, or interesting pairs have words that are found by a
+//! perfect hash, and all other pairs share one word. The map gives callers by unit and linkage name, so it can be read without the set.
 
 use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::Identity;
@@ -29,7 +29,7 @@ pub enum SegmentNumbering {
     /// Like [`SegmentNumbering::Minimal`], found by precise selective labels of the paths in the set's segments
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
-    /// The segments of the set, by preferential numbering over contexts and paths, checked against the number among all pairs.
+    /// The segments of the set, by preferential numbering over contexts and paths, checked against the pair's number among all pairs.
     Preferential,
 }
 
@@ -49,11 +49,11 @@ pub(super) static KIND: Kind = Kind {
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::KnownTable, NumberingScheme::Ppp, NumberingScheme::Pspp],
-    other_numberings: Admission::Refused {
+    other_numberings: Admission::Rejected {
         reason: "segments are numbered by the scheme known-table, ppp, pspp or ball-larus",
         remedy: "use one of these",
     },
-    tables: Admission::Refused { reason: "segments are counted in arrays", remedy: "omit --table-slots" },
+    tables: Admission::Rejected { reason: "segments are counted in arrays", remedy: "omit --table-slots" },
     shared_counters: Admission::Admitted,
     rules: &[],
 };
@@ -78,25 +78,25 @@ impl ObservationProperties for SegmentCounts {
 }
 
 /// Counter words of the interprocedural segments ([`crate::segments`]) that end in a function. A pair of a context and a path is identified
-/// by a key, which has the path's ID in the low bits and the context's number above ([`SegmentWords::key`]).
+/// by a key, with the path's ID in the low bits and the context's number in the bits above ([`SegmentWords::key`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentWords {
     /// The function's first word among those of the unit.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The distinguished callers' paths; the first is context 1. Context 0 stands for all other calls.
+    /// The callers' paths that are distinguished; the first is context 1. Context 0 represents all other calls.
     pub contexts: Vec<CallerPath>,
     /// If only some pairs have words: the key of each word except the last, which all other pairs share, or `u64::MAX` for a word without a
-    /// pair. Empty if each key is its word.
+    /// pair. Empty if each key is the index of its word.
     pub keys: Vec<u64>,
     /// Interesting pairs, ascending.
     pub interesting: Vec<(u32, u64)>,
-    /// Calls that this function's own code does not make, so that their context cannot be passed to the callee.
+    /// Calls that are not made by this function's own code, so that their context cannot be passed to the callee.
     pub unplaced: Vec<UnplacedCall>,
-    /// Number of call sites where this function was inlined.
+    /// Number of call sites at which this function was inlined.
     pub inlined: u32,
-    /// Number of call sites that call a copy of this function with the context as an argument; 0 if there is no copy.
+    /// Number of call sites that call a copy of this function with the context as an additional argument; 0 if there is no copy.
     pub duplicated: u32,
 }
 
@@ -107,13 +107,13 @@ pub struct CallerPath {
     pub unit: String,
     /// The caller's linkage name.
     pub name: String,
-    /// Number of the caller's own context; 0 for any.
+    /// Number of the caller's own context; 0 for any context.
     pub context: u32,
     /// ID of the caller's path.
     pub path: u64,
 }
 
-/// A call on a segment that an uninstrumented function makes, such as `qsort`.
+/// A call on a segment that uninstrumented code, such as `qsort`, makes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnplacedCall {
     /// Source of the callee's unit.
@@ -130,7 +130,7 @@ impl SegmentWords {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Number of bits of the path in a key, for a function with that number of paths.
+    /// Returns the number of bits for the path in a key of a function with `paths` paths.
     pub fn path_bits(paths: u64) -> u32 {
         paths.max(1).next_power_of_two().trailing_zeros()
     }
@@ -140,8 +140,8 @@ impl SegmentWords {
         u64::from(context) << SegmentWords::path_bits(paths) | path
     }
 
-    /// Returns the context and path that a word counts, for a function with that number of paths; `None` if it counts several pairs, or
-    /// none.
+    /// Returns the context and path that a word of a function with `paths` paths counts; `None` if the word does not count exactly one
+    /// pair.
     pub fn pair(&self, word: u64, paths: u64) -> Option<(u32, u64)> {
         let key = match self.keys.is_empty() {
             true => word,
@@ -152,7 +152,7 @@ impl SegmentWords {
         Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
     }
 
-    /// Returns whether words, contexts and pairs are valid for a function with that number of paths.
+    /// Returns whether words, contexts and pairs are valid for a function with `paths` paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let pairs = self.interesting.iter().all(|(context, path)| *context as usize <= self.contexts.len() && *path < paths);
         let rows = (self.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());

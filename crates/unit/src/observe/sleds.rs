@@ -1,5 +1,5 @@
-//! Sleds for the witnesses of an execution that is traced from outside: nothing is counted. A profile of such an execution nevertheless has
-//! counts, of the reconstructed paths.
+//! Builds with sleds, by which an execution is traced from outside. The program counts nothing, but a profile of the trace contains the
+//! counts of the reconstructed paths.
 
 use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::experiment::Settings;
@@ -16,9 +16,9 @@ pub(super) static KIND: Kind = Kind {
     read: |_| Ok(Some(Observation::TraceSleds(TraceSleds))),
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
-    tables: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
-    shared_counters: Admission::Refused { reason: "nothing is counted in such a build", remedy: "omit --threads" },
+    other_numberings: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
+    tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
+    shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[],
 };
 

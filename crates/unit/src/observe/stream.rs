@@ -1,8 +1,8 @@
-//! The sequence of paths and calls, of all functions or of those in a set; counts follow from it.
+//! Builds that record the sequence of paths and calls, of all functions or of those in a set.
 //!
-//! A stream also has an event at calls that always return, if the unit defines the callee. Counting builds have no such prefixes, so these
-//! are not part of a function's path numbering. The graph of the events is the function's graph with an additional
-//! [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call, cut at the same edges, and with a numbering of its own
+//! A stream also has an event at calls that always return, if the unit defines the callee. Counting builds do not count the path up to such
+//! a call, so the events are not part of a function's path numbering. The graph of events is the function's graph with an additional
+//! [`Reach`](crate::EdgeKind::Reach) edge for each block that makes such a call. It is cut at the same edges, and has its own numbering
 //! ([`EventWords`]).
 
 use super::interesting::{self, InterestingPaths};
@@ -30,12 +30,12 @@ pub(super) static KIND: Kind = Kind {
     },
     restricted_by: &[&interesting::KIND],
     numberings: &[],
-    other_numberings: Admission::Refused {
-        reason: "a stream has all paths of the functions that --interesting selects",
+    other_numberings: Admission::Rejected {
+        reason: "a stream contains all paths of the functions that --interesting selects",
         remedy: "omit --scheme",
     },
-    tables: Admission::Refused { reason: "a stream has no counters", remedy: "omit --table-slots" },
-    shared_counters: Admission::Refused { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
+    tables: Admission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
+    shared_counters: Admission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
     rules: &[Rule {
         one: Choice { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
         relation: Relation::Needs,
@@ -65,22 +65,21 @@ impl ObservationProperties for PathStream {
     }
 }
 
-/// The words of a function in a stream build, one for each path of the graph of its events. There is no memory behind them; their addresses
-/// are what the program writes.
+/// The words of a function in a stream build, one for each path of its graph of events. The words do not exist in memory; the program
+/// writes their addresses to the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
     /// The unit's word for the first path.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The additional edges of the graph of the events, by their indices there, each with the block that makes the call; ascending.
+    /// The additional edges of the graph of events, by their index in this graph, each with the block that makes the call; ascending.
     pub calls: Vec<(Edge, Node)>,
-    /// Blocks with such a call after which the rest of the block may not be executed, with their value of
-    /// [`up_to_calls`](crate::UnitBlock::up_to_calls) in the graph of the events.
+    /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) differs in the graph of events, with the value there.
     pub up_to_calls: Vec<(Node, u32)>,
-    /// The acyclic graph of the events.
+    /// The acyclic graph of events.
     pub dag: Vec<DagEdge>,
-    /// The value of each of its edges.
+    /// The value of each edge of `dag`.
     pub values: Vec<i64>,
 }
 
@@ -90,18 +89,18 @@ impl EventWords {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Returns whether an edge of the graph of the events is an additional one.
+    /// Returns whether an edge of the graph of events is an additional one.
     pub fn is_call(&self, edge: Edge) -> bool {
         self.calls.binary_search_by_key(&edge, |call| call.0).is_ok()
     }
 
-    /// Returns the function's edge for one of the graph of the events; `None` for additional edges.
+    /// Maps an edge of the graph of events to the function's edge; `None` for additional edges.
     pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
         let before = self.calls.partition_point(|call| call.0 < edge);
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
-    /// Maps an edge of the function's graph to the corresponding edge of its event graph.
+    /// Maps an edge of the function's graph to the corresponding edge of the graph of events.
     pub fn edge_of_events(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }

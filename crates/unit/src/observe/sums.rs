@@ -1,5 +1,5 @@
-//! Sums of an event for each path, besides its count. If a set is given, each path in it has its own sum, and all other paths of a function
-//! share one. The layout is in [`crate::events`]: a counter has several cells, so slots of tables and atomic additions are not supported.
+//! Sums of an event for each path, in addition to its count. If a set of paths is given, each path in it has its own sum, and a function's
+//! other paths share one. A counter has several cells ([`crate::events`]), so hash tables and atomic additions are not supported.
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
@@ -11,7 +11,7 @@ use crate::experiment::{ExperimentScheme, Settings};
 pub struct EventSums {
     /// The event.
     pub event: EventSource,
-    /// The paths with sums of their own; `None` if all have one.
+    /// The paths that have sums of their own; `None` if all paths do.
     pub paths: Option<InterestingPaths>,
 }
 
@@ -27,11 +27,11 @@ pub(super) static KIND: Kind = Kind {
     restricted_by: &[&interesting::KIND],
     numberings: &[],
     other_numberings: Admission::Admitted,
-    tables: Admission::Refused {
+    tables: Admission::Rejected {
         reason: "a slot of a table has no room for sums",
-        remedy: "omit one of them: without tables, long paths are cut",
+        remedy: "omit one of the two (without tables, long paths are cut)",
     },
-    shared_counters: Admission::Refused {
+    shared_counters: Admission::Rejected {
         reason: "a sum and a sum of squares cannot be updated together atomically",
         remedy: "omit --threads atomic",
     },

@@ -1,4 +1,4 @@
-//! Unknown paths: all paths are counted except known ones, such as those that a program's tests take (a residual build).
+//! Residual builds: all paths are counted except known ones, such as those that a program's tests take.
 
 use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
 use crate::Identity;
@@ -8,7 +8,7 @@ use trodden_flow::NumberingScheme;
 /// Counts of all paths except known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
-    /// Identity of the file that lists the known paths.
+    /// File of the known paths.
     pub known: Identity,
     /// How known paths are recognised.
     pub recognition: Recognition,
@@ -17,7 +17,7 @@ pub struct UnknownPaths {
 /// How a residual build recognises known paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recognition {
-    /// By the current code position: known paths have their own copy of the code, and any other edge leaves it.
+    /// By the code that is executed: known paths have a copy of the code, which any other edge leaves.
     #[default]
     Region,
     /// By the number at the path's end, as published: preferential numbering, checked against the Ball-Larus number.
@@ -38,12 +38,15 @@ pub(super) static KIND: Kind = Kind {
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::Ppp],
-    other_numberings: Admission::Refused {
+    other_numberings: Admission::Rejected {
         reason: "--residual already selects which paths are counted",
-        remedy: "omit one of them, or use --scheme ppp",
+        remedy: "omit one of the two, or use --scheme ppp",
     },
-    tables: Admission::Refused { reason: "each unknown path has its own counter", remedy: "omit one of them" },
-    shared_counters: Admission::Refused { reason: "the time is recorded by the thread that counts first", remedy: "omit --threads atomic" },
+    tables: Admission::Rejected { reason: "each unknown path has its own counter", remedy: "omit one of the two" },
+    shared_counters: Admission::Rejected {
+        reason: "the first thread that counts a path also records the time",
+        remedy: "omit --threads atomic",
+    },
     rules: &[],
 };
 

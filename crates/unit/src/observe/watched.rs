@@ -1,5 +1,5 @@
-//! Watched paths: the paths that match an expression are counted, and each is reported as soon as it is taken. The build lists all other
-//! paths, and counts like one of [unknown paths](super::unknown).
+//! Watched paths: only paths that match an expression are counted, and each is reported as soon as it is taken. This is a residual build
+//! ([`super::unknown`]) to which all other paths are known.
 
 use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
 use crate::Identity;
@@ -18,14 +18,17 @@ pub(super) static KIND: Kind = Kind {
     conflict_remedy: None,
     is_requested: |settings| settings.watched.is_some(),
     read: |settings| {
-        let of = |others| Observation::WatchedPaths(WatchedPaths { others });
-        Ok(identity("watched", &settings.watched)?.map(of))
+        let observation = |others| Observation::WatchedPaths(WatchedPaths { others });
+        Ok(identity("watched", &settings.watched)?.map(observation))
     },
     restricted_by: &[],
     numberings: &[],
-    other_numberings: Admission::Refused { reason: "--watch already selects which paths are counted", remedy: "omit one of them" },
-    tables: Admission::Refused { reason: "each watched path has its own counter", remedy: "omit one of them" },
-    shared_counters: Admission::Refused { reason: "the time is recorded by the thread that counts first", remedy: "omit --threads atomic" },
+    other_numberings: Admission::Rejected { reason: "--watch already selects which paths are counted", remedy: "omit one of the two" },
+    tables: Admission::Rejected { reason: "each watched path has its own counter", remedy: "omit one of the two" },
+    shared_counters: Admission::Rejected {
+        reason: "the first thread that counts a path also records the time",
+        remedy: "omit --threads atomic",
+    },
     rules: &[],
 };
 

@@ -13,13 +13,13 @@ pub enum Observe {
     EdgeProfile,
     /// Counts from which the counters of source-based coverage can be computed.
     Coverage,
-    /// The same, and the test vectors of decisions (MC/DC).
+    /// Counts as for `Coverage`, and the test vectors of decisions (MC/DC).
     Mcdc,
     /// The sequence of paths and calls.
     Stream,
-    /// Nothing; blocks are marked.
+    /// The address of each block, without counts.
     Addresses,
-    /// Nothing; blocks have sleds for the witnesses of an execution that is traced from outside.
+    /// Nothing. Blocks have sleds, by which an execution is traced from outside.
     Trace,
 }
 
@@ -29,6 +29,6 @@ spell! { Observe:
     Observe::Coverage => "coverage", "Counts from which the counters of source-based coverage can be computed";
     Observe::Mcdc => "mcdc", "Coverage, and the test vectors of decisions (MC/DC)";
     Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
-    Observe::Addresses => "addresses", "Nothing; the address of each block is recorded";
-    Observe::Trace => "trace", "Nothing; blocks have sleds for the witnesses of `trodden trace`";
+    Observe::Addresses => "addresses", "The address of each block, without counts";
+    Observe::Trace => "trace", "Nothing; blocks have sleds, by which `trodden trace` follows the execution";
 }

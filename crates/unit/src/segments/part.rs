@@ -1,9 +1,9 @@
 //! Parts of a set of segments, one for each of several copies of a program.
 //!
-//! A part has some of each function's paths in all contexts, and the contexts that it needs, renumbered from 1. A context is needed if a
-//! segment of the part ends in it, if it is the caller's own context or a suffix of a needed one (so that the set stays closed), or if a
-//! needed one is a suffix of it (otherwise the longer chain would count as the shorter one). So each pair of a context and a path counts
-//! the same in the part as in the whole set.
+//! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context is
+//! needed if a segment of the part ends in it, if it is the caller's own context of a needed one or a suffix of a needed one (so that the
+//! set stays closed), or if a needed one is its suffix (otherwise the longer chain would be counted as the shorter one). So each pair of a
+//! context and a path has the same count in the part as in the complete set.
 
 use super::{Index, SegmentContext, SegmentFunction, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, Graph, Node, Numbering, Origin, Plan};
 
 impl SegmentFunction {
-    /// Returns the acyclic graph with the numbering that [`SegmentFunction::paths`] refers to; `None` if the set is damaged.
+    /// Returns the function's graph, its acyclic graph, and the numbering of its paths; `None` if the set is corrupt.
     pub fn numbered_paths(&self) -> Option<(Graph, Dag, Numbering)> {
         let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
         let entries = [Entries::Shared, Entries::PerEdge];
@@ -20,7 +20,7 @@ impl SegmentFunction {
         Some((graph, dag, numbering))
     }
 
-    /// Number of paths that begin at the entry, which have the lowest IDs.
+    /// Returns the number of paths that begin at the entry. They have the lowest IDs. `None` if the set is corrupt.
     pub fn first_paths(&self) -> Option<u64> {
         let (_, dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
@@ -29,8 +29,8 @@ impl SegmentFunction {
 }
 
 impl SegmentSet {
-    /// Returns the part of the set that counts only some paths, chosen by function and path. Its segments are interesting ones, even if the
-    /// set counts every path.
+    /// Returns the part of the set that counts only paths for which `counted` returns true, given the function's index and the path. The
+    /// part counts only interesting segments, even if the set counts all pairs.
     pub fn part(&self, counted: impl Fn(u32, u64) -> bool) -> SegmentSet {
         let mut functions = self.functions.clone();
         for (number, function) in (0..).zip(&mut functions) {
@@ -51,8 +51,8 @@ impl SegmentSet {
         SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: Index::default() }
     }
 
-    /// Makes all segments explicitly interesting, if the set counts every path: those with paths that begin at the entry. Functions with
-    /// more than `max` such pairs keep their interesting ones.
+    /// If the set counts all pairs, makes each pair whose path begins at the entry an interesting segment. Functions with more than `max`
+    /// such pairs are not changed.
     pub fn with_explicit_segments(&self, max: u64) -> SegmentSet {
         if !self.counts_all_pairs {
             return self.clone();
@@ -97,7 +97,7 @@ mod tests {
         set.functions[callee as usize].interesting.contains(&(context, path)).then(|| chain_of(set, callee, context))
     }
 
-    /// Together, the parts contain each segment once, and each part counts the same as the whole set, whatever was called before.
+    /// Together, the parts contain each segment once. After any sequence of calls, each part counts a path in the same context as the set.
     #[test]
     fn parts_count_what_the_set_counts() {
         let mut builder = builder(3);
@@ -125,7 +125,6 @@ mod tests {
         assert!(counted > 10, "{counted}");
     }
 
-    /// A part has no contexts that lead to none of its segments.
     #[test]
     fn part_omits_contexts_without_segments() {
         let mut builder = builder(3);
@@ -142,9 +141,9 @@ mod tests {
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// In a loop with a branch, which may be left after each iteration, half of the paths begin at the entry.
+    /// The function is a loop with a branch, of whose paths half begin at the entry.
     #[test]
-    fn set_of_every_path_becomes_explicit() {
+    fn set_of_all_pairs_is_made_explicit() {
         let mut builder = builder(2);
         builder.context(&[(0, 0)], 1);
         let mut set = builder.finish(true);

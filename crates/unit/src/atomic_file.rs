@@ -1,10 +1,10 @@
-//! Atomic writing of files in the unit cache, which several compilers may write at the same time.
+//! Atomic writing of files in the unit cache, to which several compilers may write at the same time.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Writes a file atomically, and creates missing parent folders.
+/// Writes a file under a temporary name and renames it. Creates missing parent folders.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let (folder, name) = path.parent().zip(path.file_name()).expect("a file in a folder");
@@ -12,6 +12,6 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{}.{}.{number}", name.display(), std::process::id()));
     let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    // On failure, such as a full disk, the temporary file is removed.
+    // If writing fails, for example because the disk is full, the temporary file is removed.
     written.inspect_err(|_| _ = std::fs::remove_file(&temporary))
 }
