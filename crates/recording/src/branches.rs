@@ -93,9 +93,9 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
 fn requirements(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Records => {
-            "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since Haswell; \
-                AMD Zen 4 and later, or Zen 3 with --branches=branch-brs). Virtual machines rarely expose them. If they are not available, \
-                build with --sample"
+            "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since \
+                Haswell; AMD Zen 4 and later, or Zen 3 with --branches=branch-brs). Virtual machines rarely expose them. If they are not \
+                available, build with --sample"
         }
         BranchKind::Trace => {
             "a trace needs the sysctl kernel.perf_event_paranoid at 2 or less, and Intel PT, which virtual machines rarely expose. Try \

@@ -192,7 +192,8 @@ impl ProgramRecorder {
         let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
             bail!(
-                "a program built with --sample counts nothing when programs are recorded separately. Pass --burst or --every, or omit --suite"
+                "a program built with --sample counts nothing when programs are recorded separately. Pass --burst or --every, or omit \
+                    --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());

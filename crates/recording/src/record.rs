@@ -278,8 +278,8 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Reco
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has the counts of bursts, but not the part of the run that they cover. Use `trodden record` \
-                or, for the running program, `trodden record --attach`",
+            "{} was built with --sample: its raw file has the counts of bursts, but not the part of the run that they cover. Use `trodden \
+                record` or, for the running program, `trodden record --attach`",
             image.path
         );
     }

@@ -35,7 +35,7 @@ use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
 use launching::{CopyRun, PRISTINE, Runner, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
 use make::{CopiedProgram, PathPartition};
-use outcomes::{outcome_differences, report_differences, report_interrupted, status, add_first_copy_output};
+use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, status};
 use preparation::{CopiesFailed, WorkFolder};
 use spec::{CopyOutcome, Spec, copy_file};
 use std::fs;

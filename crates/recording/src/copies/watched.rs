@@ -78,7 +78,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "the action of {} at a match is `{action}`, so copies with different watched paths would behave differently. Set {ON_UNTESTED_VARIABLE}=report",
+        "the action of {} at a match is `{action}`, so copies with different watched paths would behave differently. Set \
+            {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))

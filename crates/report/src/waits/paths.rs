@@ -54,10 +54,9 @@ impl SamplePaths for StreamPaths {
             .collect();
         let [(log, maps, stream)] = found[..] else {
             self.notes.insert(match found.len() {
-                0 => {
-                    "the streams have no events of some recorded threads, so the steps of these threads are shown as functions. Name the streams of this run"
-                        .into()
-                }
+                0 => "the streams have no events of some recorded threads, so the steps of these threads are shown as functions. \
+                        Name the streams of this run"
+                    .into(),
                 _ => "several streams contain the same thread, so its steps are shown as functions".into(),
             });
             return Ok(taken);
