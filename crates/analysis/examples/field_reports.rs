@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator};
-use trodden_analysis::field::{FieldReport, UnitReport, user_of};
+use trodden_analysis::field::{FieldReport, UnitReport, hash_user};
 use trodden_unit::Identity;
 
 const BUILDS: u64 = 4;
@@ -64,7 +64,7 @@ fn generate(file: &Path, reports: u64, users: u64, mean: u64) -> std::io::Result
         mixed ^ mixed >> 31
     };
     for _ in 0..reports {
-        let user = user_of(&(random() % users).to_string());
+        let user = hash_user(&(random() % users).to_string());
         let build = random() % BUILDS;
         let mut paths: Vec<u64> = (0..1 + random() % (2 * mean - 1))
             .map(|_| {

@@ -22,9 +22,9 @@ pub struct ChangedLines {
 /// The changes to one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChange {
-    /// Its old name; `None` for a new file.
+    /// The old name; `None` for a new file.
     pub old_name: Option<String>,
-    /// Its new name; `None` for a removed file.
+    /// The new name; `None` for a removed file.
     pub new_name: Option<String>,
     /// Changed lines, numbered as in the old file.
     pub old: BTreeSet<u32>,
@@ -38,9 +38,9 @@ pub enum DiffError {
     /// The text is not a unified diff.
     #[error("the text is not a unified diff: it has no `--- FILE` and `@@ ... @@` lines. Pass the output of `git diff`")]
     NoDiff,
-    /// The diff is damaged.
-    #[error("line {line} of the diff: {what}")]
-    Damaged {
+    /// The diff is malformed.
+    #[error("line {line} of the diff is malformed: {what}")]
+    Malformed {
         /// Line number in the diff, from 1.
         line: usize,
         /// What is wrong.
@@ -107,7 +107,7 @@ impl ChangedLines {
     }
 
     /// Returns the number of changed lines, and the number of those for which [`ChangedLines::blocks`] has found a block.
-    pub fn lines(&self) -> (usize, usize) {
+    pub fn line_counts(&self) -> (usize, usize) {
         (self.files.values().map(BTreeSet::len).sum(), self.found.len())
     }
 
@@ -125,18 +125,18 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
     while let Some((at, line)) = lines.next() {
         if let Some(old) = line.strip_prefix("--- ") {
             if let Some(new) = lines.peek().and_then(|(_, l)| l.strip_prefix("+++ ")) {
-                let (old_name, new_name) = names(old, new);
+                let (old_name, new_name) = file_names(old, new);
                 files.push(FileChange { old_name, new_name, ..FileChange::default() });
                 seen = true;
                 lines.next();
             }
         } else if line.starts_with("@@ ") {
-            let damaged = |what| DiffError::Damaged { line: at + 1, what };
-            let (old, new) = parse_hunk_header(line).ok_or(damaged("it should be `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
-            let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(damaged("the change is shorter than it says"))?;
+            let malformed = |what| DiffError::Malformed { line: at + 1, what };
+            let (old, new) = parse_hunk_header(line).ok_or(malformed("expected `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
+            let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
             if let Some(file) = files.last_mut() {
-                file.old.extend(changed(b'-', old, &body));
-                file.new.extend(changed(b'+', new, &body));
+                file.old.extend(changed_lines(b'-', old, &body));
+                file.new.extend(changed_lines(b'+', new, &body));
             }
         } else if line.starts_with("Binary files ") || line.starts_with("diff --git ") {
             seen = true;
@@ -151,8 +151,8 @@ pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Like [`is_file`], for names relative to a folder that may be known. A file compiled below that folder must be the very file; for one
-/// compiled from a copy of the sources elsewhere, the last components must match.
+/// Like [`is_file`], for names relative to a folder that may be known. A file compiled below that folder must have exactly this relative
+/// name. For a file compiled from a copy of the sources elsewhere, the last components must match.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
     match normalize(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
@@ -161,7 +161,7 @@ pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> 
     }
 }
 
-/// Returns true if a file name recorded by the compiler is `place`, or lies below the folder `place`.
+/// Returns true if a file name recorded by the compiler is `place`, or is below the folder `place`.
 pub fn is_at_or_below(compiled: &str, place: &str) -> bool {
     let place = normalize(place);
     normalize(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -184,7 +184,7 @@ pub fn normalize(name: &str) -> String {
 /// Returns the old and the new name of a file; `None` where the file does not exist on that side. git puts a prefix before each name: `a/`
 /// and `b/`, or, with `diff.mnemonicPrefix`, a letter for commit, index, object or work tree. The two prefixes differ, whereas a source
 /// folder is the same in both names, so a one-letter first component is removed only if it differs.
-fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
+fn file_names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     let (old, new) = (decode_name(old), decode_name(new));
     let letter = |name: &Option<String>| {
         let bytes = name.as_deref()?.as_bytes();
@@ -278,7 +278,7 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
 }
 
 /// Returns the changed lines of one side of a hunk; `mark` is the character that starts the lines of that side.
-fn changed(mark: u8, (first, count): Range, body: &[&str]) -> BTreeSet<u32> {
+fn changed_lines(mark: u8, (first, count): Range, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
     // The header of a hunk with no lines on this side names the line before the hunk.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };
@@ -316,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn lies_at_accepts_the_file_itself_and_folders_above_it() {
-        for (compiled, place, lies) in [
+    fn is_at_or_below_accepts_the_file_itself_and_folders_above_it() {
+        for (compiled, place, expected) in [
             ("/home/a/src/lib.rs", "/home/a/src", true),
             ("/home/a/src/lib.rs", "/home/a/src/", true),
             ("/home/a/./src/x/../lib.rs", "/home/a/src/lib.rs", true),
@@ -326,7 +326,7 @@ mod tests {
             ("/rustc/0/library/core/src/lib.rs", "/home/a/src", false),
             ("/home/a/lib.rs", "/", true),
         ] {
-            assert_eq!(is_at_or_below(compiled, place), lies, "{compiled} at {place}");
+            assert_eq!(is_at_or_below(compiled, place), expected, "{compiled} at {place}");
         }
     }
 
@@ -366,7 +366,7 @@ mod tests {
     fn text_that_is_not_a_diff_is_rejected() {
         assert_eq!(ChangedLines::from_diff("hello\n", None), Err(DiffError::NoDiff));
         for (diff, line) in [("--- a\n+++ b\n@@ -1,3 +1 @@\n-x\n", 3), ("--- a\n+++ b\n@@ nothing @@\n", 3)] {
-            assert!(matches!(ChangedLines::from_diff(diff, None), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
+            assert!(matches!(ChangedLines::from_diff(diff, None), Err(DiffError::Malformed { line: l, .. }) if l == line), "{diff}");
         }
     }
 
@@ -380,21 +380,21 @@ mod tests {
     #[test]
     fn names_are_unquoted_and_prefixes_removed() {
         let names = |old: &str, new: &str| {
-            let (old, new) = names(old, new);
+            let (old, new) = file_names(old, new);
             (old.unwrap_or_default(), new.unwrap_or_default())
         };
         let both = |name: &str| (name.to_owned(), name.to_owned());
-        assert_eq!(names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
-        assert_eq!(names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
-        assert_eq!(names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
+        assert_eq!(file_names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
+        assert_eq!(file_names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
+        assert_eq!(file_names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
         // Mnemonic prefixes, and no prefixes.
-        assert_eq!((names("i/x.c", "w/x.c"), names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
-        assert_eq!((names("b/x.c", "b/x.c"), names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
-        assert_eq!((names("/dev/null", "w/x.c").1, names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
+        assert_eq!((file_names("i/x.c", "w/x.c"), file_names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
+        assert_eq!((file_names("b/x.c", "b/x.c"), file_names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
+        assert_eq!((file_names("/dev/null", "w/x.c").1, file_names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
     }
 
     #[test]
-    fn file_below_known_root_must_be_the_very_file() {
+    fn file_below_known_root_must_have_exactly_this_name() {
         let is = |compiled: &str, named: &str| is_file_below(Some("/home/u/p"), compiled, named);
         assert!(is("/home/u/p/m.c", "m.c") && is("/home/u/p/build/../m.c", "m.c") && is("/home/u/p/src/m.c", "src/m.c"));
         assert!(!is("/home/u/p/src/m.c", "m.c") && !is("/home/u/p/build/../src/m.c", "m.c"));

@@ -21,7 +21,7 @@ pub struct LineSpan {
     pub file: String,
     /// The folder that the file name is relative to, if known.
     pub root: Option<String>,
-    /// Its lines.
+    /// The lines.
     pub lines: RangeInclusive<u32>,
 }
 
@@ -48,7 +48,7 @@ pub struct ChosenSequence {
 /// The reasons why a set of interesting paths cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ChoiceError {
-    /// A unit map is damaged.
+    /// A unit map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
     /// The sets use different numberings.
@@ -62,14 +62,16 @@ pub enum ChoiceError {
     TooManyPaths {
         /// The function.
         function: String,
-        /// How many.
+        /// The number of paths.
         paths: u64,
     },
-    /// The text is not a place.
-    #[error("`{0}` is not a place: write FILE:LINE or FILE:FIRST-LAST")]
-    NotAPlace(String),
+    /// The text is not a source location.
+    #[error("`{0}` is not a source location. Write FILE:LINE or FILE:FIRST-LAST")]
+    NotALocation(String),
     /// The line is not a sequence.
-    #[error("line {line}: `{text}` is not a path: write FUNCTION: and block numbers, or FUNCTION: and places (FILE:LINE)")]
+    #[error(
+        "line {line}: cannot parse `{text}` as a path. Write FUNCTION: followed by either block numbers or source locations (FILE:LINE)"
+    )]
     NotASequence {
         /// Line number, from 1.
         line: usize,
@@ -90,11 +92,11 @@ impl LineSpan {
             let lines = first.parse().ok()?..=last.parse().ok()?;
             (!file.is_empty() && !lines.is_empty()).then(|| LineSpan { file: file.to_owned(), root: None, lines })
         };
-        place().ok_or_else(|| ChoiceError::NotAPlace(text.to_owned()))
+        place().ok_or_else(|| ChoiceError::NotALocation(text.to_owned()))
     }
 
     /// Returns true if the block contains code of these lines.
-    fn is_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
+    fn has_code_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
         let at = |p: &trodden_unit::Position| {
             self.lines.contains(&p.line)
                 && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
@@ -155,7 +157,7 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
 /// Returns all complete paths that touch at least one of the places.
 pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
+        let marked = nodes_in(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
     })
 }
@@ -163,25 +165,26 @@ pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPa
 /// Returns all complete paths through every one of the places, in any order.
 pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
+        let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.has_code_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
         possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
     })
 }
 
-/// Returns the complete paths that match at least one of the sequences; `is` decides whether a function has a given name.
+/// Returns the complete paths that match at least one of the sequences; `has_name` decides whether a function has a given name.
 ///
 /// # Errors
 /// Besides the other reasons in [`ChoiceError`], a sequence that no path matches is an error.
 pub fn paths_matching(
     units: &[&UnitMap],
     sequences: &[ChosenSequence],
-    is: impl Fn(&FunctionMap, &str) -> bool,
+    has_name: impl Fn(&FunctionMap, &str) -> bool,
 ) -> Result<KnownPaths, ChoiceError> {
     let mut all = KnownPaths::default();
     for sequence in sequences {
         let found = collect_paths(units, |map, function| {
-            is(function, &sequence.function).then_some(move |path: &[Node]| matches_waypoints(map, function, path, &sequence.waypoints))
+            has_name(function, &sequence.function)
+                .then_some(move |path: &[Node]| matches_waypoints(map, function, path, &sequence.waypoints))
         })?;
         if found.is_empty() {
             return Err(ChoiceError::NoSuchPath(sequence.text.clone()));
@@ -193,14 +196,14 @@ pub fn paths_matching(
 
 /// Reduces a set to its `how_many` most frequent paths.
 pub fn keep_most_frequent(set: &mut KnownPaths, how_many: usize) {
-    let mut all = by_frequency(set);
+    let mut all = rank_by_frequency(set);
     all.truncate(how_many);
     retain_paths(set, &all);
 }
 
 /// Reduces a set to the most frequent paths that together make up a share (0 to 1) of all executions.
 pub fn keep_share(set: &mut KnownPaths, share: f64) {
-    let mut all = by_frequency(set);
+    let mut all = rank_by_frequency(set);
     let total: u128 = all.iter().map(|p| u128::from(p.0)).sum();
     let mut sum = 0u128;
     let enough = all.iter().position(|p| {
@@ -214,7 +217,7 @@ pub fn keep_share(set: &mut KnownPaths, share: f64) {
 /// Count, unit, function and number of a path.
 type RankedPath = (u64, String, String, u64);
 
-fn by_frequency(set: &KnownPaths) -> Vec<RankedPath> {
+fn rank_by_frequency(set: &KnownPaths) -> Vec<RankedPath> {
     let paths = set.functions().flat_map(|(unit, name, f)| f.known.iter().map(move |(id, n)| (*n, unit.to_owned(), name.to_owned(), *id)));
     let mut all: Vec<RankedPath> = paths.collect();
     all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (&a.1, &a.2, a.3).cmp(&(&b.1, &b.2, b.3))));
@@ -238,12 +241,12 @@ fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypo
         });
         return path.iter().copied().eq(included);
     }
-    let mut left = waypoints.iter().peekable();
+    let mut remaining = waypoints.iter().peekable();
     for node in path {
         let block = &function.blocks[node.index()];
-        while left.next_if(|w| matches!(w, Waypoint::Place(place) if place.is_in(map, block))).is_some() {}
+        while remaining.next_if(|w| matches!(w, Waypoint::Place(place) if place.has_code_in(map, block))).is_some() {}
     }
-    left.peek().is_none()
+    remaining.peek().is_none()
 }
 
 /// Collects the complete paths that pass the test of their function. Functions without a test are skipped.

@@ -1,9 +1,9 @@
 //! Untested combinations: paths that no run took, although each of their edges was taken.
 //!
 //! Edge coverage (of branches or lines) reports such a path as covered. Only path counts show that its steps were never executed
-//! *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) asks the same of known paths; here the question is asked of one
-//! profile. Counting is linear in the acyclic graph, and exact up to 2^128; listing takes time proportional to the number of paths found
-//! and taken. Paths that end at a call that may not return are not counted, as they are prefixes of others.
+//! *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) finds such paths relative to known paths; here, the only input is
+//! one profile. Counting is linear in the acyclic graph, and exact up to 2^128; listing takes time proportional to the number of paths
+//! found and taken. Paths that end at a call that may not return are not counted, as they are prefixes of others.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ impl Combinations {
     /// Counts the paths of a function.
     pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> Combinations {
         let taken = paths.complete.len() as u64;
-        let executed = executed(dag, paths);
-        let possible = completions(dag, |edge| can_be_completed(function, dag, edge))[dag.entry().index()];
-        let tested = completions(dag, |edge| executed[edge.index()] && can_be_completed(function, dag, edge))[dag.entry().index()];
+        let executed = executed_edges(dag, paths);
+        let possible = count_completions(dag, |edge| can_be_completed(function, dag, edge))[dag.entry().index()];
+        let tested = count_completions(dag, |edge| executed[edge.index()] && can_be_completed(function, dag, edge))[dag.entry().index()];
         Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
-    /// Adds the numbers of another function.
+    /// Adds the numbers of a second function.
     #[must_use]
     pub fn plus(self, other: Combinations) -> Combinations {
         Combinations {
@@ -68,14 +68,14 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
         let end = path_end(function, dag, &path)?;
         Some(PathCount { id, count: 0, blocks: blocks(dag, &path), beginning: path_start(dag, &path), end, path })
     };
-    untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
+    find_untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
 }
 
 /// The numbers of the untested combinations.
-fn untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
-    let executed = executed(dag, paths);
+fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
+    let executed = executed_edges(dag, paths);
     let is_usable = |edge: DagEdgeId| executed[edge.index()] && can_be_completed(function, dag, edge);
-    let left = completions(dag, is_usable);
+    let completions = count_completions(dag, is_usable);
     let taken: BTreeSet<u64> = paths.complete.iter().map(|p| p.id).collect();
     let mut found = Vec::new();
     let mut open = vec![(dag.entry(), 0i64)];
@@ -88,14 +88,14 @@ fn untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
             found.extend((!taken.contains(&id)).then_some(id));
             continue;
         }
-        let edges = dag.out(node).iter().rev().filter(|e| is_usable(**e) && left[dag.edge(**e).to.index()] > 0);
+        let edges = dag.out(node).iter().rev().filter(|e| is_usable(**e) && completions[dag.edge(**e).to.index()] > 0);
         open.extend(edges.map(|e| (dag.edge(*e).to, sum + function.values[e.index()])));
     }
     found
 }
 
-/// For each edge of the acyclic graph, whether it lies on an executed path, complete or unfinished.
-fn executed(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
+/// For each edge of the acyclic graph, whether it is on an executed path, complete or unfinished.
+fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
     let mut executed = vec![false; dag.edges().len()];
     let executions = paths.all().filter(|p| p.is_complete() || p.count > 0);
     executions.flat_map(|p| p.path).for_each(|edge| executed[edge.index()] = true);
@@ -108,13 +108,13 @@ fn can_be_completed(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool 
 }
 
 /// For each node, the number of paths from it to the exit over the included edges.
-fn completions(dag: &Dag, included: impl Fn(DagEdgeId) -> bool) -> Vec<u128> {
-    let mut left = vec![0u128; dag.node_count()];
-    left[dag.exit().index()] = 1;
+fn count_completions(dag: &Dag, included: impl Fn(DagEdgeId) -> bool) -> Vec<u128> {
+    let mut completions = vec![0u128; dag.node_count()];
+    completions[dag.exit().index()] = 1;
     let all: Vec<Node> = dag.order().to_vec();
     for node in all.into_iter().rev().filter(|n| *n != dag.exit()) {
         let edges = dag.out(node).iter().filter(|e| included(**e));
-        left[node.index()] = edges.fold(0, |sum: u128, e| sum.saturating_add(left[dag.edge(*e).to.index()]));
+        completions[node.index()] = edges.fold(0, |sum: u128, e| sum.saturating_add(completions[dag.edge(*e).to.index()]));
     }
-    left
+    completions
 }

@@ -1,4 +1,4 @@
-//! Selection of the failing and passing runs to compare: those of one build of one program.
+//! Selects the failing and passing runs to compare, all of one build of one program.
 
 use crate::isolate::Isolation;
 use anyhow::{Context, Result, bail};
@@ -30,11 +30,11 @@ pub struct ComparedRuns<'a> {
 /// No run is found, or the runs cannot be compared.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
-    for run in select_build(runs(job)?, job.program)? {
+    for run in select_build(read_runs(job)?, job.program)? {
         let name = run.file.display().to_string();
         let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
-        sum.add(&name, profile).context("only runs of one build can be compared: name runs of one build")?;
+        sum.add(&name, profile).context("cannot compare runs of different builds (name only runs of the same build)")?;
     }
     Ok((isolation, sum.finish().context("no runs to compare")?))
 }
@@ -49,10 +49,10 @@ struct ComparedRun {
 }
 
 /// Reads the requested runs and warns about those that cannot be compared.
-fn runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
+fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
     let (mut runs, mut maps, mut unknown) = (Vec::new(), Maps::new(), Vec::new());
     let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
-    for (file, failed) in files(job)? {
+    for (file, failed) in profiles_with_outcomes(job)? {
         let found = match Profile::recover_sharing(&file, &mut maps) {
             Ok(found) => found,
             Err(error) => {
@@ -76,7 +76,7 @@ fn runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
         log::warn!("skipping {first}{}", and_others(&unreadable));
     }
     warn_skipped(&empty, "it has no counts");
-    warn_skipped(&unknown, "how it ended is not recorded. Name it with --failing or --passing");
+    warn_skipped(&unknown, "its exit status is not recorded. Name it with --failing or --passing");
     Ok(runs)
 }
 
@@ -94,22 +94,22 @@ fn and_others(files: &[String]) -> String {
     }
 }
 
-/// Restricts runs to one program and build: the wanted program, if given, and of its builds the one with the most runs among those with
-/// both failing and passing runs.
+/// Restricts runs to one program and build: the requested program, if any, and of its builds the one with the most runs,
+/// preferring builds with both failing and passing runs.
 fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<ComparedRun>> {
     let is_wanted = |run: &ComparedRun| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
     let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
     if let (Some(wanted), true) = (program, runs.is_empty()) {
         let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
-        bail!("no run is of program `{wanted}`; the runs are of {}", known.into_iter().collect::<Vec<_>>().join(", "));
+        bail!("there are no runs of program `{wanted}`, only of {}", known.into_iter().collect::<Vec<_>>().join(", "));
     }
     let mut groups = group_by_image(runs);
     let can_be_compared = |group: &[ComparedRun]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);
     if let ([one, other, ..], false) = (groups.as_slice(), groups.iter().any(|g| can_be_compared(g))) {
         let (one, other) = (&one[0], &other[0]);
-        let build = if one.program == other.program { "another build of it" } else { &other.program };
+        let build = if one.program == other.program { "a different build" } else { &other.program };
         bail!(
-            "{} is a run of {}, but {} is one of {build}. Only runs of one build can be compared, and no build has both failing and \
+            "{} is a run of {}, but {} is a run of {build}. Only runs of one build can be compared, and no build has both failing and \
                 passing runs",
             one.file.display(),
             one.program,
@@ -150,22 +150,22 @@ fn group_by_image(runs: Vec<ComparedRun>) -> Vec<Vec<ComparedRun>> {
     groups.into_iter().map(|(_, runs)| runs).collect()
 }
 
-/// The profiles, each with the outcome that the user gave, if any.
-fn files(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<bool>)>> {
+/// The profiles of the named runs, each with the outcome that the user stated, if any.
+fn profiles_with_outcomes(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<bool>)>> {
     let mut all = Vec::new();
     for (wanted, failed) in [(job.runs, None), (job.failing, Some(true)), (job.passing, Some(false))] {
         for name in wanted {
             all.extend(named::files(name)?.into_iter().map(|file| (file, failed)));
         }
     }
-    // An outcome that the user gave takes precedence, so sort it first.
+    // A stated outcome takes precedence, so it is sorted first.
     all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.is_some().cmp(&a.1.is_some())));
     if let Some(both) = all.windows(2).find(|w| w[0].0 == w[1].0 && w[0].1.is_some() && w[1].1.is_some() && w[0].1 != w[1].1) {
         bail!("{} is given as both failing and passing", both[0].0.display());
     }
     all.dedup_by(|later, first| later.0 == first.0);
     if all.is_empty() {
-        bail!("no runs are given: name a suite (`trodden isolate nightly`), or name runs with --failing and --passing");
+        bail!("no runs are given. Name a suite (`trodden isolate nightly`), or name runs with --failing and --passing");
     }
     Ok(all)
 }

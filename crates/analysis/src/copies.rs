@@ -13,7 +13,7 @@ const EDGES: &str = "edges";
 /// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 2;
 
-/// How the copies were requested, in the words of the command line.
+/// How the copies were requested, as named on the command line.
 #[derive(Clone, Debug)]
 pub struct CopyChoices {
     /// How the counting was divided.
@@ -169,7 +169,7 @@ impl Costs {
         self.counted != UNKNOWN
     }
 
-    /// Adds the baseline, and what depends on it.
+    /// Adds the baseline, and the overheads and savings relative to it.
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
         self.baseline = Some(Baseline {
             plain_ns: plain.wall_ns,

@@ -16,9 +16,9 @@ pub enum FieldError {
         /// The cause.
         source: io::Error,
     },
-    /// A report is damaged.
-    #[error("{path}: damaged at byte {offset}: {what}")]
-    Damaged {
+    /// A report is corrupt.
+    #[error("{path}: corrupt report at byte {offset}: {what}")]
+    Corrupt {
         /// The file.
         path: PathBuf,
         /// Position of the report in the file, in bytes.

@@ -25,7 +25,7 @@ use trodden_unit::{Identity, MapError, parts};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
-/// Maximum length of a report's body; a larger value in the header means damage.
+/// Maximum length of a report's body; a larger length in the header means that the report is corrupt.
 const MAX_BODY: u32 = 1 << 30;
 
 /// Hash of the sender's name; zero if unknown.
@@ -52,13 +52,13 @@ pub struct UnitReport {
 }
 
 /// Hashes a user's name.
-pub fn user_of(name: &str) -> User {
+pub fn hash_user(name: &str) -> User {
     if name.is_empty() { [0; 16] } else { Identity::from_content(name.as_bytes()).0 }
 }
 
 impl FieldReport {
     /// Reports a profile from which known paths have been removed ([`crate::untested`]): complete and unfinished paths. A copy that counts
-    /// only a part of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
+    /// only some of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
     pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
@@ -144,29 +144,29 @@ impl<'a, R: BufRead> Reports<'a, R> {
             return Ok(false);
         }
         let path = self.path;
-        let damaged = |offset: u64, what: &'static str| FieldError::Damaged { path: path.to_owned(), offset, what };
+        let corrupt = |offset: u64, what: &'static str| FieldError::Corrupt { path: path.to_owned(), offset, what };
         let short = |offset: u64, what: &'static str| {
             move |error: std::io::Error| match error.kind() {
-                ErrorKind::UnexpectedEof => FieldError::Damaged { path: path.to_owned(), offset, what },
+                ErrorKind::UnexpectedEof => FieldError::Corrupt { path: path.to_owned(), offset, what },
                 _ => FieldError::io(path, "read")(error),
             }
         };
-        let mut head = [0; 16];
-        self.input.read_exact(&mut head).map_err(short(self.at, "it ends within the head of a report of untested paths"))?;
-        let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        if head[..8] != MAGIC || half(8) > MAX_BODY {
-            return Err(damaged(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
+        let mut header = [0; 16];
+        self.input.read_exact(&mut header).map_err(short(self.at, "the file ends within the header of a report of untested paths"))?;
+        let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        if header[..8] != MAGIC || half(8) > MAX_BODY {
+            return Err(corrupt(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
         }
-        // Memory grows with the bytes that are really there, not with the length that the header claims.
+        // Memory use grows with the bytes that the file contains, not with the length that the header claims.
         self.body.clear();
         self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(FieldError::io(path, "read"))?;
         if self.body.len() as u64 != u64::from(half(8)) {
-            return Err(damaged(self.at, "it ends within a report of untested paths"));
+            return Err(corrupt(self.at, "the file ends within a report of untested paths"));
         }
         if xxh3_64(&self.body) as u32 != half(12) {
-            return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
+            return Err(corrupt(self.at, "wrong checksum of a report of untested paths"));
         }
-        decode_body(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
+        decode_body(&self.body, &mut visit).ok_or_else(|| corrupt(self.at, "malformed body of a report of untested paths"))?;
         self.at += 16 + self.body.len() as u64;
         Ok(true)
     }
@@ -174,7 +174,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
 
 fn decode_body(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Option<(u64, u64)>)) -> Option<()> {
     let (user, mut rest) = body.split_first_chunk::<16>()?;
-    let units = take(&mut rest)?;
+    let units = take_leb128(&mut rest)?;
     for _ in 0..units {
         let (image, tail) = rest.split_first_chunk::<16>()?;
         let (unit, tail) = tail.split_first_chunk::<16>()?;
@@ -182,15 +182,15 @@ fn decode_body(body: &[u8], visit: &mut impl FnMut(&User, Identity, Identity, Op
         let (image, unit) = (Identity(*image), Identity(*unit));
         visit(user, image, unit, None);
         let mut counter = 0u64;
-        for _ in 0..take(&mut rest)? {
-            counter = counter.checked_add(take(&mut rest)?)?;
-            visit(user, image, unit, Some((counter, take(&mut rest)?)));
+        for _ in 0..take_leb128(&mut rest)? {
+            counter = counter.checked_add(take_leb128(&mut rest)?)?;
+            visit(user, image, unit, Some((counter, take_leb128(&mut rest)?)));
         }
     }
     rest.is_empty().then_some(())
 }
 
-fn take(rest: &mut &[u8]) -> Option<u64> {
+fn take_leb128(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let (byte, tail) = rest.split_first()?;
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(bytes.len(), 24);
         let mut reports = Reports::new(Path::new("claim"), &bytes[..]);
         let error = reports.next(|_, _, _, _| {}).unwrap_err().to_string();
-        assert!(error.contains("it ends within a report"), "{error}");
+        assert!(error.contains("the file ends within a report"), "{error}");
         assert!(reports.body.capacity() < 1 << 20, "{} bytes", reports.body.capacity());
     }
 }

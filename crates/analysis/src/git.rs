@@ -7,9 +7,9 @@ use std::process::Command;
 
 /// A unified diff.
 pub struct UnifiedDiff {
-    /// Its text.
+    /// The text of the diff.
     pub text: String,
-    /// The folder that its file names are relative to, if known.
+    /// The folder that the diff's file names are relative to, if known.
     pub root: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub fn read_diff(file: &Path) -> Result<UnifiedDiff> {
 /// # Errors
 /// git is not installed, the current folder is not in a repository, or the revision does not exist.
 pub fn diff(revision: &str) -> Result<UnifiedDiff> {
-    let form = [
+    let options = [
         "-c",
         "core.quotepath=off",
         "diff",
@@ -36,24 +36,24 @@ pub fn diff(revision: &str) -> Result<UnifiedDiff> {
         "--dst-prefix=b/",
     ];
     // --end-of-options: without it, a revision that looks like an option could write files (`--output=`).
-    let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
+    let words = options.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
-        return Ok(UnifiedDiff { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
+        return Ok(UnifiedDiff { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: repository_root()? });
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.to_lowercase().contains("not a git repository") {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.to_lowercase().contains("not a git repository") {
         bail!(
             "git diff {revision}: the current folder is not in a git repository. Change to the folder of the sources, or pass a file with \
                 the diff"
         );
     }
     // git may print usage after the first line.
-    bail!("git diff {revision}: {}", said.lines().next().unwrap_or("it failed without a message"))
+    bail!("git diff {revision}: {}", stderr.lines().next().unwrap_or("git failed without a message"))
 }
 
-/// The top folder of the repository; `None` if git does not tell.
-fn root() -> Result<Option<String>> {
+/// The top folder of the repository; `None` if git does not report it.
+fn repository_root() -> Result<Option<String>> {
     let output = Command::new("git").args(["rev-parse", "--show-toplevel"]).output().context("cannot run git")?;
     let root = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
     Ok((output.status.success() && !root.is_empty()).then_some(root))

@@ -56,7 +56,7 @@ impl RunTally {
     }
 
     /// The share of failing runs, and the variance of this estimate.
-    fn failure(self) -> (f64, f64) {
+    fn failure_share(self) -> (f64, f64) {
         let runs = (self.failing + self.passing) as f64;
         if runs == 0.0 {
             return (0.0, 0.0);
@@ -85,9 +85,9 @@ struct FunctionObservations {
 /// A path that failing runs took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
-    /// Its function.
+    /// The path's function.
     pub function: FunctionKey,
-    /// Its number.
+    /// The path's number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
     pub complete: bool,
@@ -95,7 +95,7 @@ pub struct Suspect {
     pub runs: RunTally,
     /// Runs that executed the function.
     pub executed: RunTally,
-    /// Number of its edges that no passing run took.
+    /// Number of the path's edges that no passing run took.
     pub new_edges: u64,
     /// `F / sqrt(NF (F + S))`, from 0 to 1.
     pub ochiai: f64,
@@ -124,7 +124,7 @@ impl Isolation {
     /// Adds a run.
     ///
     /// # Errors
-    /// A function's map is damaged. The run is not added then.
+    /// A function's map is corrupt. The run is then not added.
     pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
         let mut seen = Vec::new();
         for unit in profile.images.iter().flat_map(|i| &i.units) {
@@ -186,7 +186,7 @@ impl Isolation {
     fn suspect(&self, function: FunctionKey, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
-        let ((failure, variance), (context, context_variance)) = (runs.failure(), executed.failure());
+        let ((failure, variance), (context, context_variance)) = (runs.failure_share(), executed.failure_share());
         let (increase, half) = (failure - context, Z_95 * (variance + context_variance).sqrt());
         let share = (f + 1.0).ln() / (nf + 1.0).ln();
         let importance = if increase - half > 0.0 { 2.0 / (1.0 / increase + 1.0 / share) } else { 0.0 };

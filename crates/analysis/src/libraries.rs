@@ -15,11 +15,11 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 /// A shared library that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Library {
-    /// Its name.
+    /// The library's name.
     pub name: String,
-    /// Its file; `None` if the loader does not find it.
+    /// The library's file; `None` if the loader does not find it.
     pub path: Option<PathBuf>,
-    /// Number of its instrumented units.
+    /// Number of instrumented units.
     pub units: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Library {
 ///
 /// # Errors
 /// The program is not an ELF file, its loader is not trusted, or the loader fails; then the text is the loader's message.
-pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
+pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
     if file.section_by_name(".dynamic").is_none() {
         return Ok(Vec::new());
@@ -42,11 +42,11 @@ pub fn needed(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
     let output = Command::new(&loader).arg("--list").arg(&program).output().map_err(|e| format!("{loader}: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() && !text.contains("not found") {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         // Static position-independent executables have a dynamic section, but need no libraries.
-        return if said.is_empty() || text.contains("statically linked") { Ok(Vec::new()) } else { Err(said) };
+        return if stderr.is_empty() || text.contains("statically linked") { Ok(Vec::new()) } else { Err(stderr) };
     }
-    Ok(parse_list(&text).into_iter().map(|(name, path)| library(name, path)).collect())
+    Ok(parse_list(&text).into_iter().map(|(name, path)| read_library(name, path)).collect())
 }
 
 /// Returns true for a known loader in a system folder. A program could name any file as its loader.
@@ -57,7 +57,7 @@ fn is_system_loader(path: &str) -> bool {
     is_below && path.rsplit('/').next().is_some_and(|name| NAMES.contains(&name))
 }
 
-/// Parses the loader's list. The vDSO has no file and is left out.
+/// Parses the loader's list. The vDSO has no file and is omitted.
 fn parse_list(text: &str) -> Vec<(String, Option<PathBuf>)> {
     let mut out = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -73,7 +73,7 @@ fn parse_list(text: &str) -> Vec<(String, Option<PathBuf>)> {
     out
 }
 
-fn library(name: String, path: Option<PathBuf>) -> Library {
+fn read_library(name: String, path: Option<PathBuf>) -> Library {
     let bytes = path.as_ref().and_then(|p| fs::read(p).ok());
     let units = bytes.and_then(|b| Image::read(&b).ok()).map_or(0, |i| i.units.len());
     Library { name, path, units }

@@ -4,7 +4,7 @@
 //! | finding | transformation |
 //! |---|---|
 //! | how often each edge of the optimised code was taken | set branch weights, for block layout and register allocation |
-//! | an earlier branch decides whether this iteration is the last | split the loop: the last iteration gets a copy of its own |
+//! | an earlier branch decides whether this iteration is the last | split the loop: the last iteration gets a separate copy |
 //! | an earlier branch decides a later one | duplicate the blocks between them for executions through the deciding edge |
 
 use crate::advise::{Advice, AdviseOptions, BlockWalk, ConditionalOutcomes, Correlated, Walks, advise};
@@ -36,15 +36,15 @@ impl Default for TransformationOptions {
 /// A function with its transformations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformedFunction {
-    /// Its source file, as in the unit map.
+    /// The function's source file, as in the unit map.
     pub source: String,
-    /// Its name.
+    /// The function's name.
     pub function: String,
-    /// Hash of its graph's shape.
+    /// Hash of the graph's shape.
     pub shape: u64,
-    /// Its executed instructions as a share of the program's.
+    /// The function's executed instructions as a share (0 to 1) of the program's.
     pub share: f64,
-    /// Its transformations.
+    /// The transformations.
     pub transformations: Vec<Transformation>,
 }
 
@@ -60,7 +60,7 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
-        let executed = instructions(map, &paths.blocks, 0..map.blocks.len() as u32);
+        let executed = executed_instructions(map, &paths.blocks, 0..map.blocks.len() as u32);
         functions.push((executed, &unit.map.source, map, paths));
     }
     let total = functions.iter().fold(0u64, |sum, f| sum.saturating_add(f.0));
@@ -101,9 +101,9 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
         if (finding.saves as f64) < options.min_saving * total as f64 {
             continue;
         }
-        // If some executions took another edge, the copy would have to keep the test, so only certain outcomes are used.
+        // If some executions took a different edge, the copy would have to keep the test, so only certain outcomes are used.
         for given in found.given.iter().filter(|g| g.is_certain()) {
-            if let Some(copy) = copy(&walks, &found, given, options)
+            if let Some(copy) = copy_for_edge(&walks, &found, given, options)
                 && entries.insert(copy.entry)
             {
                 copies.push(Transformation::Copy(copy));
@@ -113,7 +113,8 @@ pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns the loop whose last iteration an earlier branch decides; `None` if the finding is of another kind or the loop is not hot enough.
+/// Returns the loop whose last iteration an earlier branch decides; `None` if the finding is of a different kind or the loop is not hot
+/// enough.
 fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
@@ -122,14 +123,14 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
     let leaves = |edge: Edge| !body.contains(&walks.map.edges[edge.index()].to);
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
-    let weight = instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
+    let weight = executed_instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
     let latches = back_edges(walks.map).filter(|(_, to)| *to == head).map(|(from, _)| from).collect();
     (decides && weight as f64 >= options.min_loop_share * total as f64).then_some(LastIterations { head, latches })
 }
 
 /// Copies the blocks between two branches for executions through a deciding edge. Returns `None` if they cannot be copied or have too many
 /// instructions.
-fn copy(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
+fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
     let matching: Vec<(&BlockWalk, usize, usize)> =
         walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
@@ -161,7 +162,7 @@ fn block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usiz
 
 /// Returns the head and the blocks of the innermost loop that contains both blocks.
 fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
-    let loops = crate::advise::loops_of(walks.map);
+    let loops = crate::advise::natural_loops(walks.map);
     let both = loops.into_iter().filter(|(_, body)| body.contains(&one) && body.contains(&other));
     both.min_by_key(|(_, body)| body.len())
 }
@@ -173,10 +174,10 @@ fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<N
         e.kind != EdgeKind::Reach && !cut.contains(&Edge(*number as u32)) && blocks.contains(&e.from) && blocks.contains(&e.to)
     };
     let edges: Vec<(Node, Node)> = map.edges.iter().enumerate().filter(inner).map(|(_, e)| (e.from, e.to)).collect();
-    let (mut left, mut order) = (blocks.clone(), Vec::new());
-    while !left.is_empty() {
-        let next = *left.iter().find(|b| !edges.iter().any(|(from, to)| to == *b && left.contains(from)))?;
-        left.remove(&next);
+    let (mut remaining, mut order) = (blocks.clone(), Vec::new());
+    while !remaining.is_empty() {
+        let next = *remaining.iter().find(|b| !edges.iter().any(|(from, to)| to == *b && remaining.contains(from)))?;
+        remaining.remove(&next);
         order.push(next);
     }
     Some(order)
@@ -188,7 +189,7 @@ fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
 }
 
 /// Number of executed instructions in these blocks.
-fn instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
+fn executed_instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
     let of = |b: u32| executions.get(b as usize).copied().unwrap_or(0).saturating_mul(u64::from(map.blocks[b as usize].instructions));
     blocks.into_iter().fold(0, |sum, b| sum.saturating_add(of(b)))
 }

@@ -20,13 +20,14 @@ pub type CounterKey = (Identity, u64);
 /// The runs that took an untested path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// Number of runs (profiles) that took it.
+    /// Number of runs (profiles) that took the path.
     pub runs: u64,
-    /// Those among them whose outcome is known.
+    /// The runs whose outcome is known, among these.
     pub outcomes: RunTally,
-    /// Time of its first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if unknown.
+    /// Time of the path's first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if
+    /// unknown.
     pub first_ns: u64,
-    /// The number, as passed to [`Sightings::add`], of the run that took it first.
+    /// The number, as passed to [`Sightings::add`], of the run that took the path first.
     pub first_run: usize,
 }
 
@@ -47,10 +48,10 @@ pub struct Sightings {
     pub without_path: UndistinguishedExecutions,
 }
 
-/// Executions of paths that are not interesting to the build; it counts all of a function's in one counter.
+/// Executions of paths that the build does not distinguish: it counts all uninteresting paths of a function in one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndistinguishedExecutions {
-    /// In functions whose known paths all have counters of their own, so these executions took untested paths.
+    /// In functions whose known paths all have separate counters, so these executions took untested paths.
     pub untested: u128,
     /// In other functions; these executions may have taken known paths.
     pub unclear: u128,
@@ -63,7 +64,7 @@ pub struct UntestedInFunction {
     pub paths: u64,
     /// Executions of these paths.
     pub executions: u128,
-    /// Those of these paths whose edges are all known.
+    /// The number of these paths whose edges are all known.
     pub known_edges_only: u64,
     /// Edges of the function's graph that untested paths take and no known path does.
     pub edges: BTreeSet<Edge>,
@@ -76,9 +77,9 @@ pub struct UntestedSummary {
     pub paths: u64,
     /// Executions of these paths.
     pub executions: u128,
-    /// Those of these paths whose edges are all known.
+    /// The number of these paths whose edges are all known.
     pub known_edges_only: u64,
-    /// Those of these paths that are in functions without untested edges.
+    /// The number of these paths that are in functions without untested edges.
     pub in_functions_without_new_edges: u64,
     /// Untested edges.
     pub edges: u64,
@@ -154,7 +155,7 @@ impl Sightings {
     }
 }
 
-/// Returns true if all known complete paths of the function have counters of their own. Paths that end at calls are not counted in such
+/// Returns true if all known complete paths of the function have separate counters. Paths that end at calls are not counted in such
 /// builds.
 fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
@@ -168,21 +169,22 @@ fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Opt
 
 /// Removes the counts of known paths, and counters that belong to no function.
 fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for function in &unit.map.functions {
         let knows = known_paths_of(known, &unit.map, function);
         let unknown = unit.counts_of(function).filter(|(id, _)| knows.is_none_or(|k| !k.knows(*id)));
-        left.extend(unknown.map(|(id, count)| (function.first_counter + id, count)));
+        remaining.extend(unknown.map(|(id, count)| (function.first_counter + id, count)));
     }
-    left.sort_unstable();
-    unit.counts.retain(|counter| left.binary_search_by_key(&counter, |c| c.0).is_ok());
+    remaining.sort_unstable();
+    unit.counts.retain(|counter| remaining.binary_search_by_key(&counter, |c| c.0).is_ok());
 }
 
 /// Returns the edges of a path that no known path takes.
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match function.dag.get(id.index())?.origin {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
-        // The cut edge before a path's first block is the last edge of another path, and not even unique if several cut edges lead there.
+        // The cut edge before a path's first block is the last edge of a different path, and not even unique if several cut edges lead
+        // there.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
@@ -232,9 +234,9 @@ impl UntestedSummary {
 /// A known path with its executions in the tests and in the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
-    /// Its function.
+    /// The path's function.
     pub function: UntestedFunction,
-    /// Its number.
+    /// The path's number.
     pub path: u64,
     /// Number of executions in the tests.
     pub tested: u64,
@@ -277,6 +279,6 @@ pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec
             HotPath { function, path, tested, field, rank: ranks.get(&(function, path)).copied() }
         })
         .collect();
-    let theirs: u128 = hot.iter().map(|h| u128::from(h.field)).sum();
-    Ok((hot, if total == 0 { 0.0 } else { theirs as f64 / total as f64 }))
+    let covered: u128 = hot.iter().map(|h| u128::from(h.field)).sum();
+    Ok((hot, if total == 0 { 0.0 } else { covered as f64 / total as f64 }))
 }

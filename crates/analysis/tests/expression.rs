@@ -53,14 +53,14 @@ fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     }
 }
 
-fn is(place: &BlockSet, block: Node) -> bool {
+fn contains_block(place: &BlockSet, block: Node) -> bool {
     *place == BlockSet::Any || *place == BlockSet::Block(block.0)
 }
 
 fn allows(gap: &Gap, between: &[Node]) -> bool {
     match gap {
         Gap::Nothing => between.is_empty(),
-        Gap::Without(places) => !between.iter().any(|b| places.iter().any(|p| is(p, *b))),
+        Gap::Without(places) => !between.iter().any(|b| places.iter().any(|p| contains_block(p, *b))),
     }
 }
 
@@ -83,7 +83,7 @@ fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: O
             Some(last) if last == at => *place != BlockSet::Any && sequence.steps[step - 1].0 != BlockSet::Any,
             Some(last) => at > last && allows(before, &walk[last + 1..at]),
         };
-        fits && is(place, walk[at]) && can_assign(sequence, walk, step + 1, Some(at))
+        fits && contains_block(place, walk[at]) && can_assign(sequence, walk, step + 1, Some(at))
     })
 }
 
@@ -100,7 +100,10 @@ fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &Decode
         Some(End::Back) => matches!(walk.end, Some(PathEnd::Cut(e)) if back(e)),
         Some(End::Call) => walk.end.is_none(),
     };
-    begin && end && !walk.blocks.iter().any(|b| sequence.never.iter().any(|p| is(p, *b))) && can_assign(sequence, &walk.blocks, 0, None)
+    begin
+        && end
+        && !walk.blocks.iter().any(|b| sequence.never.iter().any(|p| contains_block(p, *b)))
+        && can_assign(sequence, &walk.blocks, 0, None)
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, by: OrderBy) -> Vec<(usiz
 #[test]
 fn tests_with_most_new_paths_come_first() {
     let tests = [test("a", 10, &[1, 2]), test("b", 10, &[1, 2, 3]), test("c", 1, &[4, 5]), test("d", 10, &[]), test("e", 10, &[5])];
-    // When no test adds a new path, another pass orders the rest.
+    // When no test adds a new path, a new pass orders the rest.
     assert_eq!(places(&tests, None, OrderBy::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
     assert_eq!(places(&tests, None, OrderBy::PathsPerTime)[0], (2, 2, 2));
     // Only e and c take path 5. The others are ordered by all of their paths.

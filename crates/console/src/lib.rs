@@ -1,5 +1,5 @@
-//! Standard output, standard error and shared command line arguments of trodden's programs. Libraries print nothing: they return values,
-//! write to the writers that they are given, and report through `log`, whose messages [`notes::show_log`] shows.
+//! Standard output, standard error and the command-line arguments that trodden's programs share. Libraries print nothing: they return
+//! values, write to writers that their callers pass, and report through `log`; [`notes::show_log`] prints these messages.
 #![forbid(unsafe_code)]
 
 pub mod arguments;

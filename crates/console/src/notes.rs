@@ -1,7 +1,8 @@
-//! Notes, warnings and errors on standard error. Data never goes there, and notes never go to standard output.
+//! Notes, warnings and errors on standard error. Data is never written to standard error, and notes are never written to standard output.
 //!
-//! Build systems parse the output of compilers. So the drivers print a note once per process and the same text for the same options
-//! (libtool compares them), avoid the words by which CMake recognises a failed option, and can be silenced with `TRODDEN_QUIET`.
+//! Build systems parse the output of compilers. Therefore compiler drivers print a note at most once per process, print the same text for
+//! the same options (libtool compares it), and avoid the words by which CMake recognises an option that failed. `TRODDEN_QUIET` silences
+//! them.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -21,19 +22,19 @@ pub fn note(text: impl Display) {
     }
 }
 
-/// Prints a warning about something that may spoil the result, even if notes are silenced.
+/// Prints a warning that the result may be wrong or incomplete, even if notes are silenced.
 pub fn warn(text: impl Display) {
     write_message(format_args!("trodden: warning: {text}\n"));
 }
 
-/// Shows what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as failures. Lower levels are not shown.
+/// Prints what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as failures. Lower levels are not printed.
 pub fn show_log() {
     if log::set_logger(&LibraryLogger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
 }
 
-/// Shows the messages of trodden's own libraries, but not those of others.
+/// Prints the messages of trodden's own libraries, but not of others.
 struct LibraryLogger;
 
 impl log::Log for LibraryLogger {
@@ -46,7 +47,7 @@ impl log::Log for LibraryLogger {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
-            // The steps of experiments, without a prefix.
+            // Steps of experiments have no prefix.
             log::Level::Info if message.target().starts_with("trodden_corpus") => write_message(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}
@@ -61,41 +62,41 @@ pub fn fail(text: impl Display) {
     write_message(format_args!("trodden: {text}\n"));
 }
 
-/// The chain of reasons of an error, each reason once.
+/// Text of an error with its causes, without repetitions.
 pub fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
 
-/// Prints to standard error. Errors are ignored, so that the work continues if the reader is gone (`2>&1 | head`).
+/// Prints to standard error. Ignores errors, so work continues if the reader has closed the pipe (`2>&1 | head`).
 ///
-/// Lines after the first are indented, so that the rest of a name with a line break does not look like a message of its own.
+/// Lines after the first are indented. Otherwise, the text after a line break in a name would look like a separate message.
 fn write_message(text: fmt::Arguments) {
     let text = text.to_string();
     let text = escape::escape_lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A progress line on a terminal; nothing elsewhere. May be shared by threads.
+/// A progress line on a terminal; prints nothing if standard error is not a terminal. Threads may share it.
 pub struct Progress {
-    what: &'static str,
-    all: usize,
+    items: &'static str,
+    total: usize,
     done: AtomicUsize,
-    shows: bool,
+    is_shown: bool,
 }
 
 impl Progress {
-    /// Starts a progress line for `all` items, whose name in the plural is `what`.
-    pub fn new(all: usize, what: &'static str) -> Progress {
-        Progress { what, all, done: AtomicUsize::new(0), shows: all > 1 && !is_quiet() && io::stderr().is_terminal() }
+    /// Starts a progress line. `items` is what is counted, in the plural, such as "runs".
+    pub fn new(total: usize, items: &'static str) -> Progress {
+        Progress { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 
-    /// Counts one more finished item.
+    /// Counts a finished item.
     pub fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        // At most a hundred updates, so that the work does not wait for the terminal.
-        if self.shows && (done.is_multiple_of(self.all.div_ceil(100)) || done == self.all) {
-            let end = if done == self.all { "\n" } else { "" };
-            let _ = write!(io::stderr(), "\r{done} of {} {}{end}", self.all, self.what);
+        // About a hundred updates in total, so the work does not wait for the terminal.
+        if self.is_shown && (done.is_multiple_of(self.total.div_ceil(100)) || done == self.total) {
+            let end = if done == self.total { "\n" } else { "" };
+            let _ = write!(io::stderr(), "\r{done} of {} {}{end}", self.total, self.items);
         }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
     use trodden_profile::ProfileError;
 
     #[test]
-    fn each_reason_is_reported_once() {
+    fn repeated_causes_are_reported_once() {
         let source = || io::Error::other("no such file");
         let unread = || ProfileError::Io { path: "a.profile".into(), action: "read", source: source() };
         let causes = |error: anyhow::Error| reasons(&error);

@@ -1,9 +1,9 @@
-//! Standard output for text and JSON, and result files. All names of files, functions and commands that are printed pass through here.
+//! Writes standard output as text or JSON, and result files. All printed names of files, functions and commands pass through this module.
 //!
-//! Such names come from file systems, images, profiles and the environment, and may contain any character. A control character could
-//! control the terminal, and a bidirectional one deceive the reader (see `trodden_text::escape`). In text they become U+FFFD, as do bytes
-//! that are not UTF-8; in JSON they become `\uXXXX`, which parsers decode to the same character. The output of a traced or copied
-//! program itself is not filtered.
+//! Names come from file systems, images, profiles and the environment, and may contain any character. Control characters could control the
+//! terminal, and bidirectional characters could deceive the reader (see `trodden_text::escape`). In text, such characters and bytes that
+//! are not UTF-8 become U+FFFD; in JSON, the characters become `\uXXXX`, which parsers decode to the same character. The output of traced
+//! programs and of copies is not filtered.
 
 use crate::notes::note;
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ use trodden_profile::atomic_file::{self, AtomicFile};
 use trodden_report::escape;
 use trodden_report::text::TextOptions;
 
-/// Output in colour.
+/// When output is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -29,13 +29,14 @@ pub enum Color {
     Never,
 }
 
-/// The first error of writing to standard output.
+/// The first error that occurred when standard output was written.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
 /// Whether colours were requested for standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
-/// Flushes standard output. Also reports an earlier error that was not handled, for example when a buffer was dropped.
+/// Flushes standard output. Also returns the first earlier error, since it may not have been handled, for example when a buffer was
+/// dropped.
 ///
 /// # Errors
 /// Standard output could not be written. A reader that closed the pipe is not an error.
@@ -45,7 +46,7 @@ pub fn finish() -> io::Result<()> {
     first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// Adds to an error that it occurred on standard output, and remembers the first error.
+/// Records the first error on standard output, and returns it with its context.
 fn standard_output_error(error: io::Error) -> io::Error {
     let text = format!("cannot write to standard output: {error}");
     let (kind, text) = FIRST_ERROR.get_or_init(|| (error.kind(), text));
@@ -62,9 +63,9 @@ pub fn json() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
-/// Standard output for JSON or text.
-pub fn text_or_json(json_wanted: bool) -> Printable<StdoutLock<'static>> {
-    if json_wanted { json() } else { text() }
+/// Standard output for JSON if `is_json` is set, and for text otherwise.
+pub fn text_or_json(is_json: bool) -> Printable<StdoutLock<'static>> {
+    if is_json { json() } else { text() }
 }
 
 /// A writer that replaces unprintable characters except line breaks and tabs.
@@ -117,7 +118,7 @@ impl<W: Write> Drop for Printable<W> {
 /// Prefix of the names of files while they are written.
 pub const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// The number of items to show; by default, 10 in text and all (0) in JSON.
+/// The number of items to show, 0 for all. The default is 10 for text and all for JSON.
 pub fn max_results(top: Option<usize>, json: bool) -> usize {
     const DEFAULT_TOP: usize = 10;
     top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
@@ -132,7 +133,7 @@ pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }
 
-/// Returns true if standard output shall be coloured, and remembers that for [`printable_text`].
+/// Returns true if standard output is to be coloured, and records that for [`printable_text`].
 pub fn wants_color(color: Color) -> bool {
     let is_colored = match color {
         Color::Always => true,
@@ -152,8 +153,8 @@ fn width() -> usize {
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
-/// Serialises to JSON with a final line break. Unprintable characters that JSON allows in strings (DEL, C1, bidirectional controls) are
-/// escaped.
+/// Serialises to JSON with a final line break. Escapes unprintable characters that JSON permits in strings (DEL, C1, bidirectional
+/// controls).
 pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_string_pretty(value)?;
     let is_escaped = |c: char| escape::is_unprintable(c) && c != '\n';
@@ -176,10 +177,10 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The file name that stands for standard output.
+/// The file name that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Writes a report to a file that the user named, and prints a note about it. For `-`, writes to standard output without a note.
+/// Writes a report to a file that the user named, and prints a note "`what` in `file`". For `-`, prints the report without a note.
 pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     if file.as_os_str() != STANDARD_OUTPUT {
         write_file(file, bytes)?;
@@ -189,37 +190,37 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     print(bytes)
 }
 
-/// The file for a report; `None` for standard output, which is also requested with `-`.
+/// The file for a report; `None` for standard output, also if the file is `-`.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
 
-/// Writes a file that the user named, completely or not at all.
+/// Writes a file that the user named. If that fails, an existing file stays unchanged.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Writes a file that the user named, which appears when it is complete.
+/// Writes a file that the user named. It appears under its name when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
-    whole: AtomicFile,
+    file: AtomicFile,
     path: PathBuf,
 }
 
 impl OutputFile {
-    /// Starts the file. An existing file of this name stays until [`OutputFile::finish`].
+    /// Starts the file. [`OutputFile::finish`] replaces an existing file.
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
-            let whole = AtomicFile::create(path, TEMPORARY_PREFIX)?;
-            Ok::<_, io::Error>(OutputFile { out: BufWriter::new(whole.file().try_clone()?), whole, path: path.to_owned() })
+            let file = AtomicFile::create(path, TEMPORARY_PREFIX)?;
+            Ok::<_, io::Error>(OutputFile { out: BufWriter::new(file.file().try_clone()?), file, path: path.to_owned() })
         };
         create().with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Completes the file.
     pub fn finish(mut self) -> Result<()> {
-        self.out.flush().and_then(|()| self.whole.finish()).with_context(|| format!("cannot write {}", self.path.display()))
+        self.out.flush().and_then(|()| self.file.finish()).with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
@@ -233,7 +234,7 @@ impl Write for OutputFile {
     }
 }
 
-/// Prints to standard output.
+/// Prints bytes to standard output.
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -260,14 +261,14 @@ pub fn print_text(text: &str) -> Result<()> {
 
 /// Replaces control characters in text, and keeps colours if they were requested.
 pub fn printable_text(text: &str) -> String {
-    escape::styled(text, IS_COLORED.load(Ordering::Relaxed))
+    escape::escape_styled(text, IS_COLORED.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The output for pieces that are written one after the other.
+    /// The output if pieces are written one after the other.
     fn written(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {

@@ -1,7 +1,7 @@
-//! Several builds of one program in a profile: runs of a suite may have been built with different features.
+//! Handles several builds of one program in a profile: the runs of a suite may have been built with different features.
 //!
-//! Cargo overwrites a program by its next build, but keeps each build under another name in `deps`. Builds that no longer exist are left
-//! out, because their mapping is lost.
+//! Each build by cargo overwrites the previous one, but cargo keeps all builds under different names in `deps`. Builds that no longer exist
+//! are omitted, because their mapping is lost.
 
 use crate::mapping::build_id;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::Profile;
 
-/// Folder in which cargo keeps all builds, beside the latest one.
+/// Folder in which cargo keeps all builds, next to the latest one.
 const ALL_BUILDS: &str = "deps";
 
-/// Finds the files of all builds of programs that a profile has in several builds, and removes the images whose file is gone. Programs in
-/// one build are left as they are.
+/// Finds the files of programs that a profile contains in several builds, and removes the images whose file no longer exists. Programs
+/// with a single build are not changed.
 pub fn select_builds(profile: &mut Profile) {
     let mut builds = BTreeMap::<String, usize>::new();
     profile.images.iter().for_each(|image| *builds.entry(image.path.clone()).or_default() += 1);
@@ -23,7 +23,7 @@ pub fn select_builds(profile: &mut Profile) {
             return true;
         }
         let is_build = |file: &PathBuf| build_id(file).is_ok_and(|id| id == image.build_id);
-        let Some(file) = candidates(Path::new(&image.path)).into_iter().find(is_build) else {
+        let Some(file) = candidate_files(Path::new(&image.path)).into_iter().find(is_build) else {
             lost.insert(image.path.clone());
             return false;
         };
@@ -31,12 +31,12 @@ pub fn select_builds(profile: &mut Profile) {
         true
     });
     for path in lost {
-        log::warn!("{path} was rebuilt: counts of its earlier build are left out");
+        log::warn!("{path} was rebuilt, so the counts of an earlier build are ignored");
     }
 }
 
 /// The program's own file, and those in which cargo may have kept earlier builds.
-fn candidates(path: &Path) -> Vec<PathBuf> {
+fn candidate_files(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return all };
     let begin = format!("{}_", name.to_string_lossy().replace('-', "_"));

@@ -1,10 +1,11 @@
 //! `trodden suite coverage`: the lines and paths that each test adds.
 //!
-//! Tests are in the order of *additional coverage*: the next one is always that with the most new lines, then the most new paths, then the
-//! one recorded first. Each is shown with the number of lines and paths that no other test has.
+//! Tests are in the order of *additional coverage*: the next test is always the one with the most new lines; ties are
+//! decided by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
+//! executes.
 
 use crate::Lines;
-use crate::diff::ranges;
+use crate::diff::format_ranges;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -22,7 +23,7 @@ const SCHEMA_VERSION: u32 = 2;
 type CoveredLine = (String, u32);
 
 #[derive(Debug, Default)]
-struct Executed {
+struct TestCoverage {
     name: String,
     lines: BTreeSet<CoveredLine>,
     paths: BTreeSet<PathIndex>,
@@ -32,14 +33,14 @@ struct Executed {
 /// A test with its additional coverage.
 #[derive(Debug)]
 struct OrderedTest<'t> {
-    test: &'t Executed,
+    test: &'t TestCoverage,
     new_lines: Vec<CoveredLine>,
     new_paths: usize,
     only_lines: usize,
     only_paths: usize,
 }
 
-/// Collects the coverage of a suite's tests, run by run.
+/// Collects the coverage of a suite's tests, one run at a time.
 #[derive(Default)]
 pub struct CoverageOfTests {
     suite: Suite,
@@ -48,32 +49,32 @@ pub struct CoverageOfTests {
 }
 
 impl CoverageOfTests {
-    /// Adds a run with the counts of the selected lines.
+    /// Adds a run. `counts` are those of the selected lines.
     ///
     /// # Errors
-    /// The run is of another build than those before.
-    pub fn add(&mut self, profile: &Profile, of_run: &Lines) -> Result<()> {
+    /// The run is of a different build than earlier runs.
+    pub fn add(&mut self, profile: &Profile, counts: &Lines) -> Result<()> {
         self.suite.add(profile)?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
-        self.all.extend(of_run.0.iter().flat_map(|(file, lines)| lines.keys().map(|line| (file.clone(), *line))));
-        self.lines.entry(name).or_default().extend(of_run.executed().map(|(file, line)| (file.to_owned(), line)));
+        self.all.extend(counts.0.iter().flat_map(|(file, lines)| lines.keys().map(|line| (file.clone(), *line))));
+        self.lines.entry(name).or_default().extend(counts.executed().map(|(file, line)| (file.to_owned(), line)));
         Ok(())
     }
 
-    /// The ordered tests as text or JSON. `with_lines` adds the lines that each test adds to the text.
+    /// Lists the ordered tests as text or JSON. With `with_lines`, the text names the lines that each test adds.
     pub fn report(mut self, suite: &str, is_json: bool, with_lines: bool) -> TestCoverageReport {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
-            Executed { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
+            TestCoverage { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
         };
-        let tests: Vec<Executed> = self.suite.tests.into_iter().map(test).collect();
-        let placed = in_order(&tests);
+        let tests: Vec<TestCoverage> = self.suite.tests.into_iter().map(test).collect();
+        let placed = order_tests(&tests);
         match is_json {
             true => TestCoverageReport::Json(json!({
                 "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all.len(),
-                "tests": placed.iter().map(to_json).collect::<Vec<_>>(),
+                "tests": placed.iter().map(test_json).collect::<Vec<_>>(),
             })),
-            false => TestCoverageReport::Text(escape::escape_lines(&text(&placed, self.all.len(), with_lines))),
+            false => TestCoverageReport::Text(escape::escape_lines(&tests_text(&placed, self.all.len(), with_lines))),
         }
     }
 }
@@ -86,19 +87,19 @@ pub enum TestCoverageReport {
     Text(String),
 }
 
-/// The lines that differ from a commit.
-pub fn changed(commit: &str) -> Result<ChangedLines> {
+/// The lines of the working tree that differ from a commit.
+pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
 }
 
 /// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).
-fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
+fn order_tests(tests: &[TestCoverage]) -> Vec<OrderedTest<'_>> {
     let (mut seen_lines, mut seen_paths) = (BTreeSet::<&CoveredLine>::new(), BTreeSet::<PathIndex>::new());
-    let mut remaining: Vec<&Executed> = tests.iter().collect();
+    let mut remaining: Vec<&TestCoverage> = tests.iter().collect();
     let mut placed = Vec::new();
     while !remaining.is_empty() {
-        let adds = |t: &Executed| {
+        let adds = |t: &TestCoverage| {
             (t.lines.iter().filter(|l| !seen_lines.contains(l)).count(), t.paths.iter().filter(|p| !seen_paths.contains(p)).count())
         };
         let (at, _) = remaining.iter().enumerate().min_by_key(|(at, t)| (Reverse(adds(t)), *at)).expect("there is a remaining test");
@@ -115,30 +116,30 @@ fn in_order(tests: &[Executed]) -> Vec<OrderedTest<'_>> {
     placed
 }
 
-fn by_file(lines: &[CoveredLine]) -> BTreeMap<&str, Vec<u32>> {
+fn group_by_file(lines: &[CoveredLine]) -> BTreeMap<&str, Vec<u32>> {
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     lines.iter().for_each(|(file, line)| files.entry(file).or_default().push(*line));
     files
 }
 
-fn to_json(placed: &OrderedTest) -> Value {
+fn test_json(placed: &OrderedTest) -> Value {
     json!({
         "test": placed.test.name, "duration_ns": placed.test.duration_ns,
         "lines": placed.test.lines.len(), "paths": placed.test.paths.len(),
-        "adds_lines": by_file(&placed.new_lines), "adds_paths": placed.new_paths,
+        "adds_lines": group_by_file(&placed.new_lines), "adds_paths": placed.new_paths,
         "unique_lines": placed.only_lines, "unique_paths": placed.only_paths,
     })
 }
 
-fn text(placed: &[OrderedTest], all_lines: usize, with_lines: bool) -> String {
+fn tests_text(placed: &[OrderedTest], all_lines: usize, with_lines: bool) -> String {
     let mut out =
         format!("{:>9} {:>9} {:>10} {:>9} {:>9} {:>10}  test\n", "new lines", "lines", "only here", "new paths", "paths", "only here");
     for p in placed {
         let (lines, paths) = (p.test.lines.len(), p.test.paths.len());
         let row = format!("{:>9} {lines:>9} {:>10} {:>9} {paths:>9} {:>10}", p.new_lines.len(), p.only_lines, p.new_paths, p.only_paths);
         writeln!(out, "{row}  {}", p.test.name).expect("writing to a string");
-        for (file, lines) in by_file(&p.new_lines).iter().filter(|_| with_lines) {
-            writeln!(out, "{:>61}{file}: {}", "", ranges(lines)).expect("writing to a string");
+        for (file, lines) in group_by_file(&p.new_lines).iter().filter(|_| with_lines) {
+            writeln!(out, "{:>61}{file}: {}", "", format_ranges(lines)).expect("writing to a string");
         }
     }
     let covered: usize = placed.iter().map(|p| p.new_lines.len()).sum();
@@ -159,18 +160,18 @@ mod tests {
 
     #[test]
     fn tests_are_ordered_by_new_lines_then_by_new_paths() {
-        let test = |name: &str, lines: &[u32], paths: &[u32]| Executed {
+        let test = |name: &str, lines: &[u32], paths: &[u32]| TestCoverage {
             name: name.into(),
             lines: lines.iter().map(|l| ("a.c".to_owned(), *l)).collect(),
             paths: paths.iter().map(|p| PathIndex(*p)).collect(),
             duration_ns: 0,
         };
         let tests = [test("one", &[1, 2], &[1]), test("two", &[1, 2, 3], &[2]), test("three", &[1], &[1, 3]), test("four", &[1], &[2])];
-        let placed = in_order(&tests);
+        let placed = order_tests(&tests);
         let found: Vec<_> =
             placed.iter().map(|p| (p.test.name.as_str(), p.new_lines.len(), p.new_paths, p.only_lines, p.only_paths)).collect();
         assert_eq!(found, [("two", 3, 1, 1, 0), ("three", 0, 2, 0, 1), ("one", 0, 0, 0, 0), ("four", 0, 0, 0, 0)]);
-        let text = text(&placed, 4, true);
+        let text = tests_text(&placed, 4, true);
         assert!(text.contains("a.c: 1-3") && text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
     }
 }

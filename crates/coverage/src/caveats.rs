@@ -1,7 +1,7 @@
 //! Functions whose counts may not be exact, with the reasons.
 //!
-//! LLVM computes counts as if every call returned. Where paths do not tell which calls did not, LLVM's counts remain. Such a function is
-//! marked in all output: by a remark in tables, a box below its first line in sources, a key in JSON.
+//! LLVM computes counts as if every call returned. Where paths do not show which calls did not return, LLVM's counts are kept. The affected
+//! function is marked in all output: by a remark in tables, a box below its first line in sources, and a key in JSON.
 
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use trodden_report::Name;
 use trodden_report::coverage::escaped;
 
-/// The reason why a function's counts are LLVM's.
+/// The reason why a function keeps LLVM's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaveatReason {
     /// The position of a call that did not return is unknown.
@@ -20,14 +20,15 @@ pub enum CaveatReason {
     Inlined,
     /// The function's last call became a jump.
     TailCall,
-    /// Code between a call and the next line with code may be an argument of the call, or have been moved.
+    /// Code between a call and the next line with code may belong to an argument of the call, or may have been moved.
     Moved,
     /// The function has branches, and rustc's counters of branches are not nested.
     Rust,
-    /// The function was continued by several processes, each of which counts it from its entry on.
+    /// Several processes continued the function after a fork, and each counts it from its entry on.
     Forked,
+    /// A call in the function returned twice (`setjmp`).
     ReturnedTwice,
-    /// The linker kept the regions of the function as compiled in another way.
+    /// The function was compiled in several ways, and the linker kept the regions of a different one.
     NotShown,
 }
 
@@ -35,7 +36,7 @@ impl CaveatReason {
     /// The name in JSON.
     pub fn key(self) -> &'static str {
         match self {
-            CaveatReason::UnknownPlace => "unknown-place",
+            CaveatReason::UnknownPlace => "unknown-position",
             CaveatReason::Contradiction => "contradiction",
             CaveatReason::Inlined => "exception-through-inlined-code",
             CaveatReason::TailCall => "tail-call",
@@ -47,7 +48,7 @@ impl CaveatReason {
         }
     }
 
-    /// The explanation for people.
+    /// The explanation shown to the user.
     fn text(self) -> String {
         let assumes = |why: &str| format!("counts after its calls assume that they returned: {why}");
         match self {
@@ -82,15 +83,15 @@ pub struct Caveat {
 impl Caveat {
     /// The function's short demangled name.
     pub fn name(&self) -> String {
-        Name::from_linkage(crate::demangled::linkage(&self.function)).short
+        Name::from_linkage(crate::demangled::linkage_name(&self.function)).short
     }
 
-    /// The remark below a function's row in a table.
+    /// The remark shown below a function's row in a table.
     pub fn remark(&self) -> String {
         format!("not exact: {}", self.reason.text())
     }
 
-    /// The remark below a file's row in a table.
+    /// The remark shown below a file's row in a table; it names the function.
     pub fn remark_with_name(&self) -> String {
         format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
     }
@@ -100,8 +101,8 @@ impl Caveat {
     }
 }
 
-/// Adds a box below the first line of each function with a caveat to the output of `llvm-cov show`. `llvm-cov` prints the name of a file or
-/// function before its lines, but no name if there is only one file.
+/// Adds boxes to the output of `llvm-cov show`, below the first line of each function with a caveat. `llvm-cov` prints the name of a file
+/// or function before its lines, unless there is only one file.
 pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
     let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
     for caveat in caveats {
@@ -127,7 +128,7 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
     out
 }
 
-/// Adds a box below the first line of each function with a caveat to an HTML page of `llvm-cov show`. Returns the page, and the caveats
+/// Adds boxes to an HTML page of `llvm-cov show`, below the first line of each function with a caveat. Returns the page, and the caveats
 /// whose line is not on it.
 pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
     let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
@@ -146,19 +147,19 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
     (page, unmarked)
 }
 
-/// The end of a line's code on a page.
+/// The markup at the end of a line's code on a page.
 const END_OF_CODE: &str = "</pre>";
 
-/// Finds the ends of calls in source files, which are read once.
+/// Finds the ends of calls in source files. Each file is read once.
 #[derive(Default)]
 pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
 
 impl CallEnds {
     /// The last line of the call at a line and column; `None` if it is unknown or the file cannot be read.
-    pub fn last_line(&mut self, file: &str, place: (u64, u64)) -> Option<u64> {
+    pub fn last_line(&mut self, file: &str, position: (u64, u64)) -> Option<u64> {
         let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());
         let lines = self.0.entry(file.to_owned()).or_insert_with(read).as_deref()?;
-        end_of_call(lines, place)
+        end_of_call(lines, position)
     }
 }
 

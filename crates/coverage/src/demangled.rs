@@ -1,15 +1,16 @@
-//! Demangles names in the output of `llvm-cov export`, which has only linkage names.
+//! Demangles the names in the output of `llvm-cov export`, which contains only linkage names.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::Name;
 
-/// The linkage name in LLVM's name of a function, which begins with the file name for a local function.
-pub fn linkage(name: &str) -> &str {
+/// Extracts the linkage name from LLVM's name of a function, which begins with the file name if the function is local.
+pub fn linkage_name(name: &str) -> &str {
     name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
 }
 
-/// Demangles a function's name as `llvm-cov` exports it. That of a local function begins with its file (`file.cc:local`).
+/// Demangles a function's name as `llvm-cov` exports it. The name of a local function begins with its file
+/// (`file.cc:local`).
 fn demangle(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));
     let full = Name::from_linkage(linkage).full;
@@ -21,7 +22,7 @@ fn demangle(exported: &str) -> String {
 }
 
 /// Demangles the names in a JSON export.
-pub fn json(export: &mut Value) {
+pub fn demangle_json(export: &mut Value) {
     let data = export["data"].as_array_mut().into_iter().flatten();
     for function in data.filter_map(|data| data["functions"].as_array_mut()).flatten() {
         if let Some(name) = function["name"].as_str().map(demangle) {
@@ -30,9 +31,9 @@ pub fn json(export: &mut Value) {
     }
 }
 
-/// Demangles the names in a tracefile. Readers of tracefiles identify a function by its name. So instances with equal names on one line
-/// are merged and their calls summed, and functions on different lines keep their linkage names if their demangled names are equal.
-pub fn lcov(tracefile: &str) -> String {
+/// Demangles the names in a tracefile. Readers of tracefiles identify a function by its name. Therefore, instances with
+/// equal names on one line are merged and their calls summed, while functions with equal names on different lines keep their linkage names.
+pub fn demangle_lcov(tracefile: &str) -> String {
     tracefile.split_inclusive("end_of_record\n").map(demangle_record).collect()
 }
 
@@ -75,7 +76,7 @@ mod tests {
         let functions = [(2, "_ZN1BC1Ei", 3), (2, "_ZN1BC2Ei", 4), (5, "d.cc:_ZL5locali", 1), (6, "main", 1)];
         let declared: String = functions.iter().map(|(line, name, _)| format!("FN:{line},{name}\n")).collect();
         let called: String = functions.iter().map(|(_, name, calls)| format!("FNDA:{calls},{name}\n")).collect();
-        let shown = lcov(&format!("SF:d.cc\n{declared}{called}FNF:3\nDA:2,7\nend_of_record\n"));
+        let shown = demangle_lcov(&format!("SF:d.cc\n{declared}{called}FNF:3\nDA:2,7\nend_of_record\n"));
         let names = "FN:2,B::B(int)\nFN:5,d.cc:local(int)\nFN:6,main\nFNDA:7,B::B(int)\nFNDA:1,d.cc:local(int)\nFNDA:1,main\n";
         assert_eq!(shown, format!("SF:d.cc\n{names}FNF:3\nDA:2,7\nend_of_record\n"));
     }
@@ -83,6 +84,6 @@ mod tests {
     #[test]
     fn equal_names_on_several_lines_stay_mangled() {
         let text = "SF:l.rs\nFN:2,_ZN1BC1Ei\nFN:3,_ZN1BC2Ei\nFNDA:1,_ZN1BC1Ei\nFNDA:2,_ZN1BC2Ei\nend_of_record\n";
-        assert_eq!(lcov(text), text);
+        assert_eq!(demangle_lcov(text), text);
     }
 }

@@ -1,4 +1,4 @@
-//! `trodden coverage report --baseline`: the lines and paths that only one of two profiles has.
+//! `trodden coverage report --baseline`: the lines and paths that only one of two profiles executes.
 
 use crate::Lines;
 use anyhow::{Context, Result};
@@ -13,7 +13,7 @@ use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The difference in coverage of two profiles.
+/// The difference in coverage between two profiles.
 pub struct CoverageDifference {
     sides: [Side; 2],
 }
@@ -24,7 +24,7 @@ pub struct NamedCoverage<'p> {
     pub name: &'p str,
     /// The profile.
     pub profile: &'p Profile,
-    /// The counts of its lines.
+    /// The counts of the profile's lines.
     pub lines: &'p Lines,
 }
 
@@ -34,13 +34,13 @@ impl CoverageDifference {
     /// # Errors
     /// The profiles are of different builds.
     pub fn new(before: &NamedCoverage, after: &NamedCoverage) -> Result<CoverageDifference> {
-        let [first_paths, second_paths] = paths([before, after])?;
+        let [first_paths, second_paths] = taken_paths([before, after])?;
         let names = function_names(&[before.profile, after.profile]);
-        let (first, second) = (executed(before.lines), executed(after.lines));
+        let (first, second) = (executed_lines(before.lines), executed_lines(after.lines));
         let side = |of: &NamedCoverage, lines, paths| Side { of: of.name.to_owned(), lines, paths };
         let sides = [
-            side(before, difference(&first, &second), by_function(&first_paths, &second_paths, &names)),
-            side(after, difference(&second, &first), by_function(&second_paths, &first_paths, &names)),
+            side(before, lines_only_in_first(&first, &second), count_by_function(&first_paths, &second_paths, &names)),
+            side(after, lines_only_in_first(&second, &first), count_by_function(&second_paths, &first_paths, &names)),
         ];
         Ok(CoverageDifference { sides })
     }
@@ -62,14 +62,14 @@ impl CoverageDifference {
     }
 }
 
-type Executed = BTreeSet<(String, u32)>;
+type ExecutedLines = BTreeSet<(String, u32)>;
 
-fn executed(lines: &Lines) -> Executed {
+fn executed_lines(lines: &Lines) -> ExecutedLines {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
-/// The paths of each profile. Adding both to one suite checks that they are of one build.
-fn paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
+/// The paths of each profile. Adding both profiles to one suite checks that they are of the same build.
+fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for NamedCoverage { name, profile, .. } in profiles {
         let mut profile = (*profile).clone();
@@ -90,14 +90,14 @@ fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::
 }
 
 /// The lines that only the first profile executes, by file.
-fn difference(first: &Executed, second: &Executed) -> BTreeMap<String, Vec<u32>> {
+fn lines_only_in_first(first: &ExecutedLines, second: &ExecutedLines) -> BTreeMap<String, Vec<u32>> {
     let mut files: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     first.difference(second).for_each(|(file, line)| files.entry(file.clone()).or_default().push(*line));
     files
 }
 
 /// The number of paths of each function that only the first profile takes.
-fn by_function(
+fn count_by_function(
     first: &BTreeSet<SuitePathKey>,
     second: &BTreeSet<SuitePathKey>,
     names: &BTreeMap<trodden_analysis::isolate::FunctionKey, String>,
@@ -109,7 +109,7 @@ fn by_function(
     functions
 }
 
-/// The lines and paths that only one of the profiles has.
+/// The lines and paths that only one of the profiles executes.
 struct Side {
     of: String,
     lines: BTreeMap<String, Vec<u32>>,
@@ -126,7 +126,7 @@ impl Side {
         let paths = plural(self.paths.values().map(|n| u128::from(*n)).sum(), "path", "paths");
         let mut out = format!("only in {}: {lines}, {paths}\n", self.of);
         for (file, lines) in &self.lines {
-            writeln!(out, "  {file}: {}", ranges(lines)).expect("writing to a string");
+            writeln!(out, "  {file}: {}", format_ranges(lines)).expect("writing to a string");
         }
         for (function, count) in &self.paths {
             writeln!(out, "  {function}: {}", plural(u128::from(*count), "path", "paths")).expect("writing to a string");
@@ -135,8 +135,8 @@ impl Side {
     }
 }
 
-/// Line numbers as ranges: `3-5, 9` for 3, 4, 5 and 9.
-pub fn ranges(lines: &[u32]) -> String {
+/// Formats line numbers as ranges: `3-5, 9` for 3, 4, 5 and 9.
+pub fn format_ranges(lines: &[u32]) -> String {
     let mut out: Vec<(u32, u32)> = Vec::new();
     for &line in lines {
         match out.last_mut() {
@@ -154,6 +154,6 @@ mod tests {
 
     #[test]
     fn consecutive_lines_form_a_range() {
-        assert_eq!((ranges(&[3, 4, 5, 9]), ranges(&[1]), ranges(&[])), ("3-5, 9".into(), "1".into(), String::new()));
+        assert_eq!((format_ranges(&[3, 4, 5, 9]), format_ranges(&[1]), format_ranges(&[])), ("3-5, 9".into(), "1".into(), String::new()));
     }
 }

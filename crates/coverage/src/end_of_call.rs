@@ -1,10 +1,10 @@
 //! Finds the end of a call in C or C++ source.
 //!
-//! Debug information has the beginning of a call. Only the source shows which of the following lines are its arguments and which come
-//! after it: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
+//! Debug information contains only the beginning of a call. Only the source shows which of the following lines contain its arguments and
+//! which come after the call: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
 
-/// The last line of the call that begins at a line and column, both from 1; `None` if the call is not recognised. A call ends with the
-/// parenthesis that closes its arguments, an expression without parentheses with its statement.
+/// The last line of the call that begins at a line and column, both from 1; `None` if the call is not recognised. A call ends
+/// with the parenthesis that closes its arguments; an expression without parentheses ends with its statement.
 pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> {
     let first = usize::try_from(line.checked_sub(1)?).ok()?;
     let skipped = usize::try_from(column.checked_sub(1)?).ok()?;
@@ -26,13 +26,13 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
             }
             let character = rest.chars().next()?;
             let length = match character {
-                '"' | '\'' => quoted(rest, character)?,
+                '"' | '\'' => literal_length(rest, character)?,
                 _ => character.len_utf8(),
             };
             match character {
                 '(' | '[' => depth += 1,
                 ')' | ']' => {
-                    // A closing parenthesis around the expression ends it, too.
+                    // A closing parenthesis around the expression also ends it.
                     depth = depth.saturating_sub(1);
                     if depth == 0 && character == ')' {
                         return Some(at as u64 + 1);
@@ -54,7 +54,7 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
 const MAX_LINES: usize = 500;
 
 /// The length of a string or character literal in bytes; `None` if it does not end on its line.
-fn quoted(text: &str, quote: char) -> Option<usize> {
+fn literal_length(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {
         match character {
@@ -71,9 +71,9 @@ fn quoted(text: &str, quote: char) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn end(text: &str, place: (u64, u64)) -> Option<u64> {
+    fn end(text: &str, position: (u64, u64)) -> Option<u64> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        end_of_call(&lines, place)
+        end_of_call(&lines, position)
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Matches the names of source files in debug information with those in LLVM's mapping, which may have different folders.
 //!
-//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and the programs of a profile may have been compiled
-//! with different options. So names are matched for each program, by the functions that both know.
+//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and a profile's programs may have been compiled
+//! with different options. Therefore, names are matched per program, by the functions that both sides name.
 
-use crate::demangled::linkage;
+use crate::demangled::linkage_name;
 use crate::sections::{Mapping, hash};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,7 +19,7 @@ impl FileNames {
     /// Matches the names of the given images.
     ///
     /// # Errors
-    /// A mapping is damaged.
+    /// A mapping is corrupt.
     pub fn new<'m>(view: &View, images: impl IntoIterator<Item = (&'m ImageProfile, &'m Mapping)>) -> Result<FileNames> {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
@@ -31,13 +31,13 @@ impl FileNames {
         Ok(all)
     }
 
-    /// Translates a file name from debug information to the name in the image's coverage mapping; `None` if the mapping lacks the file.
+    /// Translates a file name from debug information to the name in the image's coverage mapping; `None` if the mapping does not
+    /// contain the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
         self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
-    /// For the files `in_code` of debug information that have another name in a mapping, maps the name in the mapping to that in debug
-    /// information.
+    /// Maps names in a mapping to names in debug information, for those files `in_code` of debug information whose names differ.
     pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {
@@ -57,23 +57,24 @@ fn image_index(profile: &Profile, image: &ImageProfile) -> Option<usize> {
 struct ImageFiles {
     /// The files in the mapping.
     files: BTreeSet<String>,
-    /// Pairs of a folder in the mapping and the same one in debug information, that with the most functions first.
+    /// Pairs of a folder's name in the mapping and in debug information, the folder with the most functions first.
     folders: Vec<(String, String)>,
 }
 
 impl ImageFiles {
-    /// Matches the names of an image, whose functions are given.
+    /// Matches the names of an image by its functions.
     fn new<'f, 'a: 'f>(mapping: &Mapping, image: &ImageProfile, functions: impl Iterator<Item = &'f Function<'a>>) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for function in functions.filter(|f| !f.name.linkage.is_empty()) {
             code.entry(&function.name.linkage).or_default().extend(function.file().map(normalize));
         }
         let edges = image.units.iter().filter_map(|unit| unit.map.edge_profile.as_ref());
-        let names: HashMap<u64, &str> = edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage(name))).collect();
+        let names: HashMap<u64, &str> =
+            edges.flat_map(|edges| &edges.names).map(|name| (hash(name.as_bytes()), linkage_name(name))).collect();
         let (mut files, mut first_files) = (BTreeSet::new(), Vec::new());
         for record in mapping.records()? {
             let own: Vec<String> = mapping.files_of(&record, &record.regions()?).iter().map(|file| normalize(file)).collect();
-            first_files.extend(names.get(&record.name()).zip(own.first().cloned()));
+            first_files.extend(names.get(&record.name_hash()).zip(own.first().cloned()));
             files.extend(own);
         }
         let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -100,7 +101,7 @@ impl ImageFiles {
 fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
     let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
     let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
-    // The suffix begins after a slash, or is the whole path.
+    // The suffix begins after a slash, or is the complete path.
     let folder = |name: &str| name[..name.len() - length].to_owned();
     Some((folder(one), folder(other)))
 }

@@ -1,7 +1,7 @@
 //! Selects and names the source files in coverage output.
 //!
-//! Tools that read tracefiles open the sources. So files that do not exist are left out (such as Rust's standard library, which was
-//! compiled on another machine), and files that were found elsewhere get the name under which they were found.
+//! Tools that read tracefiles open the source files. Therefore, files that do not exist are omitted (such as those of Rust's standard
+//! library, which was compiled on a different machine), and files that were moved get the name under which they were found.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
@@ -25,11 +25,15 @@ impl Files {
     /// A pattern is invalid, or the project folder does not exist.
     pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<Files> {
         let pattern = |text: &String| {
-            Pattern::new(text.trim_end_matches('/')).with_context(|| format!("`{text}` is not a file pattern: give one such as src/*.c"))
+            Pattern::new(text.trim_end_matches('/'))
+                .with_context(|| format!("`{text}` is not a file pattern (expected a pattern such as src/*.c)"))
         };
         let project = match project {
             Some(folder) if !folder.is_dir() => {
-                bail!("the folder {} does not exist: give --relative-to the folder to which names are relative", folder.display())
+                bail!(
+                    "the folder {} does not exist. Pass --relative-to with the folder that file names are to be relative to",
+                    folder.display()
+                )
             }
             Some(folder) => Some(folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?),
             None => None,
@@ -38,17 +42,17 @@ impl Files {
         Ok(Files { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
     }
 
-    /// The output name of a file that debug information calls `path` and that is at `found` now; `None` if it is left out.
+    /// The output name of a file that debug information calls `path` and that is at `found` now; `None` if it is not selected.
     pub fn name(&self, path: &str, found: Option<PathBuf>) -> Option<String> {
         let Some(found) = found else {
-            if self.is_wanted(Path::new(path), Path::new(path)) {
+            if self.is_selected(Path::new(path), Path::new(path)) {
                 self.missing.borrow_mut().insert(path.to_owned());
             }
             return None;
         };
         let found = found.canonicalize().unwrap_or(found);
         let name = self.project.as_ref().and_then(|folder| found.strip_prefix(folder).ok()).unwrap_or(&found);
-        self.is_wanted(&found, name).then(|| name.display().to_string())
+        self.is_selected(&found, name).then(|| name.display().to_string())
     }
 
     /// The selected files that were not found.
@@ -57,8 +61,8 @@ impl Files {
     }
 
     /// Returns true if a file is selected by its path or its name. With a project folder, relative patterns include only files in it,
-    /// because other packages have folders such as `src`, too.
-    pub fn is_wanted(&self, path: &Path, name: &Path) -> bool {
+    /// because other packages also have folders such as `src`.
+    pub fn is_selected(&self, path: &Path, name: &Path) -> bool {
         // The name of a folder, at any depth, matches all files in it.
         let matches = |pattern: &Pattern| {
             let of = |path: &Path| {
@@ -73,7 +77,7 @@ impl Files {
     }
 }
 
-/// The path, then without its first component, and so on.
+/// The path, then the path without its first component, and so on.
 fn tails(path: &Path) -> impl Iterator<Item = &Path> {
     std::iter::successors(Some(path), |path| {
         let mut rest = path.components();
@@ -91,7 +95,7 @@ mod tests {
     fn files_are_selected_by_patterns_and_folders() {
         let wanted = |include: &[&str], exclude: &[&str], path: &str| {
             let texts = |all: &[&str]| all.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-            Files::new(&texts(include), &texts(exclude), None).unwrap().is_wanted(Path::new(path), Path::new(path))
+            Files::new(&texts(include), &texts(exclude), None).unwrap().is_selected(Path::new(path), Path::new(path))
         };
         assert!(wanted(&[], &[], "/home/me/project/src/a.c"));
         for include in ["src", "src/", "*.c", "src/*.c", "/home/me/project", "/home/me/*", "project/src/a.c"] {
@@ -104,7 +108,7 @@ mod tests {
         // With a project folder, relative patterns match only its own files.
         let of_project = |include: &str, name: &str| {
             let files = Files::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
-            files.is_wanted(Path::new("/home/me/other/src/a.c"), Path::new(name))
+            files.is_selected(Path::new("/home/me/other/src/a.c"), Path::new(name))
         };
         assert!(of_project("src", "src/a.c") && of_project("src/*.c", "src/a.c") && !of_project("src", "/home/me/other/src/a.c"));
         assert!(of_project("/home/me/other", "/home/me/other/src/a.c"));

@@ -1,4 +1,4 @@
-//! Finds where an exception is caught in optimised code, where cleanups and handlers of inlined functions and their callers are chained.
+//! Finds where an exception is caught. In optimised code, the cleanups and handlers of inlined functions and their callers are chained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -9,16 +9,16 @@ use trodden_unit::{EdgeKind, FunctionMap};
 /// The fate of an exception that leaves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// It leaves the function.
+    /// The exception leaves the function.
     Passed,
     /// Code of this scope catches it, and execution continues there.
     Caught(u32),
-    /// It had several outcomes, or the handler's block has code of several scopes.
+    /// The exception had several outcomes, or the handler's block has code of several scopes.
     Unknown,
 }
 
 /// Follows the executed blocks from a landing pad to where exceptions are caught or leave the function.
-pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
+pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
     for (edge, _) in map.edges.iter().zip(&paths.edges).filter(|(edge, count)| **count > 0 && edge.kind != EdgeKind::Reach) {
@@ -27,8 +27,8 @@ pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Ha
     let (mut met, mut open) = (BTreeSet::from([landing]), vec![landing]);
     let (mut caught, mut is_passed) = (BTreeSet::new(), false);
     while let Some(block) = open.pop() {
-        if catches(map, block) {
-            caught.insert(scope_of(function, block));
+        if begins_handler(map, block) {
+            caught.insert(only_scope(function, block));
             continue;
         }
         for (kind, to) in executed.get(&block).into_iter().flatten() {
@@ -47,12 +47,12 @@ pub fn handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Ha
 }
 
 /// Returns true if a block begins a C++ exception handler.
-fn catches(map: &FunctionMap, block: Node) -> bool {
+fn begins_handler(map: &FunctionMap, block: Node) -> bool {
     map.calls.iter().any(|call| call.block == block && call.callee.as_deref() == Some("__cxa_begin_catch"))
 }
 
 /// The scope of a block's code; `None` if there are several, or no code.
-fn scope_of(function: &Function, block: Node) -> Option<u32> {
+fn only_scope(function: &Function, block: Node) -> Option<u32> {
     let block = function.map.blocks.get(block.index())?;
     let mut scopes: BTreeSet<u32> = block.positions.iter().map(|position| position.scope).collect();
     let scope = scopes.pop_first()?;

@@ -1,9 +1,10 @@
 //! Assigns counters to the functions of each program.
 //!
 //! LLVM's profiles identify a function by its name and a hash of its graph, so they cannot distinguish the `main` functions of two similar
-//! programs. And `llvm-cov` shows only the first of several functions with the same name and files. Here, a function compiled in one way is
-//! an *instance*, which has the executions of exactly those programs that contain it. Each instance of a name gets a unique graph hash.
-//! Instances of the same name and files get different numbers of additional empty files, and object files in which the name occurs once.
+//! programs. And `llvm-cov` shows only the first of several functions with the same name and files. Here, each way in which a function
+//! was compiled is an *instance*, which has the executions of exactly those programs that contain it. Each instance of a name gets a unique
+//! graph hash. Instances of the same name and files get different numbers of additional empty files, and are written to separate object
+//! files.
 
 use crate::region_code::{Counter, CounterKind, FunctionRegions};
 use crate::sections::{Mapping, Record, hash};
@@ -11,7 +12,7 @@ use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
 
-/// A function of a source, compiled in one way.
+/// A source function, compiled in one way.
 pub struct Instance {
     /// The counters, with the unique graph hash.
     pub edges: FunctionEdges,
@@ -22,7 +23,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Adds the empty files that distinguish a variant to its regions. Returns true if there are any.
+    /// Adds the empty files that distinguish this instance from earlier ones. Returns true if any were added.
     pub fn add_variant_files(&self, function: &mut FunctionRegions) -> bool {
         let first = function.files.first().copied();
         function.files.extend(first.into_iter().cycle().take(self.variant));
@@ -38,23 +39,23 @@ type Source = (u64, Vec<String>);
 #[derive(Default)]
 pub struct Instances {
     all: Vec<Instance>,
-    /// Instance numbers by image and the hashes of name and graph.
+    /// Instance numbers by image, name hash and graph hash.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
     names: HashSet<u64>,
     /// The number of instances with the same name and files.
     variants: HashMap<Source, usize>,
-    /// Instance numbers by the hashes of name and graph.
+    /// Instance numbers by name hash and graph hash.
     graphs: HashMap<(u64, u64), Vec<usize>>,
-    /// Names of executed functions without a record, while another function of the same name has one.
+    /// Names of executed functions without a record whose name occurs in the record of a different function.
     pub not_shown: BTreeSet<String>,
 }
 
 impl Instances {
-    /// Assigns the counters of images to instances. `counters` has those of the executed images, which come first.
+    /// Assigns the counters of images to instances. `counters` has an element for each executed image; these images come first.
     ///
     /// # Errors
-    /// A mapping is damaged.
+    /// A mapping is corrupt.
     pub fn new(mappings: &[Mapping], counters: Vec<Vec<FunctionEdges>>) -> Result<Instances> {
         let mut instances = Instances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
@@ -63,16 +64,16 @@ impl Instances {
         for (image, mapping) in mappings.iter().enumerate() {
             let mut met = BTreeSet::new();
             for record in mapping.records()? {
-                let key = (record.name(), record.graph());
+                let key = (record.name_hash(), record.graph_hash());
                 let is_known = instances.of_image.contains_key(&(image, key.0, key.1));
-                // A unit has a record without counters for a function that it does not use.
-                if is_known || (record.graph() == 0 && counters_of(&record.regions()?) == 0) {
+                // A function that a unit does not use has a record without counters.
+                if is_known || (record.graph_hash() == 0 && count_counters(&record.regions()?) == 0) {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // `llvm-cov` takes a program's first function of a name. Others matter only if they were executed.
+                // `llvm-cov` shows a program's first function of a name. Further ones matter only if they were executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
-                if met.insert(record.name()) || is_executed {
+                if met.insert(record.name_hash()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;
                 }
             }
@@ -98,7 +99,7 @@ impl Instances {
         own: Option<FunctionEdges>,
         names: &HashMap<u64, String>,
     ) -> Result<()> {
-        let (name, graph) = (record.name(), record.graph());
+        let (name, graph) = (record.name_hash(), record.graph_hash());
         let function = record.regions()?;
         let source = (name, graph, mapping.files_of(record, &function));
         let number = match (self.by_source.get(&source), names.get(&name)) {
@@ -106,13 +107,13 @@ impl Instances {
             (None, None) => return Ok(()),
             (None, Some(known)) => {
                 let of_graph = self.graphs.entry((name, graph)).or_default();
-                // No counters are known for it, and no other instance can be confused with it.
+                // The function has no counters and cannot be confused with a different instance.
                 if own.is_none() && of_graph.is_empty() {
                     return Ok(());
                 }
                 let bits = of_graph.first().map_or(0, |first| self.all[*first].edges.bitmap.len());
                 let variants = self.variants.entry((name, source.2.clone())).or_default();
-                let counts = vec![0; counters_of(&function)];
+                let counts = vec![0; count_counters(&function)];
                 let hash = graph ^ (of_graph.len() as u64) << INSTANCE_SHIFT;
                 let edges = FunctionEdges { name: known.clone(), hash, counts, bitmap: vec![0; bits], values: Default::default() };
                 of_graph.push(self.all.len());
@@ -130,8 +131,8 @@ impl Instances {
     }
 
     /// The number of a record's instance; `None` if the function has no instance.
-    pub fn of(&self, image: usize, record: &Record) -> Option<usize> {
-        self.of_image.get(&(image, record.name(), record.graph())).copied()
+    pub fn number_of(&self, image: usize, record: &Record) -> Option<usize> {
+        self.of_image.get(&(image, record.name_hash(), record.graph_hash())).copied()
     }
 
     pub fn get(&self, number: usize) -> &Instance {
@@ -153,7 +154,7 @@ impl Instances {
 const INSTANCE_SHIFT: u32 = 32;
 
 /// The number of counters that the regions refer to, up to [`MAX_COUNTERS`].
-fn counters_of(function: &FunctionRegions) -> usize {
+fn count_counters(function: &FunctionRegions) -> usize {
     let regions = function.regions.iter().flatten().flat_map(|region| region.counters.iter());
     let all = regions.chain(function.expressions.iter().flatten());
     let number = |counter: &Counter| match counter.kind() {
@@ -163,5 +164,5 @@ fn counters_of(function: &FunctionRegions) -> usize {
     all.map(number).max().unwrap_or(0).min(MAX_COUNTERS)
 }
 
-/// Maximum number of counters of a function, because a damaged mapping may have any number.
+/// Maximum number of counters of a function, because a corrupt mapping may contain any number.
 const MAX_COUNTERS: usize = 1 << 20;

@@ -1,9 +1,9 @@
 //! Source coverage shown by LLVM's tools, with counts derived from paths.
 //!
-//! A program built with `--coverage` has clang's or rustc's mapping of counters to source regions, but no counters: their values follow
-//! from the paths ([`trodden_profile::edges`]). They are written as an indexed profile for `llvm-cov`, which reads the mapping from the
-//! program, or from a corrected copy (`not_executed`) where calls did not return. Numbers of paths are shown in addition. Errors are
-//! messages for people, with a remedy.
+//! A program built with `--coverage` contains clang's or rustc's mapping of counters to source regions, but no counters: their values are
+//! computed from the paths ([`trodden_profile::edges`]) and written as an indexed profile for `llvm-cov`. `llvm-cov` reads the mapping from
+//! the program, or from a corrected copy (`not_executed`) where calls did not return. Numbers of paths are shown in addition. Error
+//! messages say what the user can do.
 #![forbid(unsafe_code)]
 
 mod builds;
@@ -30,6 +30,6 @@ mod true_counts;
 
 pub use builds::select_builds;
 pub use files::Files;
-pub use lines::{Lines, mapped};
+pub use lines::{Lines, mapped_lines};
 pub use mapping::{CoverageMapping, CoverageTools, CoveredSources, is_mapped};
 pub use second_returns::warn_of_second_returns;

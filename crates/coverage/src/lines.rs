@@ -15,11 +15,11 @@ impl Lines {
     /// Reads the counts of the selected files with `llvm-cov`.
     pub fn from_mapping(mapping: &CoverageMapping) -> Result<Lines> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
-        Lines::read(&String::from_utf8_lossy(&text))
+        Lines::parse_tracefile(&String::from_utf8_lossy(&text))
     }
 
     /// Reads a tracefile (`geninfo(1)`: `SF` begins a file, `DA` is a line and its count).
-    fn read(text: &str) -> Result<Lines> {
+    fn parse_tracefile(text: &str) -> Result<Lines> {
         let (mut lines, mut file) = (Lines::default(), None);
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("SF:") {
@@ -41,7 +41,7 @@ impl Lines {
         self.0.iter().flat_map(|(file, lines)| lines.iter().filter(|(_, n)| **n > 0).map(move |(line, _)| (file.as_str(), *line)))
     }
 
-    /// Keeps only lines that a change touches.
+    /// Removes all lines that a change does not touch.
     pub fn keep_changed(&mut self, changes: &ChangedLines) {
         for (file, lines) in &mut self.0 {
             lines.retain(|line, _| changes.has(file, *line));
@@ -50,8 +50,8 @@ impl Lines {
     }
 }
 
-/// Executions of the source lines of those programs that have a mapping, by the files' names in debug information.
-pub fn mapped(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
+/// Line counts of the programs that have a mapping. Files have their names in debug information.
+pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = Lines::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();
@@ -73,11 +73,12 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_a_tracefile() {
-        let lines =
-            Lines::read("SF:/x/a.c\nFN:1,main\nDA:1,5\nDA:2,0\nLF:2\nend_of_record\nSF:/x/b.c\nDA:7,18446744073709551615\nend_of_record\n")
-                .unwrap();
+        let lines = Lines::parse_tracefile(
+            "SF:/x/a.c\nFN:1,main\nDA:1,5\nDA:2,0\nLF:2\nend_of_record\nSF:/x/b.c\nDA:7,18446744073709551615\nend_of_record\n",
+        )
+        .unwrap();
         assert_eq!(lines.executed().collect::<Vec<_>>(), [("/x/a.c", 1), ("/x/b.c", 7)]);
         assert_eq!(lines.0["/x/a.c"], BTreeMap::from([(1, 5), (2, 0)]));
-        assert!(Lines::read("DA:1,2\n").is_err() && Lines::read("SF:a\nDA:x\n").is_err());
+        assert!(Lines::parse_tracefile("DA:1,2\n").is_err() && Lines::parse_tracefile("SF:a\nDA:x\n").is_err());
     }
 }

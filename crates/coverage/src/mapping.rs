@@ -1,7 +1,8 @@
 //! Runs `llvm-cov` on programs with a mapping of counters to source regions.
 //!
 //! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and one that is (`__llvm_prf_names`). `llvm-cov`
-//! does not notice that a program was rebuilt after the run and would show whatever counts still fit. So build IDs are compared first.
+//! does not notice that a program was rebuilt after the run, and would show the counts that still match. Therefore, build IDs are compared
+//! first.
 
 use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
@@ -33,7 +34,7 @@ const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rus
 /// The source files whose coverage is shown, and the kind of counts.
 #[derive(Clone, Debug, Default)]
 pub struct CoveredSources {
-    /// Programs that were moved after the run, or did not run.
+    /// Program files that were moved after the run, or did not run.
     pub objects: Vec<PathBuf>,
     /// Patterns of files to include; all files if empty.
     pub include: Vec<String>,
@@ -59,15 +60,15 @@ pub struct CoverageTools<'t> {
 pub struct CoverageMapping {
     folder: TemporaryFolder,
     llvm_cov: PathBuf,
-    like_llvm_cov: bool,
+    is_llvm_output: bool,
     images: Vec<PathBuf>,
-    /// A regular expression for files to leave out.
+    /// A regular expression for files to omit.
     ignored: Option<&'static str>,
     /// Names of the selected files; `None` for all.
     sources: Option<Vec<String>>,
     /// Names of files in the mapping and in debug information.
     pub(crate) names: FileNames,
-    /// Functions some of whose counts are LLVM's.
+    /// Functions that keep some of LLVM's counts.
     pub(crate) caveats: Vec<Caveat>,
 }
 
@@ -77,39 +78,39 @@ impl CoverageMapping {
     /// # Errors
     /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
     pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
-        let mut images = images(profile, &wanted.objects)?;
+        let mut images = check_images(profile, &wanted.objects)?;
         let folder = folder_in(tools.temporary, "trodden-coverage-")?;
         let mut caveats = Vec::new();
         let view = View::from_profile(profile);
         let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;
-        let names = FileNames::new(&view, counted(profile).into_iter().zip(&mappings))?;
+        let names = FileNames::new(&view, counted_images(profile).into_iter().zip(&mappings))?;
         if !wanted.llvm_cov_counts {
-            let corrected = correct(&view, &images, &mappings, &names, folder.path())?;
+            let corrected = correct_counts(&view, &images, &mappings, &names, folder.path())?;
             (counters.functions, images, caveats) = (corrected.functions, corrected.images, corrected.caveats);
         }
         fs::write(folder.path().join(PROFILE), (tools.index)(counters)?).context("cannot write to the temporary folder")?;
         let ignored = (!wanted.all_files).then_some(FOREIGN_FILES);
         let llvm_cov = tools.llvm_cov.to_owned();
         let mut mapping =
-            CoverageMapping { folder, llvm_cov, like_llvm_cov: wanted.llvm_cov_counts, images, ignored, sources: None, names, caveats };
+            CoverageMapping { folder, llvm_cov, is_llvm_output: wanted.llvm_cov_counts, images, ignored, sources: None, names, caveats };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.selected_files(wanted)?);
         }
         Ok(mapping)
     }
 
-    /// Logs which functions have counts of LLVM. If `has_marks`, the output marks the functions itself, so that only those without a line
+    /// Logs which functions keep LLVM's counts. If `has_marks`, the output itself marks these functions, and only functions without a line
     /// are logged.
     pub fn note_caveats(&self, has_marks: bool) {
-        note(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
+        log_caveats(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
     }
 
-    /// Returns true if any function has counts of LLVM.
+    /// Returns true if any function keeps LLVM's counts.
     pub fn has_caveats(&self) -> bool {
         !self.caveats.is_empty()
     }
 
-    /// Marks functions with counts of LLVM on the pages that `llvm-cov show` wrote to a folder, and logs those that are on no page.
+    /// Marks functions that keep LLVM's counts on the pages that `llvm-cov show` wrote to a folder. Logs functions that are on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
         let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
@@ -125,17 +126,17 @@ impl CoverageMapping {
             fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
             unmarked.extend(left);
         }
-        note(&unmarked);
+        log_caveats(&unmarked);
         Ok(())
     }
 
     fn selected_files(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.files()?;
-        let chosen: Vec<String> = all.iter().filter(|name| files.is_wanted(Path::new(name), Path::new(name))).cloned().collect();
+        let chosen: Vec<String> = all.iter().filter(|name| files.is_selected(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(
             !chosen.is_empty(),
-            "--include and --exclude leave none of {}; the first of them is {}",
+            "--include and --exclude select none of {}; the first of these files is {}",
             plural(all.len() as u128, "source file", "source files"),
             all[0]
         );
@@ -151,26 +152,26 @@ impl CoverageMapping {
         Ok(if let [only] = &files[..] { Some(normalize(only)) } else { None })
     }
 
-    /// The output of `llvm-cov show`, with marks at functions with counts of LLVM.
+    /// Marks functions that keep LLVM's counts in the output of `llvm-cov show`.
     pub fn marked(&self, shown: &str) -> Result<String> {
         Ok(mark_sources(shown, self.only_file()?.as_deref(), &self.caveats))
     }
 
-    /// A tracefile of `llvm-cov export` with demangled names, unless output like `llvm-cov`'s was requested.
+    /// Demangles the names in a tracefile of `llvm-cov export`, unless LLVM's own output was requested.
     pub fn lcov(&self, exported: Vec<u8>) -> Vec<u8> {
-        match self.like_llvm_cov {
+        match self.is_llvm_output {
             true => exported,
-            false => demangled::lcov(&String::from_utf8_lossy(&exported)).into_bytes(),
+            false => demangled::demangle_lcov(&String::from_utf8_lossy(&exported)).into_bytes(),
         }
     }
 
-    /// JSON of `llvm-cov export` with demangled names and caveats, unless output like `llvm-cov`'s was requested.
+    /// Demangles the names in the JSON of `llvm-cov export` and adds caveats, unless LLVM's own output was requested.
     pub fn json(&self, exported: Vec<u8>) -> Result<Vec<u8>> {
-        if self.like_llvm_cov {
+        if self.is_llvm_output {
             return Ok(exported);
         }
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
-        demangled::json(&mut export);
+        demangled::demangle_json(&mut export);
         export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
         serde_json::to_vec(&export).context("cannot write the export")
     }
@@ -182,7 +183,7 @@ impl CoverageMapping {
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "there are no source files to show: all belong to downloaded packages or the standard library. Pass --include '*' to show these"
+            "all source files belong to downloaded packages or the standard library. Pass --include '*' to show them"
         );
         Ok(names)
     }
@@ -209,22 +210,22 @@ impl CoverageMapping {
         let output = command.output().with_context(|| format!("cannot run {}", tool.display()))?;
         if !output.status.success() {
             let named: Vec<String> = self.images.iter().map(|i| i.display().to_string()).collect();
-            let said = String::from_utf8_lossy(&output.stderr);
-            // Removes the colours that llvm-cov writes even if its errors do not go to a terminal.
-            let mut pieces = said.split('\u{1b}');
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            // llvm-cov colours its errors even if they do not go to a terminal.
+            let mut pieces = stderr.split('\u{1b}');
             let first = pieces.next().into_iter();
-            let said: String = first.chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
-            let remedy = match said.contains("malformed") || said.contains("oad coverage") {
-                true => ": the file is damaged; rebuild it with --coverage and record again",
+            let stderr: String = first.chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
+            let advice = match stderr.contains("malformed") || stderr.contains("oad coverage") {
+                true => ". The file is corrupt: rebuild it with --coverage and record again",
                 false => "",
             };
-            bail!("{} fails on {}: {}{remedy}", tool.display(), named.join(", "), said.trim().trim_end_matches('.'));
+            bail!("{} fails on {}: {}{advice}", tool.display(), named.join(", "), stderr.trim().trim_end_matches('.'));
         }
         Ok(output.stdout)
     }
 }
 
-fn note(caveats: &[&Caveat]) {
+fn log_caveats(caveats: &[&Caveat]) {
     let Some(first) = caveats.first() else { return };
     let more = match caveats.len() {
         1 => String::new(),
@@ -235,17 +236,17 @@ fn note(caveats: &[&Caveat]) {
 
 /// Computes the counters of all functions, and replaces images by copies with a corrected mapping where functions of several programs must
 /// be distinguished or calls did not return.
-fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
-    let executed = counted(view.profile);
+fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
+    let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
     let mut instances = Instances::new(mappings, counters)?;
     let mut not_executed = NotExecuted::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
-        not_executed.note_parts_after_stops(image, mapping, &instances).with_context(|| damaged(&images[image]))?;
+        not_executed.record_parts_after_stops(image, mapping, &instances).with_context(|| corrupt_image(&images[image]))?;
     }
     let mut corrected = Vec::new();
     for (image, mapping) in mappings.iter().enumerate() {
-        let Some(parts) = not_executed.correct(image, mapping, &mut instances).with_context(|| damaged(&images[image]))? else {
+        let Some(parts) = not_executed.correct(image, mapping, &mut instances).with_context(|| corrupt_image(&images[image]))? else {
             corrected.push(images[image].clone());
             continue;
         };
@@ -261,7 +262,7 @@ fn correct(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNa
     Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
 }
 
-/// The replacement for counters and images.
+/// Corrected counters, and images with a corrected mapping.
 struct Corrected {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
@@ -270,15 +271,15 @@ struct Corrected {
 
 fn read_mapping(image: &Path) -> Result<Mapping> {
     let bytes = fs::read(image).with_context(|| format!("cannot read {}", image.display()))?;
-    Mapping::read(&bytes).with_context(|| damaged(image))
+    Mapping::read(&bytes).with_context(|| corrupt_image(image))
 }
 
-fn damaged(image: &Path) -> String {
-    format!("{} is damaged: rebuild it and record again", image.display())
+fn corrupt_image(image: &Path) -> String {
+    format!("{} is corrupt. Rebuild it and record again", image.display())
 }
 
 /// The images that count coverage.
-fn counted(profile: &Profile) -> Vec<&ImageProfile> {
+fn counted_images(profile: &Profile) -> Vec<&ImageProfile> {
     let is_counted =
         |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
     profile.images.iter().filter(is_counted).collect()
@@ -287,10 +288,10 @@ fn counted(profile: &Profile) -> Vec<&ImageProfile> {
 /// The name of the indexed profile in the temporary folder.
 const PROFILE: &str = "coverage.profdata";
 
-/// The files of the images that count coverage, checked against the profile, and those of `moved` that did not run.
-fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
+/// The files of the images that count coverage, checked against the profile, followed by the files in `moved` that did not run.
+fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
-    let images = counted(profile);
+    let images = counted_images(profile);
     let is_of = |id: &Option<String>, image: &ImageProfile| id.is_some() && *id == image.build_id;
     let (_, others): (Vec<_>, Vec<_>) = moved.iter().partition(|(_, id)| images.iter().any(|image| is_of(id, image)));
     for (path, _) in &others {
@@ -300,31 +301,31 @@ fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
             path.display()
         );
         check_mapping(&fs::read(path)?, path)?;
-        log::info!("{} did not run: all of its code counts as not executed", path.display());
+        log::info!("{} did not run, so all of its code counts as not executed", path.display());
     }
     let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {
         let named = moved.iter().find(|(_, id)| is_of(id, image));
         let path = named.map_or_else(|| PathBuf::from(&image.path), |(path, _)| path.clone());
-        check(&path, image)?;
+        check_image(&path, image)?;
         Ok(path)
     });
     found.chain(others).collect()
 }
 
-/// Checks that a file is the image that ran, and has its mapping.
-fn check(path: &Path, image: &ImageProfile) -> Result<()> {
+/// Checks that a file is the image that ran and contains its mapping.
+fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     if path.as_os_str().is_empty() {
-        bail!("the profile does not name the program's file: give it with --object");
+        bail!("the profile does not name the program's file. Pass it with --object");
     }
     if !path.is_file() {
-        bail!("{} does not exist any more, but its source mapping is needed: give its new place with --object", path.display());
+        bail!("{} no longer exists, but its source mapping is needed. Pass its new path with --object", path.display());
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let damaged = || format!("{} is damaged: rebuild it with --coverage and record again", path.display());
-    let file = object::File::parse(&*bytes).with_context(damaged)?;
-    let id = file.build_id().with_context(damaged)?.map(hexadecimal);
-    ensure!(id == image.build_id, "{} was rebuilt after it ran: record it again, or give the file that ran with --object", path.display());
+    let corrupt = || format!("{} is corrupt (rebuild it with --coverage and record again)", path.display());
+    let file = object::File::parse(&*bytes).with_context(corrupt)?;
+    let id = file.build_id().with_context(corrupt)?.map(hexadecimal);
+    ensure!(id == image.build_id, "{} was rebuilt after it ran. Record it again, or pass the file that ran with --object", path.display());
     check_mapping(&bytes, path)
 }
 
@@ -334,7 +335,7 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, which coverage needs and a tool removed: give the file that the linker wrote with --object",
+            "{} has no section {section}, which coverage needs. If a tool removed it, pass the file that the linker wrote with --object",
             path.display()
         );
     }
@@ -343,8 +344,8 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
 
 pub(crate) fn build_id(path: &Path) -> Result<Option<String>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let file =
-        object::File::parse(&*bytes).with_context(|| format!("{} is not a program: give --object the program that ran", path.display()))?;
+    let file = object::File::parse(&*bytes)
+        .with_context(|| format!("{} is not a program (pass --object with the program that ran)", path.display()))?;
     Ok(file.build_id().ok().flatten().map(hexadecimal))
 }
 

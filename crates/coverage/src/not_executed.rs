@@ -1,12 +1,12 @@
 //! Corrects LLVM's mapping of counters to source regions for code after calls that did not return.
 //!
-//! LLVM gives a whole region the count of its beginning, and computes the counts of some regions by subtraction, as if each call returned.
-//! Unfinished paths tell which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on such lines
-//! have count 0, and *gap regions*, which set the counts of lines without being regions of their own, cover the rest of a region after the
-//! call. The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+//! LLVM gives an entire region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
+//! returned. Unfinished paths show which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on
+//! these lines have count 0. *Gap regions*, which set line counts without counting as regions, cover the rest of a region after the call.
+//! The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use crate::caveats::{CallEnds, Caveat, CaveatReason};
-use crate::demangled::linkage;
+use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::instances::Instances;
 use crate::region_code::{Counter, FunctionRegions, Region, RegionKind};
@@ -21,18 +21,18 @@ use trodden_profile::ImageProfile;
 use trodden_report::View;
 use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
-/// Facts from paths about functions with executions that did not reach their end.
+/// What paths reveal about functions with executions that ended early.
 pub struct NotExecuted {
     /// LLVM's hashes of the names of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// Those of unoptimised functions, whose branches are the same as in the source.
+    /// The hashes of unoptimised functions among these, whose branches are the same as in the source.
     unoptimised: HashSet<u64>,
     /// Counts of lines by the files' names in the mapping.
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
     /// The parts of functions after stops.
     parts_after_stops: HashMap<Declared, BTreeSet<Span>>,
-    /// Functions some of whose counts are LLVM's.
+    /// Functions that keep some of LLVM's counts.
     caveats: BTreeSet<Caveat>,
 }
 
@@ -58,7 +58,7 @@ impl NotExecuted {
         let edges = view.profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
         let (mut functions, mut unoptimised) = (HashSet::new(), HashSet::new());
         for name in edges.flat_map(|edges| &edges.names) {
-            let linkage = linkage(name);
+            let linkage = linkage_name(name);
             if names.contains(linkage) {
                 functions.insert(hash(name.as_bytes()));
                 unoptimised.extend((!optimised.contains(linkage)).then(|| hash(name.as_bytes())));
@@ -75,19 +75,19 @@ impl NotExecuted {
         NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
-    /// Notes the parts of functions after calls that did not return, so that all instances of a function get the same parts.
-    pub fn note_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
+    /// Records the parts of functions after calls that did not return, so that all instances of a function get the same parts.
+    pub fn record_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         let mut ends = CallEnds::default();
         for record in mapping.records()? {
-            let Some(instance) = instances.of(image, &record).map(|number| instances.get(number)) else { continue };
+            let Some(instance) = instances.number_of(image, &record).map(|number| instances.get(number)) else { continue };
             let name = &instance.edges.name;
-            let (stops, reasons) = (self.stops.of(&instance.images, name), self.stops.caveats(&instance.images, name));
+            let (stops, reasons) = (self.stops.stops_of(&instance.images, name), self.stops.caveats_of(&instance.images, name));
             if stops.is_empty() && reasons.is_empty() {
                 continue;
             }
             let function = record.regions()?;
             let files = normalized_paths(mapping, &record, &function);
-            let Some(place) = declared(&function, &files) else { continue };
+            let Some(place) = declaration(&function, &files) else { continue };
             let mut mark = |reason| {
                 let caveat = Caveat { file: place.0.clone(), line: place.1.0, function: name.clone(), reason };
                 self.caveats.insert(caveat);
@@ -110,7 +110,7 @@ impl NotExecuted {
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
                 let parts = counts.parts_after_stops(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
                 // In unoptimised code, only arguments are evaluated before a call.
-                if parts.has_unknown_lines && !self.unoptimised.contains(&record.name()) {
+                if parts.has_unknown_lines && !self.unoptimised.contains(&record.name_hash()) {
                     mark(CaveatReason::Moved);
                 }
                 self.parts_after_stops.entry(place.clone()).or_default().extend(parts.spans);
@@ -123,42 +123,48 @@ impl NotExecuted {
         self.caveats
     }
 
-    /// Writes object files with an image's mapping in which each instance, and code after calls that did not return, has its own counters.
-    /// The first record of an instance is in a file without other instances of its name; its further records are in the first file.
-    /// `None` if nothing had to be changed.
+    /// Writes object files with a copy of an image's mapping in which each instance, and code after calls that did not return, has separate
+    /// counters. The first record of an instance is in a file without other instances of its name; its further records are in the first
+    /// file. `None` if no change is needed.
     pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
         let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
         for record in mapping.records()? {
-            let Some(number) = instances.of(image, &record) else {
-                object_for(&mut objects, None).add(&record, record.graph(), None);
+            let Some(number) = instances.number_of(image, &record) else {
+                object_for(&mut objects, None).add(&record, record.graph_hash(), None);
                 continue;
             };
             let regions = match corrected.entry(number) {
-                Entry::Vacant(entry) => entry.insert(self.corrected(mapping, &record, number, instances)?),
+                Entry::Vacant(entry) => entry.insert(self.correct_record(mapping, &record, number, instances)?),
                 Entry::Occupied(entry) => entry.into_mut(),
             };
             let hash = instances.get(number).edges.hash;
             let is_again = objects.iter().any(|object| object.instances.contains(&number));
-            let object = object_for(&mut objects, (!is_again).then_some(record.name()));
+            let object = object_for(&mut objects, (!is_again).then_some(record.name_hash()));
             object.instances.insert(number);
             object.add(&record, hash, regions.as_ref());
-            changed |= hash != record.graph() || regions.is_some();
+            changed |= hash != record.graph_hash() || regions.is_some();
         }
         match changed || objects.len() > 1 {
-            true => objects.iter().map(|object| mapping.object(&object.records)).collect::<Result<_>>().map(Some),
+            true => objects.iter().map(|object| mapping.write_object(&object.records)).collect::<Result<_>>().map(Some),
             false => Ok(None),
         }
     }
 
-    /// The corrected regions of an instance's record; `None` if nothing had to be changed.
-    fn corrected(&self, mapping: &Mapping, record: &Record, number: usize, instances: &mut Instances) -> Result<Option<FunctionRegions>> {
+    /// The corrected regions of an instance's record; `None` if no change is needed.
+    fn correct_record(
+        &self,
+        mapping: &Mapping,
+        record: &Record,
+        number: usize,
+        instances: &mut Instances,
+    ) -> Result<Option<FunctionRegions>> {
         let mut function = record.regions()?;
         let files = normalized_paths(mapping, record, &function);
         let instance = instances.get(number);
-        let stops = self.stops.of(&instance.images, &instance.edges.name);
-        let is_unfinished = self.functions.contains(&record.name());
-        let parts = declared(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
+        let stops = self.stops.stops_of(&instance.images, &instance.edges.name);
+        let is_unfinished = self.functions.contains(&record.name_hash());
+        let parts = declaration(&function, &files).and_then(|place| self.parts_after_stops.get(&place));
         let mut changed = false;
         if !stops.is_empty() || parts.is_some() {
             let values = &mut instances.edges_mut(number).counts;
@@ -166,7 +172,7 @@ impl NotExecuted {
         }
         for (file, regions) in files.iter().zip(&mut function.regions).filter(|_| is_unfinished) {
             let Some(counts) = self.counts.get(file) else { continue };
-            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name()));
+            changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name_hash()));
         }
         if changed {
             // A counter minus itself is 0. LLVM interprets the constant 0 as a condition that the compiler folded.
@@ -187,7 +193,7 @@ struct MappingObject {
 
 impl MappingObject {
     fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
-        self.names.insert(record.name());
+        self.names.insert(record.name_hash());
         record.append(&mut self.records, graph, regions);
     }
 }
@@ -204,10 +210,10 @@ fn normalized_paths(mapping: &Mapping, record: &Record, function: &FunctionRegio
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
-/// The file and the beginning of the first region of a function, which all instances of a template share.
+/// The file and start of a function's first region, which all instances of a template share.
 type Declared = (String, (u64, u64));
 
-fn declared(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
+fn declaration(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
@@ -241,7 +247,7 @@ fn correct_counts<'r>(
                 let sides = (0..2).map(|side| sides.map(|sides| sides[side]));
                 region.counters.iter_mut().zip(sides).zip(known).for_each(|((counter, side), value)| set(counter, side, value));
             } else if let (Some(counter), Some(value)) = (region.counters.first_mut(), known.first()) {
-                set(counter, counts.entered(file, at), *value);
+                set(counter, counts.entry_count(file, at), *value);
             }
         }
     }
@@ -255,7 +261,7 @@ fn correct_counts<'r>(
     changed
 }
 
-/// Sets the counters of regions that were not executed to an expression, whose value is 0. Returns true if anything changed.
+/// Sets the counters of regions that were not executed to the expression with value 0. Returns true if anything changed.
 fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
     let zero = Counter::difference(expression);
     let dead = DeadCode::new(regions, counts, zero);
@@ -267,7 +273,7 @@ fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64,
     for region in regions.iter_mut() {
         let line = region.start.0;
         let is_only_condition = || is_unoptimised && conditions.get(&line) == Some(&1);
-        let is_dead = dead.has(region, counts);
+        let is_dead = dead.is_dead(region, counts);
         let has_sides = region.is_branch() && is_only_condition();
         for (counter, direction) in region.counters.iter_mut().zip([Direction::True, Direction::False]) {
             if *counter != Counter::ZERO && (is_dead || (has_sides && !is_taken(counts, line, direction))) {
@@ -293,7 +299,7 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
 
 /// Lines without executions, with the following lines of the same region that have no code.
 struct DeadCode {
-    /// Start and end of each area. An area ends with the region around it, since an `else`, for example, may begin on the last line.
+    /// Start and end of each area. An area ends with the region around it, because an `else`, for example, may begin on the last line.
     areas: Vec<((u64, u64), (u64, u64))>,
     /// Gap regions that cover the areas.
     gaps: Vec<Region>,
@@ -326,7 +332,7 @@ impl DeadCode {
 
 impl DeadCode {
     /// Returns true if a region begins in one of the areas and none of its lines was executed.
-    fn has(&self, region: &Region, counts: &FileCounts) -> bool {
+    fn is_dead(&self, region: &Region, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let lines = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
         let is_executed = counts.lines.range(lines).any(|(_, count)| *count > 0);
@@ -334,7 +340,7 @@ impl DeadCode {
     }
 }
 
-/// A position after everything on a line. A gap region has to begin there to determine the count of the next line.
+/// A position after all code on a line. A gap region must begin there to determine the count of the next line.
 fn end_of_line(line: u64, regions: &[Region]) -> (u64, u64) {
     const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);

@@ -1,19 +1,19 @@
 //! Numbers of paths by source file and function, over all programs of a profile.
 //!
-//! Several programs may contain the same code of a function, from a static library or the same source. Its taken paths are those that any
-//! of them took. Different code of a function that was compiled in several ways has paths of its own.
+//! Several programs may contain the same code of a function, from a static library or the same source. Its taken paths are the
+//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each.
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
 use trodden_analysis::{Combinations, combinations};
 use trodden_profile::FunctionPaths;
-use trodden_report::coverage::{combinations_of, examples};
+use trodden_report::coverage::{combinations_of, untested_examples};
 use trodden_report::{Function, View};
 
 /// The code of a function that one or several programs contain.
 pub struct FunctionCode<'v, 'a> {
     pub function: &'v Function<'a>,
-    /// The function's source file, as the mapping names it; `None` if the mapping does not have it.
+    /// The function's source file, as the mapping names it; `None` if the mapping does not contain it.
     pub file: Option<String>,
     paths: FunctionPaths,
 }
@@ -24,14 +24,15 @@ impl FunctionCode<'_, '_> {
     }
 
     pub fn examples(&self, limit: usize) -> Vec<String> {
-        examples(self.function, &self.paths, limit)
+        untested_examples(self.function, &self.paths, limit)
     }
 }
 
+/// Groups the functions of all programs by their code, most executed instructions first.
 pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
-    for function in distinct(view) {
+    for function in distinct_functions(view) {
         let file = function.file().and_then(|file| names.in_mapping(view.profile, function.image, file));
         let code = (file.clone(), function.map.name.as_str(), function.map.local, function.map.shape, function.map.code);
         // Several units of a program may contain the same local function.
@@ -48,8 +49,8 @@ pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCo
     all
 }
 
-/// The functions of a profile; of copies in several units of an image, only the one with the most executed paths.
-fn distinct<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
+/// The functions of a profile. If several units of an image contain copies, only the one with the most executed paths is included.
+fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     let mut best: BTreeMap<_, &Function> = BTreeMap::new();
     for (at, function) in view.functions.iter().enumerate() {
         let which = if function.map.local { at + 1 } else { 0 };
@@ -61,7 +62,8 @@ fn distinct<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-pub fn by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
+/// Sums the numbers of paths over the functions of each source file.
+pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
     let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
     for code in code {
         let Some(file) = &code.file else { continue };
@@ -72,7 +74,7 @@ pub fn by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
 }
 
 /// The code of a function in the mapping, by its name in LLVM's profiles, which for a local C function begins with the file.
-pub fn of_function<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
+pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;
         linkage == name || linkage == plain_name(name)

@@ -10,7 +10,7 @@ impl Counter {
     /// The function's first counter.
     pub const FIRST: Counter = Counter(1);
 
-    /// The difference of the expression with this number.
+    /// A counter with the value of the expression with this number, as a difference.
     pub fn difference(expression: u64) -> Counter {
         Counter(expression << 2 | 2)
     }
@@ -49,14 +49,14 @@ pub enum RegionKind {
     Gap,
     /// The expansion of a macro, with the number of the file with its text.
     Expansion(u64),
-    /// Another kind, by LLVM's number.
+    /// A different kind, by LLVM's number.
     Other(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     pub kind: RegionKind,
-    /// One counter; for a branch, those of both directions.
+    /// One counter, or for a branch, the counters of both directions.
     pub counters: Vec<Counter>,
     /// Line and column of the beginning.
     pub start: (u64, u64),
@@ -92,15 +92,15 @@ pub struct FunctionRegions {
 }
 
 impl FunctionRegions {
-    /// Decodes the regions; `None` if they are damaged.
+    /// Decodes the regions; `None` if they are corrupt.
     pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
         let mut bytes = Bytes(bytes);
-        let files: Vec<u64> = bytes.list(Bytes::number)?;
-        let expressions = bytes.list(|bytes| Some([Counter(bytes.number()?), Counter(bytes.number()?)]))?;
+        let files: Vec<u64> = bytes.read_list(Bytes::read_leb128)?;
+        let expressions = bytes.read_list(|bytes| Some([Counter(bytes.read_leb128()?), Counter(bytes.read_leb128()?)]))?;
         let mut regions = Vec::new();
         for _ in &files {
             let mut line = 0u64;
-            regions.push(bytes.list(|bytes| region(bytes, &mut line))?);
+            regions.push(bytes.read_list(|bytes| read_region(bytes, &mut line))?);
         }
         Some(FunctionRegions { files, expressions, regions })
     }
@@ -108,12 +108,12 @@ impl FunctionRegions {
     /// Encodes the regions. Those of each file must be ordered by their first lines.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        put(&mut out, self.files.len() as u64);
-        self.files.iter().for_each(|file| put(&mut out, *file));
-        put(&mut out, self.expressions.len() as u64);
-        self.expressions.iter().flatten().for_each(|counter| put(&mut out, counter.0));
+        write_leb128(&mut out, self.files.len() as u64);
+        self.files.iter().for_each(|file| write_leb128(&mut out, *file));
+        write_leb128(&mut out, self.expressions.len() as u64);
+        self.expressions.iter().flatten().for_each(|counter| write_leb128(&mut out, counter.0));
         for regions in &self.regions {
-            put(&mut out, regions.len() as u64);
+            write_leb128(&mut out, regions.len() as u64);
             let mut line = 0;
             for region in regions {
                 write_region(&mut out, region, line);
@@ -124,8 +124,8 @@ impl FunctionRegions {
     }
 }
 
-fn region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
-    let head = bytes.number()?;
+fn read_region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
+    let head = bytes.read_leb128()?;
     let (mut kind, mut counters, mut others) = (RegionKind::Code, Vec::new(), Vec::new());
     if head & 3 != 0 {
         counters.push(Counter(head));
@@ -141,11 +141,11 @@ fn region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
             DECISION => (0, 2),
             _ => (0, 0),
         };
-        counters = (0..sides).map(|_| bytes.number().map(Counter)).collect::<Option<_>>()?;
-        others = (0..numbers).map(|_| bytes.number()).collect::<Option<_>>()?;
+        counters = (0..sides).map(|_| bytes.read_leb128().map(Counter)).collect::<Option<_>>()?;
+        others = (0..numbers).map(|_| bytes.read_leb128()).collect::<Option<_>>()?;
     }
-    *line = line.checked_add(bytes.number()?)?;
-    let (first_column, lines, last_column) = (bytes.number()?, bytes.number()?, bytes.number()?);
+    *line = line.checked_add(bytes.read_leb128()?)?;
+    let (first_column, lines, last_column) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);
     if kind == RegionKind::Code && last_column & GAP != 0 {
         kind = RegionKind::Gap;
     }
@@ -154,27 +154,27 @@ fn region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
 
 fn write_region(out: &mut Vec<u8>, region: &Region, line_before: u64) {
     match region.kind {
-        RegionKind::Code | RegionKind::Gap => put(out, region.counters[0].0),
-        RegionKind::Expansion(file) => put(out, file << 3 | EXPANSION),
+        RegionKind::Code | RegionKind::Gap => write_leb128(out, region.counters[0].0),
+        RegionKind::Expansion(file) => write_leb128(out, file << 3 | EXPANSION),
         RegionKind::Other(kind) => {
-            put(out, kind << 3);
-            region.counters.iter().for_each(|counter| put(out, counter.0));
-            region.others.iter().for_each(|number| put(out, *number));
+            write_leb128(out, kind << 3);
+            region.counters.iter().for_each(|counter| write_leb128(out, counter.0));
+            region.others.iter().for_each(|number| write_leb128(out, *number));
         }
     }
-    put(out, region.start.0 - line_before);
-    put(out, region.start.1);
-    put(out, region.end.0 - region.start.0);
-    put(out, region.end.1 | if region.kind == RegionKind::Gap { GAP } else { 0 });
+    write_leb128(out, region.start.0 - line_before);
+    write_leb128(out, region.start.1);
+    write_leb128(out, region.end.0 - region.start.0);
+    write_leb128(out, region.end.1 | if region.kind == RegionKind::Gap { GAP } else { 0 });
 }
 
-/// Decodes a list of file names, the first of which is the folder of relative names; `None` if the list is damaged or compressed.
-pub fn file_names(bytes: &[u8]) -> Option<Vec<String>> {
+/// Decodes a list of file names, the first of which is the folder of relative names; `None` if the list is corrupt or compressed.
+pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
     let mut bytes = Bytes(bytes);
-    let (count, _, compressed) = (bytes.number()?, bytes.number()?, bytes.number()?);
+    let (count, _, compressed) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);
     let mut names: Vec<String> = Vec::new();
     for _ in 0..if compressed == 0 { count } else { return None } {
-        let size = usize::try_from(bytes.number()?).ok()?;
+        let size = usize::try_from(bytes.read_leb128()?).ok()?;
         let name = String::from_utf8_lossy(bytes.take(size)?).into_owned();
         names.push(match names.first() {
             Some(folder) if !name.starts_with('/') => format!("{folder}/{name}"),
@@ -194,7 +194,7 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    fn read_leb128(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for place in 0..10 {
             let byte = self.take(1)?[0];
@@ -207,14 +207,14 @@ impl<'a> Bytes<'a> {
     }
 
     /// Reads a number of items, and then the items.
-    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.number()?;
-        // Each item takes at least a byte, so the loop ends even if the number is damaged.
+    fn read_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.read_leb128()?;
+        // Each item takes at least a byte, so the loop ends even if the number is corrupt.
         (0..count).map(|_| item(self)).collect()
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn write_leb128(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;

@@ -1,4 +1,4 @@
-//! Functions with a call that returned twice in one process (`setjmp`).
+//! Finds functions with a call that returned twice in one process (`setjmp`).
 
 use std::collections::BTreeSet;
 use trodden_flow::{CutReason, Edge};

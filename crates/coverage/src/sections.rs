@@ -27,7 +27,7 @@ pub struct Mapping {
 /// A function's record in the coverage mapping.
 #[derive(Clone, Copy)]
 pub struct Record<'m> {
-    head: &'m [u8; RECORD_HEADER],
+    header: &'m [u8; RECORD_HEADER],
     code: &'m [u8],
 }
 
@@ -35,12 +35,12 @@ impl Mapping {
     /// Reads the mapping of an image.
     ///
     /// # Errors
-    /// The image or its mapping is damaged.
+    /// The image or its mapping is corrupt.
     pub fn read(image: &[u8]) -> Result<Mapping> {
         let file = object::File::parse(image)?;
-        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is damaged");
+        let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is corrupt");
         let (mapping, functions, names) = (section(MAPPING)?, section(FUNCTIONS)?, section(NAMES)?);
-        let files = file_names(&mapping).context("the file names of the coverage mapping are damaged")?;
+        let files = read_file_lists(&mapping).context("the file names in the coverage mapping are corrupt")?;
         Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
@@ -48,10 +48,10 @@ impl Mapping {
     pub fn records(&self) -> Result<Vec<Record<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
         while at + RECORD_HEADER <= self.functions.len() {
-            let head: &[u8; RECORD_HEADER] = self.functions[at..at + RECORD_HEADER].try_into().expect("the size of a header");
-            let size = u32::from_le_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+            let header: &[u8; RECORD_HEADER] = self.functions[at..at + RECORD_HEADER].try_into().expect("the size of a header");
+            let size = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
             let code = self.functions.get(at + RECORD_HEADER..at + RECORD_HEADER + size).context("the coverage mapping is truncated")?;
-            records.push(Record { head, code });
+            records.push(Record { header, code });
             at = (at + RECORD_HEADER + size).next_multiple_of(ALIGNMENT);
         }
         Ok(records)
@@ -64,7 +64,7 @@ impl Mapping {
     }
 
     /// An object file with the mapping and the given records.
-    pub fn object(&self, records: &[u8]) -> Result<Vec<u8>> {
+    pub fn write_object(&self, records: &[u8]) -> Result<Vec<u8>> {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {
             let id = object.add_section(Vec::new(), name.into(), SectionKind::ReadOnlyData);
@@ -76,44 +76,44 @@ impl Mapping {
 
 impl Record<'_> {
     fn word(&self, from: usize) -> u64 {
-        u64::from_le_bytes(self.head[from..from + 8].try_into().expect("eight bytes"))
+        u64::from_le_bytes(self.header[from..from + 8].try_into().expect("eight bytes"))
     }
 
     /// The hash of the function's name.
-    pub fn name(&self) -> u64 {
+    pub fn name_hash(&self) -> u64 {
         self.word(0)
     }
 
     /// The hash of the function's graph.
-    pub fn graph(&self) -> u64 {
+    pub fn graph_hash(&self) -> u64 {
         self.word(12)
     }
 
     pub fn regions(&self) -> Result<FunctionRegions> {
-        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are damaged")
+        FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are corrupt")
     }
 
-    /// Appends the record to `out` with the given hash of the graph, and with other regions if they are given.
+    /// Appends the record to `out` with the given graph hash, and with `regions` in place of its own if given.
     pub fn append(&self, out: &mut Vec<u8>, graph: u64, regions: Option<&FunctionRegions>) {
         let code = regions.map(FunctionRegions::write);
         let code = code.as_deref().unwrap_or(self.code);
-        out.extend(&self.head[..8]);
+        out.extend(&self.header[..8]);
         out.extend((code.len() as u32).to_le_bytes());
         out.extend(graph.to_le_bytes());
-        out.extend(&self.head[20..]);
+        out.extend(&self.header[20..]);
         out.extend(code);
         out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
     }
 }
 
-/// The lists of file names by their hashes; `None` if one is damaged.
-fn file_names(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
+/// The lists of file names by their hashes; `None` if one is corrupt.
+fn read_file_lists(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
     const HEADER: usize = 16;
     let (mut at, mut lists) = (0, HashMap::new());
     while at + HEADER <= mapping.len() {
         let size = u32::from_le_bytes(mapping[at + 4..at + 8].try_into().ok()?) as usize;
         let list = mapping.get(at + HEADER..at + HEADER + size)?;
-        lists.insert(hash(list), region_code::file_names(list)?);
+        lists.insert(hash(list), region_code::read_file_names(list)?);
         at = (at + HEADER + size).next_multiple_of(ALIGNMENT);
     }
     Some(lists)

@@ -1,12 +1,12 @@
 //! Source positions where executions of a function ended early: calls that did not return, and loops that a signal left.
 //!
-//! A stop belongs to the function with the code, and to those that it was inlined into, at the position of the inlined call. If a function
-//! catches an exception, its callers continue.
+//! A stop belongs to the function with the code and, at the position of the inlined call, to the functions that it was inlined into. If a
+//! function catches an exception, its callers continue and have no stop.
 
 use crate::caveats::CaveatReason;
-use crate::demangled::linkage;
+use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
-use crate::handling::{Handling, handling};
+use crate::handling::{Handling, find_handling};
 use crate::second_returns::returned_again;
 use crate::tail_calls::TailCalls;
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ pub struct Stop {
     pub file: String,
     /// Line and column of the call.
     pub place: (u64, u64),
-    /// Positions after the call, in source order, of code that was executed before it. They may be arguments of the call.
+    /// Source positions after the call whose code was executed before it, and which may therefore be arguments of the call.
     pub before: Vec<(u64, u64)>,
     pub count: i128,
 }
@@ -52,11 +52,11 @@ impl Stops {
             let Some(edges) = &function.unit.map.edge_profile else { continue };
             let number = function.unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
             let Some(number) = number else { continue };
-            let names = edges.names.iter().map(|name| (linkage(name), name.as_str())).collect();
+            let names = edges.names.iter().map(|name| (linkage_name(name), name.as_str())).collect();
             let forks: Vec<Edge> = edges.forks_of(number).collect();
             // Like the counters, the paths of each process that continues the function include the execution before the fork.
             let paths = balance_forks(function.map, &function.paths, &forks).ok().flatten();
-            // True also if the fork was in a callee.
+            // Also true if a callee forked.
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
@@ -67,13 +67,13 @@ impl Stops {
     }
 
     /// The caveats of a function in the given images.
-    pub fn caveats(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
+    pub fn caveats_of(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
         let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
         all.flatten().copied().collect()
     }
 
     /// The stops of a function in the given images.
-    pub fn of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
+    pub fn stops_of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
         let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
     }
@@ -101,7 +101,7 @@ impl Collector<'_, '_> {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
             for (call, returned) in call_returns(function, at, entered, left) {
-                // Calls in arguments come first. Code before those may belong to an unrolled iteration.
+                // Calls in arguments come first. Code before these calls may belong to an unrolled iteration.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
                 let near: Vec<Position> = near.iter().copied().chain(previous).collect();
@@ -115,7 +115,7 @@ impl Collector<'_, '_> {
             if let Some((edge, count)) = edges.find(|(edge, count)| edge.kind == EdgeKind::Unwind && *count > 0) {
                 let handler = function.map.blocks.get(edge.to.index()).and_then(|block| block.positions.first());
                 let handler = handler.map(|position| position.scope);
-                let catching_scope = match handling(function, &paths, edge.to) {
+                let catching_scope = match find_handling(function, &paths, edge.to) {
                     Handling::Passed => None,
                     Handling::Caught(scope) => Some(scope),
                     Handling::Unknown => {
@@ -137,7 +137,7 @@ impl Collector<'_, '_> {
         let function = self.function;
         if is_continued {
             self.caveat(function.map.plain_name(), CaveatReason::Forked);
-            // Code inlined into the function counts for each process, too.
+            // Code inlined into the function is also counted by each process.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {

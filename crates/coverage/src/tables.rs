@@ -1,8 +1,8 @@
-//! Coverage tables with a row for each file or function, which has numbers of paths in addition to LLVM's numbers.
+//! Coverage tables with a row for each file or function, with numbers of paths in addition to LLVM's numbers.
 
-use crate::by_test::changed;
+use crate::by_test::changed_lines;
 use crate::caveats::Caveat;
-use crate::diff::ranges;
+use crate::diff::format_ranges;
 use crate::path_columns::{self, all_code, plain_name};
 use crate::{CoverageMapping, Lines};
 use anyhow::{Context, Result};
@@ -17,34 +17,34 @@ use trodden_report::{Name, View};
 /// The coverage of each file.
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
-    let paths = path_columns::by_file(&all_code(view, &mapping.names));
+    let paths = path_columns::combinations_by_file(&all_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&normalize(name)).copied();
-        let mut row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
-        mark(&mut row, mapping, &normalize(name));
-        // Leaves out headers without code, which are in the mapping, too.
+        let mut row = CoverageRow { paths: own, ..summary_row(name.to_owned(), &file["summary"])? };
+        add_caveats(&mut row, mapping, &normalize(name));
+        // The mapping also contains headers without code, which are omitted.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
         }
     }
     let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = CoverageRow { paths, ..summary("total".into(), &data["totals"])? };
+    table.total = CoverageRow { paths, ..summary_row("total".into(), &data["totals"])? };
     let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
     table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
     Ok(table)
 }
 
 /// Adds the caveats of a file to its row.
-fn mark(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
+fn add_caveats(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
     let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == file);
     row.remarks.extend(of_file().map(Caveat::remark_with_name));
     row.caveats.extend(of_file().map(Caveat::json));
 }
 
 /// Reads a summary of `llvm-cov` for a file or in total.
-fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
+fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     let share = |what: &str| -> Result<CoverageRatio> {
         let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export has no {key} of {what} for {name}"));
         Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
@@ -75,10 +75,10 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
         let names = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(linkage) = function["name"].as_str().filter(|_| names().any(|f| wanted.contains(f))) else { continue };
         let files = files_of(function);
-        let own = path_columns::of_function(&code, linkage, &files);
+        let own = path_columns::find_code(&code, linkage, &files);
         let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
-        row.regions = regions(&function["regions"]);
-        row.branches = branches(&function["branches"]);
+        row.regions = count_regions(&function["regions"]);
+        row.branches = count_branches(&function["branches"]);
         let is_same = |caveat: &&Caveat| caveat.function.replace(';', ":") == linkage.replace(';', ":") && files.contains(&caveat.file);
         let caveats = || mapping.caveats.iter().filter(is_same);
         row.caveats = caveats().map(Caveat::json).collect();
@@ -93,54 +93,54 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
     let all = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = CoverageRow { paths: all, ..summary("total".into(), &data["totals"])? };
+    table.total = CoverageRow { paths: all, ..summary_row("total".into(), &data["totals"])? };
     Ok(table)
 }
 
-/// The remark for a function whose paths are shown with an earlier row.
+/// The remark for a function whose paths are shown in an earlier row.
 const VARIANT: &str = "compiled in several ways: the first row of this name has the paths of all";
 
 /// Counts code regions, given as [first line, column, last line, column, count, file, expanded file, kind].
-fn regions(regions: &Value) -> CoverageRatio {
+fn count_regions(regions: &Value) -> CoverageRatio {
     const CODE: u64 = 0;
     let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
-    code.fold(CoverageRatio::default(), |sum, r| add(sum, r[4].as_u64()))
+    code.fold(CoverageRatio::default(), |sum, r| count_item(sum, r[4].as_u64()))
 }
 
 /// Counts both directions of each branch, given as [first line, column, last line, column, true count, false count, ...].
-fn branches(branches: &Value) -> CoverageRatio {
+fn count_branches(branches: &Value) -> CoverageRatio {
     let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
-    all.fold(CoverageRatio::default(), add)
+    all.fold(CoverageRatio::default(), count_item)
 }
 
-fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
+fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
     CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
 }
 
 /// The coverage of the lines that differ from a commit, by file.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
-    let changes = changed(commit)?;
+    let changes = changed_lines(commit)?;
     let mut lines = Lines::from_mapping(mapping)?;
     lines.keep_changed(&changes);
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     let mut total = CoverageRatio::default();
     for (name, lines) in &lines.0 {
-        let share = lines.values().fold(CoverageRatio::default(), |sum, n| add(sum, Some(*n)));
+        let share = lines.values().fold(CoverageRatio::default(), |sum, n| count_item(sum, Some(*n)));
         total = CoverageRatio { all: total.all + share.all, hit: total.hit + share.hit };
         let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
         let word = if missed.len() == 1 { "line" } else { "lines" };
-        let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
+        let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", format_ranges(&missed))] };
         let mut row = CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() };
-        mark(&mut row, mapping, &normalize(name));
+        add_caveats(&mut row, mapping, &normalize(name));
         table.rows.push(row);
     }
     table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
-    let all = plural(changes.lines().0 as u128, "line", "lines");
+    let all = plural(changes.line_counts().0 as u128, "line", "lines");
     log::info!("{all} changed since {commit}, {} of them with code", total.all);
     Ok(table)
 }
 
-/// The length of the longest common folder of the names, including the slash.
+/// The length of the longest folder prefix that all names share, including the slash.
 fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let Some(first) = names.next() else { return 0 };
     let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();

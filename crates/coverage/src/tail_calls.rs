@@ -1,8 +1,8 @@
-//! Functions whose last call became a jump, so that it is unknown whether the call returned.
+//! Finds functions whose last call became a jump, so that it is unknown whether the call returned.
 //!
-//! The callee's frame replaces that of the function, so that the function's caller observes whether it returned. Tail calls matter only in
-//! functions that were called where executions ended, in `main`, and in functions that these jump to. A callee all of whose executions
-//! returned is harmless.
+//! The callee's frame replaces the function's frame, so only the function's caller observes whether the call returned. Tail calls matter
+//! only in functions that were called where executions ended, in `main`, and in functions that these jump to. A callee that always returned
+//! is harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::inlined::stops_by_block;
@@ -25,30 +25,31 @@ impl TailCalls {
         let ended: Callees = view.executed().flat_map(callees_at_ends).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
         loop {
-            let via: Callees = jumps.iter().filter(|(f, _)| reached.contains(&key(f))).flat_map(|(_, callees)| callees.clone()).collect();
+            let via: Callees =
+                jumps.iter().filter(|(f, _)| reached.contains(&map_address(f))).flat_map(|(_, callees)| callees.clone()).collect();
             let is_reached = |function: &Function| {
                 let name = Some(function.map.plain_name());
                 name == Some("main") || [&ended, &via].iter().any(|names| names.contains(&name) || names.contains(&None))
             };
-            let next: BTreeSet<usize> = jumps.iter().filter(|(f, _)| is_reached(f)).map(|(f, _)| key(f)).collect();
+            let next: BTreeSet<usize> = jumps.iter().filter(|(f, _)| is_reached(f)).map(|(f, _)| map_address(f)).collect();
             if next == reached {
                 break;
             }
             reached = next;
         }
-        let returning = returning(view, &jumps);
+        let returning = always_returning(view, &jumps);
         let is_unknown = |callee: &Option<&str>| callee.is_none_or(|name| !returning.contains(name));
-        let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&key(function)) && callees.iter().any(is_unknown));
-        TailCalls(unknown.map(|(function, _)| key(function)).collect())
+        let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&map_address(function)) && callees.iter().any(is_unknown));
+        TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
     /// Returns true if it is unknown whether a function's last call returned.
     pub fn has(&self, function: &Function) -> bool {
-        self.0.contains(&key(function))
+        self.0.contains(&map_address(function))
     }
 }
 
-fn key(function: &Function) -> usize {
+fn map_address(function: &Function) -> usize {
     std::ptr::from_ref(function.map).addr()
 }
 
@@ -72,7 +73,7 @@ fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
 }
 
 /// The names of functions all of whose executions returned.
-fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
+fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.edges.iter().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
@@ -80,7 +81,7 @@ fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTree
         *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
     }
     let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();
-    returning.extend(LIBRARY);
+    returning.extend(RETURNING_LIBRARY_FUNCTIONS);
     loop {
         let is_open = |callees: &Callees| callees.iter().any(|callee| callee.is_none_or(|name| !returning.contains(name)));
         let open: Vec<&str> = jumps.iter().filter(|(_, callees)| is_open(callees)).map(|(f, _)| f.map.plain_name()).collect();
@@ -92,8 +93,8 @@ fn returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTree
     }
 }
 
-/// Library functions that always return while the process lives.
-const LIBRARY: [&str; 32] = [
+/// Library functions that always return unless the process ends.
+const RETURNING_LIBRARY_FUNCTIONS: [&str; 32] = [
     "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
     "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",
     "strcpy", "strdup", "strlen", "strncmp", "strtol",

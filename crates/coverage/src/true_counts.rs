@@ -1,18 +1,18 @@
 //! Corrects the counts of a function's regions for executions that ended early.
 //!
 //! LLVM counts some regions at their beginning; these counts are exact. It computes the others from them, as if every execution continued
-//! to the end of each region. A computed count includes an ended execution wrongly if the execution is part of the sum but did not reach
-//! the region: because it ended before the region within a region that contains both, or anywhere in another region that leads to this
-//! one, as the body of a loop leads to its condition.
+//! to the end of each region. A computed count wrongly includes an ended execution if the execution is part of the sum but did not reach
+//! the region: it ended earlier within a region that contains both, or anywhere in a different region that leads to this one, as a loop's
+//! body leads to its condition.
 
 use crate::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
 use crate::stops::Stop;
 use std::collections::{BTreeMap, HashMap};
 
-/// A line and a column.
+/// A line and column, both from 1.
 pub type Place = (u64, u64);
 
-/// A part of a file. Code of macros and included files is located where it is used.
+/// A range in a file. Code of macros and included files is located where it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The file's number in the function.
@@ -38,7 +38,7 @@ pub struct TrueCounts<'f> {
     counts: &'f [u64],
     /// The span of each region, by file and number.
     spans: Vec<Vec<Span>>,
-    /// The code regions whose count is that of a counter.
+    /// For each counter, the code regions with its value.
     owners: HashMap<u64, Vec<Span>>,
     /// The region at whose beginning a counter is incremented.
     counted: HashMap<u64, Span>,
@@ -53,17 +53,17 @@ type Terms = BTreeMap<u64, i128>;
 
 impl<'f> TrueCounts<'f> {
     /// Computes the counts of a function from its counters. `files` has the names of its files. `None` if the position of a stop is
-    /// unknown, a corrected count would be negative, or the mapping is damaged.
+    /// unknown, a corrected count would be negative, or the mapping is corrupt.
     pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
-        let spans = spans(function)?;
-        let (owners, counted) = counted(function, &spans);
+        let spans = region_spans(function)?;
+        let (owners, counted) = assign_counters(function, &spans);
         let mut all = TrueCounts { function, counts, spans, owners, counted, stops: Vec::new(), computed: Vec::new() };
         for stop in stops {
             let (file, place) = all.locate(files, stop)?;
             all.computed.push(all.computed_around(file, place)?);
             all.stops.push((file, place, stop));
         }
-        let is_possible = |(file, number): (usize, usize)| all.entered(file, number).is_some_and(|count| count >= 0);
+        let is_possible = |(file, number): (usize, usize)| all.entry_count(file, number).is_some_and(|count| count >= 0);
         let numbers = function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
         let is_sound = numbers.filter(|(file, number)| is_code(&function.regions[*file][*number])).all(is_possible);
         is_sound.then_some(all)
@@ -74,15 +74,15 @@ impl<'f> TrueCounts<'f> {
         self.function.regions.iter().flatten().filter(|region| is_code(region)).count() > 1
     }
 
-    /// The regions around a place whose counts are computed, with their sums; `None` if the mapping is damaged.
+    /// The regions with computed counts around a position, with their sums; `None` if the mapping is corrupt.
     fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(Span, Terms)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
         let around = regions.filter(|(region, span)| is_code(region) && span.has(file, place));
         let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), CounterKind::Plain(_)));
-        computed.map(|(region, span)| Some((*span, self.terms(region.counters[0])?))).collect()
+        computed.map(|(region, span)| Some((*span, self.to_terms(region.counters[0])?))).collect()
     }
 
-    /// The file and place of a stop; `None` if it is in no region.
+    /// The file and position of a stop; `None` if no region contains it.
     fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
@@ -92,15 +92,15 @@ impl<'f> TrueCounts<'f> {
         direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
     }
 
-    /// LLVM's value of a counter; `None` if the mapping is damaged.
+    /// LLVM's value of a counter; `None` if the mapping is corrupt.
     pub fn value(&self, counter: Counter) -> Option<i128> {
-        self.terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
+        self.to_terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
-    /// A counter as a sum of the function's counters; `None` if the mapping is damaged.
-    fn terms(&self, counter: Counter) -> Option<Terms> {
+    /// A counter as a sum of the function's counters; `None` if the mapping is corrupt.
+    fn to_terms(&self, counter: Counter) -> Option<Terms> {
         let (mut terms, mut worklist) = (Terms::new(), vec![(counter, 1)]);
-        // The expressions of a damaged mapping may refer to each other in a cycle.
+        // The expressions of a corrupt mapping may refer to each other in a cycle.
         let mut steps = 0;
         while let Some((counter, times)) = worklist.pop() {
             steps += 1;
@@ -123,9 +123,9 @@ impl<'f> TrueCounts<'f> {
         Some(terms)
     }
 
-    /// The number of ended executions that are part of a counter's value but did not reach a span.
-    fn missing(&self, counter: Counter, span: &Span) -> Option<i128> {
-        let terms = self.terms(counter)?;
+    /// The number of executions that are part of a counter's value but ended before they reached a span.
+    fn count_ended_before(&self, counter: Counter, span: &Span) -> Option<i128> {
+        let terms = self.to_terms(counter)?;
         let is_counted = |number: &u64, file: usize, place: Place| {
             let others = || self.owners.get(number).into_iter().flatten().filter(|owner| *owner != span);
             match others().any(|owner| owner.contains(span)) {
@@ -150,8 +150,8 @@ impl<'f> TrueCounts<'f> {
         Some(missing.sum())
     }
 
-    /// The number of executions that entered a region; `None` if the mapping is damaged.
-    pub fn entered(&self, file: usize, number: usize) -> Option<i128> {
+    /// The number of executions that entered a region; `None` if the mapping is corrupt.
+    pub fn entry_count(&self, file: usize, number: usize) -> Option<i128> {
         let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
         let counter = *region.counters.first()?;
         // A gap leads to the region that it touches.
@@ -161,14 +161,14 @@ impl<'f> TrueCounts<'f> {
         };
         let is_exact = matches!(counter.kind(), CounterKind::Plain(number) if self.counted.get(&number).is_some_and(is_at));
         let value = self.value(counter)?;
-        Some(if is_exact { value } else { value - self.missing(counter, span)? })
+        Some(if is_exact { value } else { value - self.count_ended_before(counter, span)? })
     }
 
-    /// The number of executions that reached a place in a region; `None` if the mapping is damaged.
-    fn reached(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
+    /// The number of executions that reached a place in a region; `None` if the mapping is corrupt.
+    fn count_at(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
         let span = &self.spans[file][number];
         let ended = self.stops.iter().filter(|(file, stop, _)| span.has(*file, *stop) && *stop < place);
-        Some(self.entered(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
+        Some(self.entry_count(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
     /// The smallest region of code around a span.
@@ -191,10 +191,12 @@ impl<'f> TrueCounts<'f> {
         let around = self.enclosing_region(&span)?;
         let is_condition = self.value(*self.function.regions[around.0][around.1].counters.first()?)? == values[0] + values[1];
         let sides = match (self.is_counted_at_target(yes, &span), self.is_counted_at_target(no, &span)) {
-            (true, _) if is_condition => [values[0], self.reached(around, span.end)? - values[0]],
-            (_, true) if is_condition => [self.reached(around, span.end)? - values[1], values[1]],
+            (true, _) if is_condition => [values[0], self.count_at(around, span.end)? - values[0]],
+            (_, true) if is_condition => [self.count_at(around, span.end)? - values[1], values[1]],
             (exact, other) => {
-                let side = |counter, value: i128, exact: bool| Some(if exact { value } else { value - self.missing(counter, &span)? });
+                let side = |counter, value: i128, exact: bool| {
+                    Some(if exact { value } else { value - self.count_ended_before(counter, &span)? })
+                };
                 [side(yes, values[0], exact)?, side(no, values[1], other)?]
             }
         };
@@ -224,7 +226,9 @@ impl<'f> TrueCounts<'f> {
                 continue;
             }
             for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.has(*of, *place)) {
-                let is_argument = |before: &&Place| self.enclosing_region(&at(file, **before)) == self.enclosing_region(&at(file, *place));
+                let is_argument = |before: &&Place| {
+                    self.enclosing_region(&empty_span(file, **before)) == self.enclosing_region(&empty_span(file, *place))
+                };
                 let last = stop.before.iter().rev().find(is_argument).map_or(place.0, |before| before.0.max(place.0));
                 let next = (last + 1..=span.end.0).find(|line| is_code_line(*line)).unwrap_or(span.end.0.max(last + 1));
                 let end = ends(*place).map(|end| end + 1);
@@ -259,7 +263,7 @@ impl<'f> TrueCounts<'f> {
             is_code(&regions[*number]) && span.has(part.file, part.start) && span.end == part.end
         };
         let number = (0..regions.len()).filter(is_around_part).max_by_key(|number| self.spans[part.file][*number].start)?;
-        self.reached((part.file, number), part.start).filter(|count| *count >= 0)
+        self.count_at((part.file, number), part.start).filter(|count| *count >= 0)
     }
 }
 
@@ -276,7 +280,7 @@ const MAX_TERMS: usize = 1 << 16;
 /// A column after all code of a line.
 const END_OF_LINE: u64 = 1 << 20;
 
-fn at(file: usize, place: Place) -> Span {
+fn empty_span(file: usize, place: Place) -> Span {
     Span { file, start: place, end: place }
 }
 
@@ -286,7 +290,7 @@ fn is_code(region: &Region) -> bool {
 }
 
 /// The span of each region. Regions in macros and included files get the span of the expansion; `None` if expansions form a cycle.
-fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
+fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     let mut expansions: HashMap<usize, (usize, &Region)> = HashMap::new();
     for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
         if let RegionKind::Expansion(to) = region.kind {
@@ -310,9 +314,9 @@ fn spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     all.collect()
 }
 
-/// For each counter, the code regions with its value, and the one where it is incremented: the outermost. If there are several, such as the
-/// step of a loop and its body, it is the one that a gap leads to.
-fn counted(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
+/// For each counter, the code regions with its value, and the region where it is incremented: the outermost one. If there are several
+/// outermost regions, such as a loop's step and body, it is the region that a gap leads to.
+fn assign_counters(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
     let mut owners: HashMap<u64, Vec<Span>> = HashMap::new();
     let mut gap_targets = Vec::new();
     for (regions, spans) in function.regions.iter().zip(spans) {

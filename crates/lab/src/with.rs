@@ -20,7 +20,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
     ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
-        if !choice.concerns(&words) {
+        if !choice.applies_to(&words) {
             let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
             bail!("{option} does not apply to {}; it is for {}", full_name(words[0]), list.join(", "));
         }

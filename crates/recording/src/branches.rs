@@ -1,8 +1,8 @@
 //! Runs an uninstrumented program under `perf record`, and makes a profile of the branches that the hardware recorded.
 //!
-//! The abilities of perf and the machine are tried on a trivial program first, so that no long run is made in vain. perf then runs the
-//! command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, in which programs with marked
-//! blocks are looked for, and then the branches, for [`crate::import`].
+//! A trial recording of a trivial program first checks that perf and the machine can record branches, before a possibly long run. Then perf
+//! runs the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs with
+//! marked blocks, and then the branches, for [`crate::import`].
 
 use crate::import;
 use crate::runs::reasons;
@@ -16,7 +16,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::Run;
 use trodden_trace::programs_with_addresses;
 
-/// Sampling period in branches; a prime, so as not to resonate with loops.
+/// Sampling period in branches; a prime, to avoid resonance with loops.
 const PERIOD: &str = "100003";
 
 /// Which branches the hardware records.
@@ -35,7 +35,7 @@ pub struct BranchRecording {
     pub kind: BranchKind,
     /// The path of `perf`.
     pub perf: PathBuf,
-    /// The event to use, if the default does not work on this processor.
+    /// The perf event that replaces the default one.
     pub event: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &RecordingCont
     check_recording_works(job, &folder.path().join("trial.data"))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let mut command = recording(job, &data);
+    let mut command = perf_record_command(job, &data);
     command.arg("--").args(&what.command);
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", job.perf.display()))?;
     let run = Run {
@@ -57,18 +57,18 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &RecordingCont
         suite: what.destination.suite.clone(),
         ..run_metadata(&what.command, started, ending(status), around)
     };
-    let kept = keep(what, job, &data, run, around);
-    if let Err(error) = &kept {
-        log::warn!("no profile was made of this run: {}", reasons(error));
+    let stored = store_profile(what, job, &data, run, around);
+    if let Err(error) = &stored {
+        log::warn!("no profile of this run was stored: {}", reasons(error));
     }
-    Ok(exit_code_with(status, kept.is_ok()))
+    Ok(exit_code_with(status, stored.is_ok()))
 }
 
 /// The `perf record` command line without the command to run.
-fn recording(job: &BranchRecording, data: &Path) -> Command {
+fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     let mut command = Command::new(&job.perf);
     command.args(["record", "--quiet", "-o"]).arg(data);
-    let event = |usual: &str| job.event.clone().unwrap_or_else(|| usual.into());
+    let event = |default: &str| job.event.clone().unwrap_or_else(|| default.into());
     match job.kind {
         BranchKind::Records => command.args(["-b", "-c", PERIOD, "-e"]).arg(event("branches:u")),
         BranchKind::Trace => command.arg("-e").arg(event("intel_pt//u")),
@@ -78,33 +78,34 @@ fn recording(job: &BranchRecording, data: &Path) -> Command {
 
 /// Checks that recording works, by recording a trivial program.
 fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
-    let mut command = recording(job, data);
+    let mut command = perf_record_command(job, data);
     let output =
         command.args(["--", "true"]).stdin(Stdio::null()).output().with_context(|| format!("cannot run {}", job.perf.display()))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
-    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), remedy(job.kind))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
+    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), requirements(job.kind))
 }
 
-fn remedy(kind: BranchKind) -> &'static str {
+/// What the user needs in order to record such branches.
+fn requirements(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Records => {
-            "branch records need a processor that has them (Intel since Haswell; AMD Zen 4 and later, or Zen 3 with \
-                --branches=branch-brs), which virtual machines rarely expose, and the sysctl kernel.perf_event_paranoid at 2 or less. \
-                Where there are none, build with --sample"
+            "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since \
+                Haswell; AMD Zen 4 and later, or Zen 3 with --branches=branch-brs). Virtual machines rarely expose them. If they are not \
+                available, build with --sample"
         }
         BranchKind::Trace => {
-            "a trace needs Intel PT, which virtual machines rarely expose, and the sysctl kernel.perf_event_paranoid at 2 or less. Try \
+            "a trace needs the sysctl kernel.perf_event_paranoid at 2 or less, and Intel PT, which virtual machines rarely expose. Try \
                 --branches=records, or build with --sample"
         }
     }
 }
 
-/// Makes the profile from the output of `perf script`.
-fn keep(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &RecordingContext) -> Result<()> {
+/// Converts the output of `perf script` to a profile and stores it.
+fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &RecordingContext) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
     let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(programs_with_addresses(text, name, around.units.as_ref())?))?;

@@ -1,10 +1,10 @@
-//! Bursts: switching the counting of running `--sample` programs on and off from outside, and measuring how long it was on.
+//! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
 //!
-//! The switch is a byte in the program's mapped raw file ([`Switch`]), so nothing is injected into the program, and it is not stopped.
-//! Pauses between bursts have random length, so as not to resonate with the program. Counts are read in between, as often as the cost
-//! allows, to estimate how much counting slows the program down and how accurate the estimates are. Time is processor time of the program
-//! ([`ProcessorTime`]), or wall time where the system forbids that. To estimate what bursts lose, some are [`STRETCH_FACTOR`] times longer.
-//! If a recorder is killed, the next one turns the switch off.
+//! The switch is a byte in the program's mapped raw file ([`Switch`]), so nothing is injected into the program, which keeps running. Pauses
+//! between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost allows, to
+//! estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor time
+//! ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
+//! estimate how many executions short bursts miss. If a recorder is killed, the next one turns the switch off.
 
 use crate::processor_time::ProcessorTime;
 use crate::waiting::Waiting;
@@ -18,10 +18,10 @@ use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, Switch, raw_files};
 use trodden_text::words::plural;
 
-/// Interval between searches for the first image with a switch.
+/// Interval between searches before an image with a switch is found.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Interval between searches for further images.
+/// Minimum interval between later searches.
 const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum pause between readings of the counts, as a multiple of a reading's processor time.
@@ -38,7 +38,7 @@ const STRETCHED_FRACTION: f64 = 0.25;
 pub struct Bursts {
     /// Length of a burst that is not stretched.
     pub burst: Duration,
-    /// Mean time from the start of one such burst to the start of the next.
+    /// Mean time between the starts of two consecutive bursts that are not stretched.
     pub period: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct Bursts {
 pub struct BurstFiles {
     /// Individual files.
     pub single: Vec<PathBuf>,
-    /// Folders, whose raw files all belong to the recording, including later ones.
+    /// Folders whose present and future raw files all belong to the recording.
     pub folders: Vec<PathBuf>,
 }
 
@@ -75,12 +75,15 @@ pub struct BurstThread {
 }
 
 impl BurstThread {
-    /// Starts a thread that begins with bursts once there is an image with a switch.
+    /// Starts a thread that waits for an image with a switch, and then performs bursts until it is stopped.
     ///
     /// # Errors
-    /// A burst would be longer than the time from one to the next.
+    /// The bursts are longer than their period.
     pub fn start(files: BurstFiles, bursts: Bursts) -> Result<BurstThread> {
-        ensure!(bursts.burst <= bursts.period, "a burst is longer than the time from one to the next: raise --every or lower --burst");
+        ensure!(
+            bursts.burst <= bursts.period,
+            "a burst cannot be longer than the time between the starts of two bursts. Raise --every or lower --burst"
+        );
         let (stop, stopped) = channel();
         let controller = BurstController {
             files,
@@ -91,11 +94,11 @@ impl BurstThread {
             reading_took: Duration::ZERO,
             random: Random::new(),
             on: SwitchedOn::default(),
-            since: SwitchedOn::default(),
+            on_since_reading: SwitchedOn::default(),
             stretch: 1,
             intended_ns: 0,
             processor: ProcessorTime::default(),
-            by_processor: false,
+            uses_processor_time: false,
             waiting: Waiting::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
@@ -104,7 +107,7 @@ impl BurstThread {
         Ok(BurstThread { stop, thread: std::thread::spawn(move || controller.run()) })
     }
 
-    /// Turns all switches off and returns what was measured; `None` if there were no switches.
+    /// Turns all switches off and returns the measurements; `None` if no image had a switch.
     pub fn stop(self) -> Option<SampledRun> {
         // This wakes up the thread if it is sleeping.
         drop(self.stop);
@@ -123,14 +126,14 @@ struct BurstController {
     random: Random,
     on: SwitchedOn,
     /// The part of `on` since the last reading of the counts.
-    since: SwitchedOn,
+    on_since_reading: SwitchedOn,
     /// Factor by which bursts and pauses are longer until the next reading.
     stretch: u32,
     /// Total intended length of bursts, in nanoseconds.
     intended_ns: u64,
     processor: ProcessorTime,
-    /// Whether time is processor time. This is decided once, since times of different clocks cannot be added.
-    by_processor: bool,
+    /// Whether all times are processor times. This is decided once, since times of different clocks cannot be added.
+    uses_processor_time: bool,
     waiting: Waiting,
     last_reading: Instant,
     processor_at_reading: u64,
@@ -142,13 +145,13 @@ impl BurstController {
     fn run(mut self) -> Option<SampledRun> {
         // The default timer slack is as long as a short burst, and would prolong bursts.
         let _ = nix::sys::prctl::set_timerslack(1);
-        while !self.find() {
+        while !self.find_images() {
             if self.wait(SEARCH_INTERVAL) {
-                self.find();
+                self.find_images();
                 break;
             }
         }
-        self.by_processor = self.processor.now().is_some();
+        self.uses_processor_time = self.processor.now().is_some();
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
@@ -157,21 +160,21 @@ impl BurstController {
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next()) };
         while !self.wait(pause) {
             if last_search.elapsed() >= SEARCH_AGAIN_INTERVAL {
-                self.find();
+                self.find_images();
                 last_search = Instant::now();
             }
             if self.burst() {
                 break;
             }
             if self.last_reading.elapsed() >= self.reading_took * PAUSE_PER_READING * self.readings.stride() {
-                self.read();
+                self.read_counts();
                 self.stretch = if self.random.next() < STRETCHED_FRACTION { STRETCH_FACTOR } else { 1 };
             }
             pause = ((self.bursts.period - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
         }
         self.set_switches(false);
         let wall_ns = began.elapsed().as_nanos() as u64;
-        self.read();
+        self.read_counts();
         let processor_ns = self.processor_time();
         let any = self.switches.values().any(Option::is_some);
         any.then_some(SampledRun {
@@ -186,8 +189,9 @@ impl BurstController {
         })
     }
 
-    /// Looks for new images. Returns whether any image has a switch. Files that cannot be opened are reported with the profile.
-    fn find(&mut self) -> bool {
+    /// Looks for new images. Returns true if any known image has a switch. Files that cannot be opened are reported when the profile is
+    /// read.
+    fn find_images(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
                 && let Ok(switch) = Switch::open(&file)
@@ -199,20 +203,20 @@ impl BurstController {
         self.switches.values().any(Option::is_some)
     }
 
-    /// Processor time of the programs in nanoseconds, if the recording uses it.
+    /// The programs' processor time in nanoseconds; `None` if the recording uses wall time.
     fn processor_time(&mut self) -> Option<u64> {
-        self.by_processor.then(|| self.processor.now()).flatten()
+        self.uses_processor_time.then(|| self.processor.now()).flatten()
     }
 
-    /// Performs a burst. Returns whether it was the last one.
+    /// Performs a burst. Returns true if the recording was stopped.
     fn burst(&mut self) -> bool {
         let asked = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
-        // Each reading of the clock comes just before the switch is turned. The time between the two is lost at the beginning and added at
-        // the end, so it cancels out on average.
+        // The clock is read just before the switch changes, both times. The gap lengthens the measured time at the beginning and shortens
+        // it at the end, so its effect cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {
@@ -227,7 +231,7 @@ impl BurstController {
             None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },
         };
         self.on.add(burst);
-        self.since.add(burst);
+        self.on_since_reading.add(burst);
         self.intended_ns += asked.as_nanos() as u64;
         last
     }
@@ -239,20 +243,20 @@ impl BurstController {
         }
     }
 
-    fn read(&mut self) {
+    fn read_counts(&mut self) {
         let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
-        // A file that cannot be read now is reported with the profile.
+        // A file that cannot be read is reported when the profile is read.
         if let Ok(raws) = read(&with_switch) {
-            let since = std::mem::take(&mut self.since);
+            let on = std::mem::take(&mut self.on_since_reading);
             let passed_ns = match self.processor_time() {
                 Some(now) => now.saturating_sub(std::mem::replace(&mut self.processor_at_reading, now)),
                 None => self.last_reading.elapsed().as_nanos() as u64,
             };
-            self.readings.read(&raws, since, passed_ns);
+            self.readings.read(&raws, on, passed_ns);
             self.last_reading = Instant::now();
         }
-        self.switches.values().flatten().for_each(|switch| self.waiting.note(switch.process()));
+        self.switches.values().flatten().for_each(|switch| self.waiting.update(switch.process()));
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
@@ -262,8 +266,8 @@ impl BurstController {
     }
 }
 
-/// Updates the estimate, in seconds, of how late bursts end. A sleeping thread wakes up late, on virtual machines by as much as the length
-/// of a short burst; ending bursts early by the estimate makes their mean length right.
+/// Updates the estimate, in seconds, of how late bursts end. A sleeping thread wakes up late; on virtual machines, the delay can be as long
+/// as a short burst. Bursts are ended early by this estimate, which corrects their mean length.
 fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     const SHARE: f64 = 1.0 / 8.0;
     // A single long delay says nothing about the next burst.
@@ -275,8 +279,8 @@ fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Reports for how much of a run programs counted.
-pub fn report(sampling: &SampledRun) {
+/// Logs the fraction of a run during which programs counted.
+pub fn log_share(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }

@@ -27,7 +27,7 @@ impl RecordingContext {
     /// # Errors
     /// The working folder was deleted, or the store cannot be created or written.
     pub fn run_store(&self) -> Result<RunStore> {
-        ensure!(!self.directory.as_os_str().is_empty(), "the working folder was deleted: change to one that exists");
+        ensure!(!self.directory.as_os_str().is_empty(), "the working folder was deleted. Change to an existing folder");
         Ok(RunStore::create(&self.directory)?)
     }
 

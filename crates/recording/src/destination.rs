@@ -1,4 +1,4 @@
-//! Delivery of profiles made from raw files to the run store or a file, and messages about them.
+//! Delivers profiles to the run store or a file, and reports problems.
 
 use crate::RecordingContext;
 use anyhow::{Context, Result, ensure};
@@ -20,21 +20,21 @@ pub struct Destination {
     pub no_store: bool,
 }
 
-/// What is missing from a delivered profile.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivered {
-    /// Number of problems because of which counts are missing or uncertain.
+    /// Number of problems that make counts missing or uncertain.
     pub problems: usize,
-    /// Whether the profile itself records all of them, so that the raw files have no further information.
+    /// Whether the profile itself records all problems. If so, the raw files contain no further information.
     pub all_marked: bool,
-    /// The number of the run in the run store, if it was put there.
+    /// The run's number in the run store; `None` if it was not stored.
     pub run: Option<u64>,
 }
 
 impl Delivered {
-    /// Fails if anything is missing.
+    /// Fails if there were problems.
     pub fn check(self) -> Result<()> {
-        ensure!(self.problems == 0, "the profile is incomplete: see {} above", plural(self.problems as u128, "problem", "problems"));
+        ensure!(self.problems == 0, "the profile is incomplete; see {} above", plural(self.problems as u128, "problem", "problems"));
         Ok(())
     }
 }
@@ -42,28 +42,28 @@ impl Delivered {
 /// Delivers a collected profile to its destination.
 ///
 /// # Errors
-/// Nothing could be decoded, or the destination cannot be written.
+/// No image can be decoded, or the destination cannot be written.
 pub fn deliver(collected: &Collected, destination: &Destination, around: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-    let mut lacking =
+    let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of the images can be decoded");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
-        forget_streams(output)?;
+        remove_old_streams(output)?;
         log::info!("the profile is in {}", output.display());
     }
     if !destination.no_store {
         let entry = around.run_store()?.add_run(&collected.profile)?;
         log::info!("recorded as run {}; `trodden report` shows it", entry.number);
-        lacking.run = Some(entry.number);
+        delivered.run = Some(entry.number);
     }
-    Ok(lacking)
+    Ok(delivered)
 }
 
-/// Removes the streams of the run whose profile the file had before. Together with those of the new run, they would be counted twice.
-fn forget_streams(profile: &Path) -> Result<()> {
+/// Removes the streams of the run whose profile the file contained before, so they are not read as streams of the new run.
+fn remove_old_streams(profile: &Path) -> Result<()> {
     let folder = streams_folder_of(profile);
     let copies = folder.join("copies");
     if copies.is_dir() {
@@ -73,7 +73,7 @@ fn forget_streams(profile: &Path) -> Result<()> {
     for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "log")) {
         fs::remove_file(&path).with_context(|| format!("cannot remove {}, a stream of the previous run", path.display()))?;
     }
-    // This fails if the folder has other files of the user.
+    // This fails, as intended, if the user has put other files into the folder.
     let _ = fs::remove_dir(&folder);
     Ok(())
 }
@@ -82,16 +82,16 @@ fn forget_streams(profile: &Path) -> Result<()> {
 pub fn nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         log::warn!(
-            "nothing was counted: {} has {what}, and such a program ignores the environment of its user. Record a copy of it without, or \
-                run as a user who already has these rights",
+            "nothing was counted: {} has {what}, and such a program ignores its user's environment. Record a copy of the program without \
+                these rights, or run it as a user who already has them",
             path.display()
         );
         return;
     }
     log::warn!(
-        "nothing was counted: unless a program printed a reason above, neither `{}` nor anything it runs was built with trodden. Build \
-            with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` shows whether a program was. (A program that \
-            does not get this environment, as under `env -i` or `sudo`, is not counted: pass TRODDEN_OUTPUT on to it)",
+        "nothing was counted: unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden. \
+            Build with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` shows how a program was built. (Programs \
+            that do not inherit this environment, as under `env -i` or `sudo`, are not counted. Pass TRODDEN_OUTPUT on to them)",
         program.display()
     );
 }

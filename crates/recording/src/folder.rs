@@ -12,16 +12,16 @@ use trodden_profile::store::RAW_FOLDER_PREFIX;
 /// A temporary folder for raw files. It is locked while in use, so that `trodden runs remove --leftovers` leaves it alone.
 pub struct RunFolder {
     folder: TemporaryFolder,
-    /// Kept open so that the inode number is not reused if the folder is deleted and programs create another one of its name.
+    /// Open, so the inode number is not reused if the folder is deleted and a program creates a folder of the same name.
     locked: fs::File,
 }
 
 impl RunFolder {
-    /// Creates a folder in `base`. It is removed when dropped, and if a signal ends the command.
+    /// Creates a folder in `base`, which is removed when the value is dropped or a signal ends this process.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
         let folder = temporary::shared_folder_in(base, RAW_FOLDER_PREFIX)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
-        // On a file system without locks, the folder may be taken for a leftover.
+        // On a file system without locks, the folder may be mistaken for a leftover.
         let _ = locked.try_lock();
         Ok(RunFolder { folder, locked })
     }
@@ -33,28 +33,28 @@ impl RunFolder {
 
     /// Keeps the folder, and returns its path.
     pub fn keep(mut self) -> PathBuf {
-        self.leave();
+        self.keep_on_drop();
         self.path().to_owned()
     }
 
-    /// Keeps the folder when this is dropped.
-    pub fn leave(&mut self) {
+    /// Keeps the folder when the value is dropped.
+    pub fn keep_on_drop(&mut self) {
         self.folder.keep();
     }
 
-    /// Checks that the folder still exists.
+    /// Fails if the folder no longer exists.
     pub fn check(&self) -> Result<()> {
-        let number = |there: fs::Metadata| (there.dev(), there.ino());
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         ensure!(
-            fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
-            "the folder {}, with all counts of this run, was deleted while the command ran: record again, and leave that folder alone",
+            fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|opened| inode(now) == inode(opened))),
+            "the folder {}, with all counts of this run, was deleted while the command ran. Record again, and do not delete that folder",
             self.path().display()
         );
         Ok(())
     }
 }
 
-/// Whether a running process uses a region of a raw file, and so holds a lock on it.
+/// Returns true if a running process counts in a raw file, on which it holds a lock meanwhile.
 pub fn is_in_use(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
@@ -62,7 +62,7 @@ pub fn is_in_use(file: &Path) -> bool {
     nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type == kind
 }
 
-/// Creates the folder for a run's raw files where the profile will go: in the run store, or next to the output file.
+/// Creates the folder for a run's raw files near the future profile: in the run store, or next to the output file.
 pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
@@ -70,15 +70,15 @@ pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Resul
     };
     let made = if destination.no_store { trodden_profile::temporary::create_folders(&base) } else { private::create_folder(&base) };
     made.with_context(|| {
-        format!("cannot create the folder {}: run from a folder that can be written, or pass --no-store -o FILE", base.display())
+        format!("cannot create the folder {} (run in a folder that can be written, or pass --no-store -o FILE)", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
     if !destination.no_store {
-        // The run store must exist for leftovers of a killed recorder to be found.
+        // Leftovers of a killed recorder are found only if the run store exists.
         around.run_store()?;
     }
     let folder = RunFolder::create_in(&base)?;
-    // If a signal ends the command, the counts so far are kept for `trodden runs remove --leftovers` to find.
+    // If a signal ends this process, the counts so far remain, and `trodden runs remove --leftovers` finds them.
     folder.folder.keep_on_signals();
     Ok(folder)
 }

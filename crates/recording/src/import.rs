@@ -1,4 +1,4 @@
-//! Profiles of uninstrumented programs from branches that hardware recorded.
+//! Makes profiles of uninstrumented programs from branches that the hardware recorded.
 
 use crate::{Destination, RecordingContext, deliver};
 use anyhow::{Context, Result};
@@ -16,27 +16,27 @@ pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Ru
     Ok(import(text, name, programs, around.units.as_ref(), run)?)
 }
 
-/// Reports what was imported, and stores the profile.
+/// Logs what was imported, and stores the profile.
 ///
 /// # Errors
 /// The text has no branches or no complete path, or the profile cannot be stored.
 pub fn store(imported: BranchImport, name: &Path, destination: &Destination, around: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
-    anyhow::ensure!(sampling.records > 0, "{} has no branches: {}", name.display(), remedy(sampling.samples));
-    report(&imported, &sampling);
+    anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), advice(sampling.samples));
+    log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was recorded from its beginning to its end");
     deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, around).map(drop)
 }
 
-fn remedy(samples: u64) -> &'static str {
+fn advice(samples: u64) -> &'static str {
     match samples {
-        0 => "print samples with the field brstack, or the branches of a trace with --itrace=b -F pid,tid,ip,addr",
-        _ => "its samples have no branch stacks; record with `perf record -b`, on a processor with branch records",
+        0 => "Print samples with the field brstack, or the branches of a trace with --itrace=b -F pid,tid,ip,addr",
+        _ => "Its samples have no branch stacks. Record with `perf record -b`, on a processor with branch records",
     }
 }
 
-fn report(imported: &BranchImport, sampling: &BranchSampling) {
+fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     log::info!("{}", sampling.summary());
     let losses = &sampling.losses;
     let mut parts = Vec::new();
@@ -49,25 +49,26 @@ fn report(imported: &BranchImport, sampling: &BranchSampling) {
     }
     if losses.inconsistent > 0 {
         log::warn!(
-            "{} cannot be matched to paths of their functions, in {}: is this the program that ran?",
+            "{} cannot be matched to paths of their functions, in {}. Is this the program that ran?",
             words::plural(losses.inconsistent.into(), "sequence of blocks", "sequences of blocks"),
-            listed(&imported.uncertain)
+            list_functions(&imported.uncertain)
         );
     }
     if losses.broken + losses.gaps > 0 {
         log::warn!(
-            "{} and {}: the paths in progress there are incomplete",
+            "{} and {}; paths in progress at these points are incomplete",
             words::plural(losses.broken.into(), "branch does not continue the previous one", "branches do not continue the previous one"),
-            words::plural(losses.gaps.into(), "place where perf lost data", "places where perf lost data")
+            words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );
     }
     if sampling.source == BranchSource::BranchRecords {
-        log::info!("counts are estimates: they give shares of paths, not numbers of executions; paths longer than a window are missing");
+        log::info!("counts are estimates, which show shares of paths, not numbers of executions. Paths longer than a window are missing");
     }
     imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
 }
 
-fn listed(functions: &[(String, u64)]) -> String {
+/// Quotes and lists the most frequent functions.
+fn list_functions(functions: &[(String, u64)]) -> String {
     const MAX_SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));

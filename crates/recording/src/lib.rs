@@ -1,9 +1,9 @@
 //! Recording runs of instrumented programs, from the command to the stored profile.
 //!
-//! `record` records one run, `programs` each program that a command runs, `suite` tests, and `sample` running programs, all with counts
-//! (in `bursts` for `--sample` programs); `streams` records sequences of paths, `branches` and `import` use branches that hardware
-//! recorded, and `copies` runs copies that share the counting. Nothing is printed and no environment is read: messages go to `log`, and
-//! everything else is a value ([`RecordingContext`]).
+//! Counts are recorded by `record` (one run), `programs` (each program that a command runs), `suite` (tests) and `sample` (running
+//! programs); `--sample` programs count in `bursts`. `streams` records sequences of paths, `branches` and `import` use branches that the
+//! hardware recorded, and `copies` runs copies that each count some paths. This crate prints nothing, except for messages by `log`, and
+//! reads no environment variables ([`RecordingContext`]).
 #![forbid(unsafe_code)]
 
 pub mod branches;

@@ -1,27 +1,28 @@
-//! Processor time of sampled programs, exact even while they run.
+//! Exact processor time of sampled programs while they run.
 //!
-//! The CPU clock of another process advances only with the timer tick, which is longer than a burst. The task clock, a software event of
-//! perf_event_open(2), is updated when it is read. It needs no privilege if `kernel.perf_event_paranoid` is 2 or less.
+//! A process can read the CPU clock of a different process only as of the last timer tick, and ticks are longer than bursts. The task
+//! clock, a software event of perf_event_open(2), is updated when it is read. It needs no privilege if `kernel.perf_event_paranoid` is 2 or
+//! less.
 
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The task clocks of some processes, including threads and processes that they create.
+/// The task clocks of processes, which include the threads and processes that these create.
 #[derive(Debug, Default)]
 pub struct ProcessorTime {
     processes: BTreeSet<u64>,
     clocks: Vec<(u64, Counter)>,
-    /// Total of the clocks that were closed, in nanoseconds.
+    /// Total time of the closed clocks, in nanoseconds.
     ended_ns: u64,
 }
 
-/// Number of clocks above which those of ended processes are closed. The default limit on file descriptors is 1,024.
+/// Number of clocks from which on the clocks of ended processes are closed. The default limit on file descriptors is 1,024.
 const MAX_IDLE_CLOCKS: usize = 128;
 
 impl ProcessorTime {
-    /// Measures a process from now on, unless it or one of its ancestors is measured already. Does nothing if the system forbids it.
+    /// Measures a process from now on, unless it or an ancestor is already measured. Does nothing if the system does not permit it.
     pub fn add(&mut self, process: u64) {
         if self.processes.contains(&process) || self.includes_parent_of(process) {
             return;
@@ -46,12 +47,12 @@ impl ProcessorTime {
         }
     }
 
-    /// Whether the clock of an ancestor includes a process.
+    /// Returns true if the clock of an ancestor includes a process.
     fn includes_parent_of(&self, process: u64) -> bool {
         std::iter::successors(parent(process), |process| parent(*process)).any(|parent| self.processes.contains(&parent))
     }
 
-    /// Processor time of the processes since they were added, in nanoseconds. `None` if none can be measured.
+    /// Processor time of the processes since they were added, in nanoseconds; `None` if none can be measured.
     pub fn now(&mut self) -> Option<u64> {
         if self.clocks.is_empty() && self.ended_ns == 0 {
             return None;

@@ -1,11 +1,11 @@
-//! Records each program that a command runs as a run of its own.
+//! Records each program that a command runs as a separate run.
 //!
-//! Raw files are named by process ID. Processes are followed (`trodden_trace`) to learn which of them belong to one program, how it was
-//! called and how it ended. The files of a process are moved as soon as it has left its program, since its ID may be reused. Programs are
-//! stored while the command continues. If sequences are wanted, a thread drains the programs' streams and finishes their logs.
+//! Raw files are named by process ID. Following processes (`trodden_trace`) shows which of them belong to a program, how it was called and
+//! how it ended. A process's files are moved as soon as it leaves its program, since its ID may be reused. Programs are stored while the
+//! command continues. If streams are recorded, a thread drains them and finishes their logs.
 
 use crate::runs::reasons;
-use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, fold};
+use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
 use crate::streams::recorder::{MIN_PAUSE, Recorder, longer_pause};
 use crate::{
     RecordedCommand, RecordingContext, TEST_VARIABLE, command, ending, exit_code_with, host, new_run, nothing_counted, pattern, run_folder,
@@ -31,7 +31,7 @@ use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
-/// Records the programs of a command as runs of a suite, with their streams if `streams` is given. Returns the exit status of the command.
+/// Records the programs of a command as runs of a suite, and their streams if `streams` is not `None`. Returns the command's exit status.
 /// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
@@ -39,7 +39,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
         command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
-        programs = drained(folder.path().to_owned(), streams.method, programs);
+        programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
         store: around.run_store()?,
@@ -51,15 +51,15 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         stored: Vec::new(),
         logs: 0,
         failures: 0,
-        lacking: 0,
+        with_losses: 0,
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
-    // Processes are followed here but not changed.
+    // Processes are only followed, not changed.
     let (active, begun) = ActiveRun::begin(RunKind::Program, false, false);
     // The thread that follows processes stops them, so they depend on it until it ends.
     let following = move || {
         let report = &mut |event| match event {
-            ProcessEvent::Left { program, process } => keep_files(&raw, program, process),
+            ProcessEvent::Left { program, process } => move_files(&raw, program, process),
             // If storing has failed, the receiver is gone, and the failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
@@ -68,14 +68,14 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     };
     let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     drop(active);
-    let status = status.map_err(|e| failed(e, &what.command[0]))?;
+    let status = status.map_err(|e| describe_failure(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let finished = folder.check().and_then(|()| recorder.finish(what, status, around));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
         log::warn!(
-            "the suite is incomplete: {1}; raw counts that were not stored are kept in {0} (`trodden import {2}`)",
+            "the suite is incomplete: {1}. Raw counts that were not stored are kept in {0} (`trodden import {2}`)",
             kept.display(),
             reasons(&error),
             shell_word(&kept.to_string_lossy())
@@ -84,46 +84,46 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     Ok(exit_code_with(status, is_whole))
 }
 
-fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
+fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
     match error {
         TraceError::Start(error) => cannot_run(program, error).into(),
         _ => {
             anyhow::anyhow!(
-                "cannot run {}: {error}. Record it without --suite, as one run of all processes, and put that into the suite: \
-                    trodden runs suite SUITE last",
+                "cannot run {}: {error}. Record all processes as one run, without --suite, and add this run to the suite with \
+                    `trodden runs suite SUITE last`",
                 program.display()
             )
         }
     }
 }
 
-/// Drains the stream files in a folder with a thread. Programs are passed on when their logs are finished.
-fn drained(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
-    let (whole, ended) = channel();
+/// Starts a thread that drains the stream files in a folder. Returns a channel with the programs whose logs are complete.
+fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
+    let (complete, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = Recorder::new(&folder, method);
-        if let Err(error) = drain(&mut recorder, &programs, &whole) {
-            log::warn!("cannot record streams any more: {}", reasons(&error));
-            programs.iter().for_each(|program| drop(whole.send(program)));
+        if let Err(error) = drain(&mut recorder, &programs, &complete) {
+            log::warn!("cannot record streams any longer: {}", reasons(&error));
+            programs.iter().for_each(|program| drop(complete.send(program)));
         }
     });
     ended
 }
 
-fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, whole: &Sender<StartedProgram>) -> Result<()> {
+fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, complete: &Sender<StartedProgram>) -> Result<()> {
     let mut pause = MIN_PAUSE;
     loop {
         match programs.recv_timeout(pause) {
             Ok(program) => {
                 let place = folder_of(recorder.folder(), program.id);
                 let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
-                // If its logs are missing, storing it fails and is reported.
-                let _ = whole.send(program);
+                // If logs are missing, storing the program fails, which is reported.
+                let _ = complete.send(program);
                 finished?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                // The rest belongs to processes that could not be followed.
+                // The remaining files belong to processes that could not be followed.
                 let folder = recorder.folder().to_owned();
                 return recorder.finish(&folder).map(|_| ());
             }
@@ -136,18 +136,18 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
     folder.join(program.0.to_string())
 }
 
-/// Moves the files of a process that has left its program. Files that cannot be moved are found at the end.
-fn keep_files(folder: &Path, program: ProgramId, process: u32) {
+/// Moves the files of a process that has left its program. Files that cannot be moved stay in `folder`, where `finish` finds them.
+fn move_files(folder: &Path, program: ProgramId, process: u32) {
     let ends = ["raw", STREAM].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
     if ours.is_empty() {
         return;
     }
-    let place = folder_of(folder, program);
-    let _ = trodden_profile::temporary::create_folders(&place);
+    let target = folder_of(folder, program);
+    let _ = trodden_profile::temporary::create_folders(&target);
     for name in ours {
-        let _ = fs::rename(folder.join(&name), place.join(&name));
+        let _ = fs::rename(folder.join(&name), target.join(&name));
     }
 }
 
@@ -157,22 +157,22 @@ struct ProgramRecorder {
     folder: PathBuf,
     suite: String,
     is_streamed: bool,
-    /// Problems already reported, since many runs may have the same ones.
+    /// Problems already reported, since many runs may have the same problems.
     reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
     /// Number of stream logs stored.
     logs: usize,
     failures: u64,
-    /// Number of stored runs that lack counts and are marked accordingly.
-    lacking: u64,
+    /// Number of stored runs with lost counts, which their profiles record.
+    with_losses: u64,
 }
 
 impl ProgramRecorder {
     fn record_all(mut self, programs: &Receiver<StartedProgram>) -> ProgramRecorder {
         for program in programs {
-            let place = folder_of(&self.folder, program.id);
-            if place.is_dir()
-                && let Err(error) = self.keep(run_of(program), &place)
+            let files = folder_of(&self.folder, program.id);
+            if files.is_dir()
+                && let Err(error) = self.store_run(metadata_of(program), &files)
             {
                 self.report(&reasons(&error));
                 self.failures += 1;
@@ -181,28 +181,29 @@ impl ProgramRecorder {
         self
     }
 
-    /// Stores a run and removes its raw files.
-    fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
-        let logs = files_with_extension(place, LOG)?;
-        logs.iter().try_for_each(|log| fold(log).map(drop))?;
-        let left = files_with_extension(place, STREAM)?;
+    /// Stores a run from the files in a folder, and removes the folder.
+    fn store_run(&mut self, run: Run, folder: &Path) -> Result<()> {
+        let logs = files_with_extension(folder, LOG)?;
+        logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
+        let left = files_with_extension(folder, STREAM)?;
         if let Some(left) = left.first() {
             bail!("the stream {} was not recorded", left.display());
         }
-        let files = raw_files(place)?;
+        let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
             bail!(
-                "a program built with --sample counts nothing when programs are recorded separately: pass --burst or --every, or no --suite"
+                "a program built with --sample counts nothing when programs are recorded separately. Pass --burst or --every, or omit \
+                    --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
-        let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
+        let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report(&p.to_string()));
         if !all_marked {
             bail!("the counts of a run cannot be decoded");
         }
-        self.lacking += u64::from(is_lacking);
+        self.with_losses += u64::from(has_losses);
         // A process that is killed while it starts leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
@@ -210,7 +211,7 @@ impl ProgramRecorder {
             self.logs += logs.len();
             self.stored.push(entry.profile);
         }
-        fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
     fn report(&mut self, problem: &str) {
@@ -219,24 +220,24 @@ impl ProgramRecorder {
         }
     }
 
-    /// Stores the files of processes that were not followed, and reports the result.
+    /// Stores the files of processes that could not be followed as one run, and logs the result.
     fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files_with_extension(&self.folder, LOG)?);
         if !rest.is_empty() {
             log::warn!(
-                "{} of processes that could not be followed (in another namespace?) are stored as one run",
+                "{} of processes that could not be followed (in a different namespace?) are stored as one run",
                 plural(rest.len() as u128, "raw file", "raw files")
             );
-            let place = self.folder.join("rest");
-            trodden_profile::temporary::create_folders(&place)?;
+            let remaining = self.folder.join("rest");
+            trodden_profile::temporary::create_folders(&remaining)?;
             for file in &rest {
-                fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
+                fs::rename(file, remaining.join(file.file_name().context("a file has a name")?))?;
             }
             let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), around);
-            self.keep(run, &place)?;
+            self.store_run(run, &remaining)?;
         }
-        if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
+        if self.stored.is_empty() && self.failures == 0 && self.with_losses == 0 {
             nothing_counted(&what.command[0]);
             return Ok(());
         }
@@ -248,19 +249,21 @@ impl ProgramRecorder {
         let runs = plural(self.stored.len() as u128, "run", "runs");
         log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite));
         if self.is_streamed && self.logs == 0 {
-            log::warn!("there are counts but no sequences: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+            log::warn!(
+                "there are counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+            );
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(
-            self.lacking == 0,
-            "counts of {} are lost, and the stored profiles are marked accordingly",
-            plural(u128::from(self.lacking), "run", "runs")
+            self.with_losses == 0,
+            "counts of {} are lost; the stored profiles are marked accordingly",
+            plural(u128::from(self.with_losses), "run", "runs")
         );
         Ok(())
     }
 }
 
-fn run_of(program: StartedProgram) -> Run {
+fn metadata_of(program: StartedProgram) -> Run {
     Run {
         command: program.command,
         directory: program.directory,

@@ -1,8 +1,8 @@
-//! `trodden record -- COMMAND`: runs a program and stores a profile of what it counted.
+//! `trodden record -- COMMAND`: runs a program and stores a profile with its counts.
 //!
-//! Programs count in mapped files (one per image, shared by all processes of the command) in a folder created for the run, so counts
-//! survive however the program ends. The command keeps its standard streams, receives the signals sent to this process, and determines the
-//! exit status. A profile that cannot be made is reported in a message.
+//! Programs count in mapped files in a folder created for the run, one file per image for all processes of the command, so counts survive
+//! however the program ends. The command has its usual standard streams, receives the signals sent to this process, and determines the exit
+//! status. If no profile can be stored, a message says why.
 
 use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::reasons;
@@ -22,35 +22,35 @@ use trodden_text::words::{plural, shell_word};
 use trodden_unit::Image;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
-/// Records a command with all its processes as one run. Returns the exit status of the command. `must_sample` says that some program is
-/// expected to be built with `--sample`.
+/// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
+/// built with `--sample`.
 pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     // Without a process ID in the name, all processes share the file of an image.
-    let mut counted = count(&what.command, folder.path(), "%m.raw", bursts, around)?;
+    let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, around)?;
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&around.test);
     let status = counted.status;
-    let kept = folder.check().and_then(|()| keep(what, must_sample, counted, folder.path(), around));
-    let is_whole = report_kept(kept, folder);
+    let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), around));
+    let is_whole = report_delivery(delivery, folder);
     Ok(exit_code_with(status, is_whole))
 }
 
-/// A command that runs programs through a runner, which passes the output pattern on to them.
+/// A command that runs programs through a runner, which passes the output pattern to them.
 #[derive(Debug)]
 pub struct RunnerCommand {
     /// The command.
     pub command: Command,
-    /// The variable in which the runner expects the output pattern.
+    /// The environment variable in which the runner expects the output pattern.
     pub output_variable: &'static str,
-    /// The folder with copies of images that are deleted when they have run, by identity.
+    /// The folder with copies of images that are deleted after their run. A copy's file name is the image's identity.
     pub images: PathBuf,
     /// The destination of the profile.
     pub destination: Destination,
 }
 
-/// Records all programs that a command runs through its runner as one run. Returns the exit status of the command, and whether anything was
-/// recorded.
+/// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and true if a profile was
+/// stored.
 ///
 /// # Errors
 /// The command cannot be run, or the destination cannot be written.
@@ -59,25 +59,25 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &Recordin
     let mut command = what.command;
     command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
     let arguments: Vec<OsString> = [command.get_program()].into_iter().chain(command.get_args()).map(OsString::from).collect();
-    let mut counted = count_command(command, &arguments, folder.path(), bursts, around)?;
+    let mut counted = run_counted_command(command, &arguments, folder.path(), bursts, around)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
     folder.check()?;
     if raw_files(folder.path())?.is_empty() {
-        log::info!("no instrumented program was run, so nothing was recorded");
+        log::info!("no instrumented program ran, so nothing was recorded");
         return Ok((exit_code(status), false));
     }
-    let kept = counted.collect(folder.path(), around).and_then(|mut collected| {
-        find_copies(&mut collected.profile, &what.images);
+    let delivery = counted.collect(folder.path(), around).and_then(|mut collected| {
+        use_copies(&mut collected.profile, &what.images);
         deliver(&collected, &what.destination, around)
     });
-    let is_recorded = kept.is_ok();
-    let is_whole = report_kept(kept, folder);
+    let is_recorded = delivery.is_ok();
+    let is_whole = report_delivery(delivery, folder);
     Ok((exit_code_with(status, is_whole), is_recorded))
 }
 
-/// Names the copies of images that no longer exist.
-fn find_copies(profile: &mut Profile, copies: &Path) {
+/// Replaces the paths of images that no longer exist by the paths of their copies.
+fn use_copies(profile: &mut Profile, copies: &Path) {
     for image in profile.images.iter_mut().filter(|image| !Path::new(&image.path).exists()) {
         let copy = copies.join(image.identity.to_string());
         let Some(found) = fs::read(&copy).ok().and_then(|bytes| Image::read(&bytes).ok()) else { continue };
@@ -86,19 +86,19 @@ fn find_copies(profile: &mut Profile, copies: &Path) {
     }
 }
 
-/// Reports what is wrong with a run's profile, and keeps raw files that may help. Returns whether the profile is complete.
-fn report_kept(kept: Result<Delivered>, folder: RunFolder) -> bool {
-    let lacking = match kept {
+/// Reports what is wrong with a run's profile, and keeps the raw files if they contain more. Returns true if the profile is complete.
+fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
+    let delivered = match delivery {
         Ok(Delivered { problems: 0, .. }) => return true,
-        Ok(lacking) => lacking,
+        Ok(delivered) => delivered,
         Err(error) if !has_counts(folder.path()) => {
-            log::warn!("no profile was made of this run: {}", reasons(&error));
+            log::warn!("no profile of this run was stored: {}", reasons(&error));
             return false;
         }
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no profile was made of this run: {1}; the raw counts are kept in {0} (`trodden import {2}`)",
+                "no profile of this run was stored: {1}. The raw counts are kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -106,13 +106,13 @@ fn report_kept(kept: Result<Delivered>, folder: RunFolder) -> bool {
             return false;
         }
     };
-    if lacking.all_marked {
+    if delivered.all_marked {
         log::warn!("the profile of this run lacks counts and is marked accordingly");
     } else {
         let kept = folder.keep();
         log::warn!(
-            "the profile of this run is incomplete ({}, see above); the raw counts are kept in {1} (`trodden import {2}`)",
-            plural(lacking.problems as u128, "problem", "problems"),
+            "the profile of this run is incomplete ({}, see above). The raw counts are kept in {1} (`trodden import {2}`)",
+            plural(delivered.problems as u128, "problem", "problems"),
             kept.display(),
             shell_word(&kept.to_string_lossy())
         );
@@ -120,18 +120,18 @@ fn report_kept(kept: Result<Delivered>, folder: RunFolder) -> bool {
     false
 }
 
-/// Whether a folder has raw files that are not empty.
+/// Returns true if a folder has raw files that are not empty.
 fn has_counts(folder: &Path) -> bool {
-    raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|there| there.len() > 0)))
+    raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)))
 }
 
-/// Runs a program in a folder and returns its profile, for `trodden doctor`.
+/// Runs a program with its raw files in a folder, and returns its profile, for `trodden doctor`.
 ///
 /// # Errors
 /// The program cannot be run or fails, or its counts have problems.
 pub fn trial(program: &Path, folder: &Path, around: &RecordingContext) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
-    let counted = count(&[program.into()], folder, "%m.raw", bursts, around)?;
+    let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, around)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
     let collected = counted.collect(folder, around)?;
     match collected.problems.first() {
@@ -140,7 +140,7 @@ pub fn trial(program: &Path, folder: &Path, around: &RecordingContext) -> Result
     }
 }
 
-/// Runs shell commands in order, with the path of `program` in [`PROGRAM_VARIABLE`], and returns what they counted together.
+/// Runs shell commands in order, with the path of `program` in [`PROGRAM_VARIABLE`], and returns the profile of all of them.
 ///
 /// # Errors
 /// A command cannot be run or fails, nothing was counted, or counts are lost.
@@ -150,11 +150,11 @@ pub fn train(commands: &[String], program: &Path, around: &RecordingContext) -> 
     let mut last = None;
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
-        let counted = count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, around)?;
+        let counted = run_counted_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, around)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
-    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing: does it run the program that is being built?");
+    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing. Does it run the program that is being built?");
     let collected = last.context("there are no training commands")?.collect(folder.path(), around)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
@@ -166,7 +166,7 @@ pub fn train(commands: &[String], program: &Path, around: &RecordingContext) -> 
 struct Counted {
     run: Run,
     status: ExitStatus,
-    /// Present if programs built with `--sample` ran.
+    /// `None` if no program built with `--sample` ran.
     sampling: Option<SampledRun>,
 }
 
@@ -179,16 +179,16 @@ impl Counted {
     }
 }
 
-/// Time that processes get to end before they are reported as running.
+/// Time in which processes may end before they are reported as running.
 const EXIT_GRACE: Duration = Duration::from_millis(50);
 
-/// Runs a command whose raw files have the given names in a folder.
-fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &RecordingContext) -> Result<Counted> {
-    count_with(arguments, &[], (folder, names), bursts, around)
+/// Runs a command that writes raw files of the given name pattern to a folder.
+fn run_counted(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &RecordingContext) -> Result<Counted> {
+    run_counted_with(arguments, &[], (folder, names), bursts, around)
 }
 
-/// As [`count`], with additional environment variables.
-fn count_with(
+/// Like [`run_counted`], with additional environment variables.
+fn run_counted_with(
     arguments: &[OsString],
     variables: &[(&str, &OsStr)],
     (folder, names): (&Path, &str),
@@ -197,11 +197,11 @@ fn count_with(
 ) -> Result<Counted> {
     let mut command = command(arguments, folder, names, around);
     command.envs(variables.iter().copied());
-    count_command(command, arguments, folder, bursts, around)
+    run_counted_command(command, arguments, folder, bursts, around)
 }
 
-/// Runs a command whose environment leads its raw files into a folder.
-fn count_command(
+/// Runs a command whose environment makes it write raw files to a folder.
+fn run_counted_command(
     mut command: Command,
     arguments: &[OsString],
     folder: &Path,
@@ -223,36 +223,42 @@ fn count_command(
     Ok(Counted { run, status, sampling })
 }
 
-/// Reports that a process that the command started still counts.
+/// Reports if a process that the command started still counts.
 fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
-    // A process that is just ending does not matter.
+    // A process that ends within the grace time is not reported.
     if is_used() && {
         std::thread::sleep(EXIT_GRACE);
         is_used()
     } {
         log::info!(
-            "warning: `{}` has ended, but a process that it started is still running, and what it counts from now on is not in this \
-                profile (to include it, record a command that waits for it, or set TRODDEN_OUTPUT and run `trodden import` at the end)",
+            "warning: `{}` has ended, but a process that it started is still running, and this profile will not contain its further \
+                counts. To include them, record a command that waits for it, or set TRODDEN_OUTPUT and run `trodden import` at the end",
             arguments[0].display()
         );
     }
 }
 
-fn keep(what: &RecordedCommand, must_sample: bool, counted: Counted, folder: &Path, around: &RecordingContext) -> Result<Delivered> {
+fn store_profile(
+    what: &RecordedCommand,
+    must_sample: bool,
+    counted: Counted,
+    folder: &Path,
+    around: &RecordingContext,
+) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);
         return Ok(Delivered::default());
     }
     match (&counted.sampling, must_sample) {
-        (Some(sampling), _) => bursts::report(sampling),
-        (None, true) => log::warn!("nothing was sampled: no program that ran was built with --sample, so everything was counted"),
+        (Some(sampling), _) => bursts::log_share(sampling),
+        (None, true) => log::warn!("nothing was sampled, because no program that ran was built with --sample. All executions were counted"),
         (None, false) => {}
     }
     deliver(&counted.collect(folder, around)?, &what.destination, around)
 }
 
-/// Makes a profile of raw files that a program wrote without `trodden record`.
+/// Stores a profile of raw files that a program wrote without `trodden record`.
 ///
 /// # Errors
 /// A file cannot be read, nothing can be decoded, or some counts are lost.
@@ -272,8 +278,8 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Reco
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, but not how much of the run they cover. Use `trodden record` \
-                or, for the running program, `trodden record --attach`",
+            "{} was built with --sample: its raw file has the counts of bursts, but not the part of the run that they cover. Use `trodden \
+                record` or, for the running program, `trodden record --attach`",
             image.path
         );
     }

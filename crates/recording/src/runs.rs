@@ -1,4 +1,4 @@
-//! Shared parts of all recordings: commands with an output pattern, and metadata of runs.
+//! What all recordings share: commands with an output pattern, and metadata of runs.
 
 use crate::{Destination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -23,7 +23,7 @@ pub struct RecordedCommand {
     pub destination: Destination,
 }
 
-/// Exit status of a recording that lacks counts although the command succeeded.
+/// Exit status if the command succeeded but counts are missing.
 const INCOMPLETE: u8 = 2;
 
 /// Environment variable with the path of the program that a training command should run.
@@ -32,12 +32,12 @@ pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 /// Environment variable with the name of the test that a run belongs to.
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
-/// The exit status to pass on after a command has ended: its own, unless it succeeded and counts are missing.
+/// The exit status of a recording: the command's own, unless the command succeeded and counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
 }
 
-/// An error with its causes as one text.
+/// Text of an error with its causes.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
@@ -48,7 +48,7 @@ pub fn cpu_time() -> u64 {
     (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
-/// The way a process ended.
+/// Converts an exit status.
 pub fn ending(status: ExitStatus) -> ProcessEnding {
     match (status.code(), status.signal()) {
         (Some(code), _) => ProcessEnding::Exit(code),
@@ -56,7 +56,7 @@ pub fn ending(status: ExitStatus) -> ProcessEnding {
     }
 }
 
-/// A command whose raw files have the given names in a folder.
+/// A command that writes raw files of the given name pattern to a folder.
 pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
@@ -76,7 +76,7 @@ pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEn
     }
 }
 
-/// The metadata of a single run about which nothing is known yet.
+/// The metadata of a single run, of which only the recorder's version is known.
 pub fn new_run() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }

@@ -1,4 +1,4 @@
-//! Bursts in programs that are already running. Their switches are found by raw file, folder or process ID.
+//! Bursts in running programs, which are named by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read};
 use crate::{Bursts, Destination, RecordingContext, deliver, host, is_in_use, new_run};
@@ -18,7 +18,7 @@ use trodden_trace::{ProcessMapping, mappings};
 pub struct Sample {
     /// Raw files, folders of raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
-    /// Duration. `None` means until a signal arrives or all processes given by ID have ended.
+    /// Duration; `None` to continue until a signal arrives or all processes given by ID have ended.
     pub time: Option<Duration>,
     /// When the programs count.
     pub bursts: Bursts,
@@ -39,11 +39,11 @@ pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
     let before = read(&files.list()?)?;
     ensure!(
         files.list()?.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))),
-        "none of {} can be sampled: build with --sample, and start the program with TRODDEN_OUTPUT (or is another recorder active?)",
+        "none of {} can be sampled. Build with --sample, and start the program with TRODDEN_OUTPUT (or is another recorder active?)",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
-        log::warn!("no process uses these files now: only processes that start from now on are sampled");
+        log::warn!("no process uses these files now, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
     let bursting = BurstThread::start(files.clone(), job.bursts)?;
@@ -71,7 +71,7 @@ pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
     deliver(&collected, &job.destination, around)?.check()
 }
 
-/// Resolves names to raw files, and to the processes among them.
+/// Resolves names to raw files, and to processes if they are process IDs.
 fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
     let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
     for name in names {
@@ -81,7 +81,7 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
                 let found = raw_files_of(process)?;
                 ensure!(
                     !found.is_empty(),
-                    "process {process} has no raw file: build it with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
+                    "process {process} has no raw file. Build its program with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
                 );
                 files.single.extend(found);
                 processes.push(process);
@@ -95,7 +95,7 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
 }
 
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
-    ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
+    ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}. Has it ended?");
     let mappings = mappings(process as i32).with_context(|| format!("cannot examine process {process}"))?;
     let mut paths: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     paths.sort();

@@ -6,43 +6,44 @@ use std::path::Path;
 /// Scheduler statistics of the threads of some processes.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// For each thread, its times when first and last seen.
-    threads: BTreeMap<u64, (Times, Times)>,
+    /// Each thread's times when it was first and last seen, by thread ID.
+    threads: BTreeMap<u64, (SchedulerTimes, SchedulerTimes)>,
 }
 
-/// Time of a thread on a processor and waiting for one, in nanoseconds.
+/// Time that a thread has executed and waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Times {
+struct SchedulerTimes {
     executed: u64,
     waited: u64,
 }
 
 impl Waiting {
     /// Updates the times of a process's threads. Does nothing if the process has ended or the system has no `schedstat`.
-    pub fn note(&mut self, process: u64) {
+    pub fn update(&mut self, process: u64) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
         for thread in threads.flatten() {
             let id = thread.file_name().to_str().and_then(|name| name.parse().ok());
-            if let Some((id, times)) = id.zip(times(&thread.path())) {
+            if let Some((id, times)) = id.zip(read_times(&thread.path())) {
                 self.threads.entry(id).or_insert((times, times)).1 = times;
             }
         }
     }
 
-    /// The fraction of the time in which threads were runnable that they waited for a processor; 0 if unknown.
+    /// The time that threads waited for a processor, as a fraction of the time that they were runnable; 0 if unknown.
     pub fn share(&self) -> f64 {
-        let gained =
-            |of: fn(&Times) -> u64| self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64;
+        let gained = |of: fn(&SchedulerTimes) -> u64| {
+            self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64
+        };
         let (executed, waited) = (gained(|t| t.executed), gained(|t| t.waited));
         if executed + waited > 0.0 { waited / (executed + waited) } else { 0.0 }
     }
 }
 
 /// Parses `/proc/PID/task/TID/schedstat`: time executed, time waited, number of time slices.
-fn times(thread: &Path) -> Option<Times> {
+fn read_times(thread: &Path) -> Option<SchedulerTimes> {
     let text = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map_while(|n| n.parse().ok());
-    Some(Times { executed: numbers.next()?, waited: numbers.next()? })
+    Some(SchedulerTimes { executed: numbers.next()?, waited: numbers.next()? })
 }
 
 #[cfg(test)]
@@ -52,8 +53,8 @@ mod tests {
     #[test]
     fn share_is_computed_from_differences() {
         let mut waiting = Waiting::default();
-        waiting.threads.insert(1, (Times { executed: 100, waited: 50 }, Times { executed: 300, waited: 150 }));
-        waiting.threads.insert(2, (Times { executed: 0, waited: 0 }, Times { executed: 100, waited: 0 }));
+        waiting.threads.insert(1, (SchedulerTimes { executed: 100, waited: 50 }, SchedulerTimes { executed: 300, waited: 150 }));
+        waiting.threads.insert(2, (SchedulerTimes { executed: 0, waited: 0 }, SchedulerTimes { executed: 100, waited: 0 }));
         assert_eq!(waiting.share(), 0.25);
         assert_eq!(Waiting::default().share(), 0.0);
     }
@@ -61,8 +62,8 @@ mod tests {
     #[test]
     fn own_process_has_times() {
         let mut waiting = Waiting::default();
-        waiting.note(std::process::id().into());
+        waiting.update(std::process::id().into());
         assert!(!waiting.threads.is_empty());
-        waiting.note(u64::MAX);
+        waiting.update(u64::MAX);
     }
 }

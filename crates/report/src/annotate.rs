@@ -1,8 +1,8 @@
 //! A function's source with one of its paths marked.
 //!
-//! The margin shows execution counts of the whole function, not of the path. If the program has a coverage mapping, they are those of the
-//! source line, summed over all copies ([`crate::view::View::mapped`]). The path's lines are marked, with the direction of each branch at
-//! their end. Inlined code on the path is shown under the line that called it.
+//! The margin shows execution counts of the whole function, not of the path. With a coverage mapping, a line's count is summed over all
+//! copies of the code ([`crate::view::View::mapped`]). The path's lines are marked and end with the direction of each branch. Inlined code
+//! on the path is shown under the line that called it.
 
 use crate::error::ReportError;
 use crate::escape;
@@ -14,7 +14,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINED, NO_SOURCE, Page, TextOptions, new_calls, page_turn, path_lines, scope_label};
+use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, path_lines, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use trodden_profile::CountedPath;
 use trodden_unit::Position;
 use trodden_unit::experiment::Spelling;
 
-/// What to annotate.
+/// The function and the path to show.
 #[derive(Clone, Debug)]
 pub struct AnnotateRequest {
     /// A function's name, or a regular expression; if several functions match, the most executed one is shown.
@@ -116,7 +116,7 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
 
 fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
-        Some(file) => format!("source text could not be read: {}", escape::escape_line(file)),
+        Some(file) => format!("cannot read the source file {}", escape::escape_line(file)),
         None => "there is no debug information: build with -g to see source lines".into(),
     };
     let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
@@ -128,9 +128,9 @@ struct MarkedSource<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
-    /// Steps of the path by their line in the function; for inlined code, the line of the call.
+    /// The path's steps by file and line. Steps in inlined code are under the line of the outermost call.
     steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
-    /// Executions by scope, file and line, for inlined code.
+    /// Executions of inlined lines, by scope, file and line.
     instances: BTreeMap<(u32, u32, u32), u64>,
     inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
@@ -163,7 +163,7 @@ impl<'a> MarkedSource<'a> {
             }
         }
         let chains = steps.values().flatten().map(|step| step.chain.as_slice());
-        let inlined = InlinedIndent::of_chains(function, sources, chains);
+        let inlined = InlinedIndent::measure_chains(function, sources, chains);
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
@@ -179,37 +179,37 @@ impl<'a> MarkedSource<'a> {
             let source = text.as_ref().and_then(|t| t.line(number)).unwrap_or("");
             let steps = self.steps.get(&(range.file.as_str(), number)).map_or(&[][..], Vec::as_slice);
             let own: Vec<_> = steps.iter().filter(|s| s.chain.len() == 1).flat_map(|s| s.turns.iter().cloned()).collect();
-            let count = self.own_count(&range.file, number);
+            let count = self.line_count(&range.file, number);
             out.push_str(&self.line(number, count, source, !steps.is_empty(), &own));
             let mut before: &[Position] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
             for step in steps.iter().filter(|s| s.chain.len() > 1) {
-                out.push_str(&self.inlined(before, step, source.len() - source.trim_start().len()));
+                out.push_str(&self.render_inlined_step(before, step, source.len() - source.trim_start().len()));
                 before = &step.chain;
             }
         }
-        out + &self.elsewhere(range)
+        out + &self.lines_elsewhere(range)
     }
 
-    /// The count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block.
-    fn own_count(&self, file: &str, line: u32) -> Option<u64> {
+    /// The execution count of a line of the function itself; `None` if the line has no count.
+    fn line_count(&self, file: &str, line: u32) -> Option<u64> {
         self.view.line(&self.counts, file, line)
     }
 
-    /// Inlined code on the path, below the line that called it, which is indented by `base` columns.
-    fn inlined(&self, before: &[Position], step: &ListingStep, base: usize) -> String {
+    /// Renders an inlined step below the line that called it, which is indented by `base` columns. `before` is the previous step's chain.
+    fn render_inlined_step(&self, before: &[Position], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
         for depth in new_calls(before, &step.chain) {
             let inside = step.chain[depth + 1];
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
-            let name = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
+            let name = format!("{}↳ {}", " ".repeat(base + INLINE_INDENT * depth), scope_label(map, inside));
             let note = self.page.paint(paint::DIM, &format!("in {}", escape::escape_line(file)));
             let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
         let at = step.chain[step.chain.len() - 1];
         let source = file_of(map, at).and_then(|f| self.sources.line(f, at.line)).unwrap_or_else(|| NO_SOURCE.into());
-        let indent = base + INLINED * (step.chain.len() - 1) + self.inlined.within(at, &source);
+        let indent = base + INLINE_INDENT * (step.chain.len() - 1) + self.inlined.relative_indent(at, &source);
         let source = format!("{}{}", " ".repeat(indent), source.trim_start());
         let count = self.instances.get(&(at.scope, at.file, at.line)).copied();
         out + &self.line(at.line, count, &source, true, &step.turns)
@@ -222,7 +222,7 @@ impl<'a> MarkedSource<'a> {
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
         let mut turns = words::turn_list(turns).into_iter();
-        // The condition of a branch stays whole: if it is too long, all directions are in rows of their own.
+        // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
         let text = if beside.is_some() { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
         let style = match (on_path, count) {
@@ -230,15 +230,15 @@ impl<'a> MarkedSource<'a> {
             (false, Some(0)) => paint::DIM,
             (false, _) => anstyle::Style::new(),
         };
-        let beside = beside.map(|turn| page_turn(&turn, page)).unwrap_or_default();
+        let beside = beside.map(|turn| paint_turn(&turn, page)).unwrap_or_default();
         let line = format!("{margin} {marker}{number} {}  {beside}", page.paint(style, &text));
         let below = page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
-        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), page_turn(&turn, page)));
+        let others = turns.map(|turn| format!("{below} {}  {}\n", " ".repeat(self.column), paint_turn(&turn, page)));
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// A note on lines of the path that are outside the shown source, because of `#include` or `#line`.
-    fn elsewhere(&self, range: &LineRange) -> String {
+    /// Lists lines of the path outside the shown source, which `#include` and `#line` cause. Empty if there are none.
+    fn lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =
             self.steps.keys().filter(|k| !inside(k)).map(|(f, l)| format!("{}:{l}", words::base_name(f))).collect();

@@ -1,4 +1,4 @@
-//! Callers of functions in a report, as far as a run's streams or counted segments know them.
+//! The callers of each function in a report, from a run's streams or counted segments.
 
 use crate::names::Name;
 use crate::paint;
@@ -20,12 +20,12 @@ use trodden_stored::{Folders, streams};
 /// A function's source file and linkage name.
 type FunctionName = (String, String);
 
-/// A function's short name, its known calls, and its callers with their calls.
+/// A callee's short name, its number of calls with a known caller, and the name and number of calls of each caller.
 type CalledFunction = (String, u64, Vec<(String, u64)>);
 
-/// Maximum number of events of all streams that are read for callers.
+/// Streams with more events in total are not searched for callers.
 const MAX_EVENTS: u64 = 20_000_000;
-/// Maximum number of callers shown of a function.
+/// Maximum number of callers shown per function.
 const MAX_CALLERS: usize = 4;
 
 /// Number of calls that complete their first path, by callee and caller, each given by source file and linkage name.
@@ -34,14 +34,17 @@ pub struct Callers {
     is_counted: bool,
 }
 
-/// Returns the callers in a run; `None` if it has neither streams nor counted segments, or if its streams cannot be read or are too long,
-/// which is logged.
+/// Finds the callers in a run; `None` if the run has neither streams nor counted segments. Streams that cannot be read or are too long are
+/// logged, and also give `None`.
 pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
     let observed = match streams::logs_of_run(wanted) {
         Some(logs) => match from_streams(wanted, &logs, folders) {
             Ok(observed) => observed?,
             Err(error) => {
-                log::warn!("the report leaves callers out: {}", reasons(error.chain().map(ToString::to_string)));
+                log::warn!(
+                    "cannot read the run's streams, so the report does not show callers: {}",
+                    reasons(error.chain().map(ToString::to_string))
+                );
                 return None;
             }
         },
@@ -52,8 +55,8 @@ pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Call
 }
 
 fn from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<ObservedSegments>> {
-    if events(logs)? > MAX_EVENTS {
-        log::warn!("the report leaves callers out, because the streams are long; `trodden segments` has them");
+    if count_events(logs)? > MAX_EVENTS {
+        log::warn!("the run's streams are too long to show callers in the report. Use `trodden segments`");
         return Ok(None);
     }
     let is_file = Path::new(wanted).exists();
@@ -61,7 +64,7 @@ fn from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Opt
     ObservedSegments::load_if_any(&wanted, 1, folders)
 }
 
-fn events(logs: &[PathBuf]) -> Result<u64> {
+fn count_events(logs: &[PathBuf]) -> Result<u64> {
     let mut sum = 0;
     for log in logs {
         sum += StreamLog::open(log)?.threads().iter().map(|thread| thread.events).sum::<u64>();
@@ -74,18 +77,18 @@ impl Callers {
         let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
-            // A path that continues in a loop is no call, nor is one that is counted again up to a call.
+            // Only a path that begins at the entry is a call: not the next iteration of a loop, nor a path counted again up to a call.
             let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
             if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {
-                let of_callee = callers.calls.entry(key(image, callee.function)).or_default();
-                *of_callee.entry(key(image, caller.function)).or_default() += times;
+                let of_callee = callers.calls.entry(function_key(image, callee.function)).or_default();
+                *of_callee.entry(function_key(image, caller.function)).or_default() += times;
             }
         }
         callers
     }
 
-    /// Writes the callers of at most `top` functions, those that are called most first. With `only`, those of functions with that name.
+    /// Writes the callers of the `top` most called functions, or only those of functions named `only`.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
         let page = Page::new(options);
         let mut functions = self.sorted(only);
@@ -110,7 +113,7 @@ impl Callers {
         out + "\n"
     }
 
-    /// The callers of all functions, as a part of a JSON report.
+    /// The callers of all functions, or of those named `only`, for a JSON report.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
         let function = |(name, calls, callers): &CalledFunction| {
@@ -138,6 +141,6 @@ impl Callers {
     }
 }
 
-fn key(image: &ImageProfile, function: trodden_profile::stream::FunctionIndex) -> (String, String) {
+fn function_key(image: &ImageProfile, function: trodden_profile::stream::FunctionIndex) -> (String, String) {
     (unit_map(image, function).source.clone(), function_map(image, function).plain_name().to_owned())
 }

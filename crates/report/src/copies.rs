@@ -1,5 +1,4 @@
-//! The costs of copies of a program, each of which counts a part of the paths: sentences, lines for a terminal, and a self-contained page
-//! with a bar chart.
+//! The costs of a program's copies, each of which counts some of the paths, as lines of text and as a self-contained page with bar charts.
 
 use crate::words::plural;
 use std::fmt::Write;
@@ -8,10 +7,12 @@ use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
 const MAX_BAR_WIDTH: f64 = 560.0;
-/// Bar colours: of copies, of bounds, and of one program that counts everything.
+/// Colour of the bars of copies.
 const COPY_COLOUR: &str = "#4477aa";
+/// Colour of the bars of the ideal, the lower bound, and a run without counting.
 const BOUND_COLOUR: &str = "#bbbbbb";
-const WHOLE_COLOUR: &str = "#ccbb44";
+/// Colour of the bar of one program that counts everything.
+const SINGLE_COLOUR: &str = "#ccbb44";
 
 struct Bar {
     name: String,
@@ -50,18 +51,18 @@ pub fn summary(costs: &Costs) -> Vec<String> {
                 100.0 * saving.abs()
             ));
         }
-        _ => out.push("the time of one program that counts everything is unknown: `trodden-lab with --baseline` measures it".into()),
+        _ => out.push("the time of one program that counts everything was not measured; `trodden-lab with --baseline` measures it".into()),
     }
     out
 }
 
 /// A warning if the hits that a copy counted itself differ from those computed from the counts of all copies.
-fn miscounted(at: usize, copy: &CopyCosts) -> Option<String> {
+fn count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
     Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
 }
 
-/// A line of a report.
+/// A line of a cost report, by severity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostLine {
     /// Information about costs.
@@ -70,7 +71,7 @@ pub enum CostLine {
     Warning(String),
 }
 
-/// One line for each copy, and the summary.
+/// A line for each copy with its discrepancies, followed by the summary.
 pub fn lines(costs: &Costs) -> Vec<CostLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
@@ -88,7 +89,7 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
             Some(hits) => format!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", 100.0 * share(costs, hits), functions(copy)),
             None => format!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy)),
         }));
-        out.extend(miscounted(at, copy).map(CostLine::Warning));
+        out.extend(count_mismatch(at, copy).map(CostLine::Warning));
     }
     out.extend(summary(costs).into_iter().map(CostLine::Note));
     out
@@ -102,10 +103,10 @@ pub fn page(costs: &Costs) -> String {
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
     summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
-    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", table(costs), bars(&times(costs)));
-    if let Some(rows) = hits(costs) {
+    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", html_table(costs), bar_chart(&time_bars(costs)));
+    if let Some(rows) = hit_bars(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
-        let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", bars(&rows));
+        let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", bar_chart(&rows));
     }
     if !costs.diverged.is_empty() {
         out += "<h2>The copies executed differently</h2><ul>";
@@ -115,8 +116,8 @@ pub fn page(costs: &Costs) -> String {
     out + "</body></html>\n"
 }
 
-/// A table with a row for each copy; a dash stands for an unknown value.
-fn table(costs: &Costs) -> String {
+/// A table with a row for each copy; a dash marks an unknown value.
+fn html_table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<table><tr><th>copy</th><th>wall time</th><th>processor time</th><th>overhead</th><th>hits</th>");
     out += "<th>functions</th><th>started</th><th>host</th></tr>\n";
@@ -134,18 +135,18 @@ fn table(costs: &Costs) -> String {
     out + "</table>\n"
 }
 
-fn times(costs: &Costs) -> Vec<Bar> {
+fn time_bars(costs: &Costs) -> Vec<Bar> {
     let row = |name: String, ns: u64, colour| Bar { name, value: ns as f64, text: seconds(ns), colour };
     let mut rows: Vec<Bar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
         rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
-        rows.push(row("one program".into(), base.sequential_ns, WHOLE_COLOUR));
+        rows.push(row("one program".into(), base.sequential_ns, SINGLE_COLOUR));
     }
     rows
 }
 
-/// Bars of hits; `None` if the hits of a copy are unknown.
-fn hits(costs: &Costs) -> Option<Vec<Bar>> {
+/// Bars of hits as shares of the single program's hits; `None` if a copy's hits are unknown.
+fn hit_bars(costs: &Costs) -> Option<Vec<Bar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
         Bar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
@@ -154,7 +155,7 @@ fn hits(costs: &Costs) -> Option<Vec<Bar>> {
     let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<Bar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
     rows.push(row("lower bound".into(), costs.lower_bound_hits, BOUND_COLOUR));
-    rows.push(row("one program".into(), costs.sequential_hits, WHOLE_COLOUR));
+    rows.push(row("one program".into(), costs.sequential_hits, SINGLE_COLOUR));
     Some(rows)
 }
 
@@ -166,7 +167,7 @@ fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn bars(rows: &[Bar]) -> String {
+fn bar_chart(rows: &[Bar]) -> String {
     let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;

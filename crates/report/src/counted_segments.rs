@@ -10,26 +10,26 @@ use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, funct
 /// Maximum number of differences listed.
 const MAX_DIFFERENCES: usize = 10;
 
-/// The numbers of counters and of interesting segments of each function, as JSON (figure 3.20 of the thesis).
+/// Each function's number of counters and of interesting segments, as JSON (figure 3.20 of Vaswani's thesis).
 pub fn counters(observed: &ObservedSegments) -> Value {
-    let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
-        let function = |of: &SegmentCounterStatistics| {
+    let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
+        let function = |statistics: &SegmentCounterStatistics| {
             json!({
-                "function": Name::from_linkage(function_map(image, of.function).plain_name()).full,
-                "file": unit_map(image, of.function).source,
-                "counters": of.words,
-                "interesting": of.interesting,
-                "inlined": of.inlined,
-                "duplicated": of.duplicated,
+                "function": Name::from_linkage(function_map(image, statistics.function).plain_name()).full,
+                "file": unit_map(image, statistics.function).source,
+                "counters": statistics.words,
+                "interesting": statistics.interesting,
+                "inlined": statistics.inlined,
+                "duplicated": statistics.duplicated,
             })
         };
         found.counters.iter().map(function).collect()
     };
-    Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of).collect())
+    Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of_image).collect())
 }
 
-/// Remarks on the numbers of counters and segments, and on calls that were inlined or made to copies.
-pub fn compactness(observed: &ObservedSegments) -> Vec<String> {
+/// Summarises how many counters and interesting segments there are, and which calls were inlined or redirected to copies.
+pub fn counter_summary(observed: &ObservedSegments) -> Vec<String> {
     let all = || observed.images.iter().flat_map(|f| &f.counters);
     let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
     let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
@@ -47,7 +47,7 @@ pub fn compactness(observed: &ObservedSegments) -> Vec<String> {
     remarks
 }
 
-/// The first differences of a comparison, each as a warning.
+/// Warnings about the first [`MAX_DIFFERENCES`] segments that were counted differently than executed.
 pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =

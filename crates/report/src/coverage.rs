@@ -1,4 +1,4 @@
-//! Coverage tables: LLVM's numbers for files and functions, and numbers of paths.
+//! Coverage tables of files and functions: LLVM's source coverage, and path coverage.
 //!
 //! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
 //! function that was inlined everywhere has no paths of its own: it is part of its callers' paths.
@@ -50,11 +50,11 @@ pub struct CoverageRow {
     pub branches: CoverageRatio,
     /// Conditions that were shown to affect the decision independently (MC/DC); `None` if the program does not count them.
     pub mcdc: Option<CoverageRatio>,
-    /// Paths of the optimised code; `None` if there are none of its own.
+    /// Paths of the optimised code; `None` if the function has none of its own.
     pub paths: Option<Combinations>,
-    /// Remarks on what is not covered or not exact.
+    /// Notes shown below the row, such as untested paths and counts that are not exact.
     pub remarks: Vec<String>,
-    /// Functions some of whose counts are not exact, for JSON.
+    /// Functions with inexact counts, as JSON objects.
     pub caveats: Vec<Value>,
 }
 
@@ -142,21 +142,21 @@ struct Column {
 }
 
 const COLUMNS: &[Column] = &[
-    Column { title: "regions", cell: |r| (r.regions.all > 0).then(|| share(r.regions)) },
-    Column { title: "functions", cell: |r| r.functions.map(share) },
-    Column { title: "lines", cell: |r| r.lines.map(share) },
-    Column { title: "branches", cell: |r| (r.branches.all > 0).then(|| share(r.branches)) },
-    Column { title: "MC/DC", cell: |r| r.mcdc.map(share) },
-    Column { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, amount(p.possible))) },
-    Column { title: "untested combinations", cell: |r| r.paths.map(|p| amount(p.untested)) },
+    Column { title: "regions", cell: |r| (r.regions.all > 0).then(|| format_ratio(r.regions)) },
+    Column { title: "functions", cell: |r| r.functions.map(format_ratio) },
+    Column { title: "lines", cell: |r| r.lines.map(format_ratio) },
+    Column { title: "branches", cell: |r| (r.branches.all > 0).then(|| format_ratio(r.branches)) },
+    Column { title: "MC/DC", cell: |r| r.mcdc.map(format_ratio) },
+    Column { title: "paths taken of possible", cell: |r| r.paths.map(|p| format!("{} of {}", p.taken, format_count(p.possible))) },
+    Column { title: "untested combinations", cell: |r| r.paths.map(|p| format_count(p.untested)) },
 ];
 
-fn share(share: CoverageRatio) -> String {
+fn format_ratio(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
 /// A number of paths; large ones in scientific notation.
-fn amount(number: u128) -> String {
+fn format_count(number: u128) -> String {
     const EXACT_BELOW: u128 = 1_000_000_000;
     if number < EXACT_BELOW { number.to_string() } else { format!("{:.1e}", number as f64) }
 }
@@ -173,8 +173,8 @@ fn row_json(row: &CoverageRow) -> Value {
     })
 }
 
-/// Descriptions of up to `limit` untested combinations of a function: where each begins, and the direction of each branch.
-pub fn examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
+/// Describes up to `limit` untested paths of a function by where they begin and the direction of each branch.
+pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
@@ -213,6 +213,6 @@ mod tests {
         assert_eq!(table.json()["rows"][0]["regions"]["covered"], 3);
         let of_template = CoverageTable { rows: vec![CoverageRow { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
         assert!(page("a & b", &[of_template]).contains("<th>f&lt;int&gt;</th>"));
-        assert_eq!((CoverageRatio::default().percent(), amount(12_345_678_901)), (100.0, "1.2e10".to_owned()));
+        assert_eq!((CoverageRatio::default().percent(), format_count(12_345_678_901)), (100.0, "1.2e10".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! The difference of two profiles, as text and as JSON.
+//! The difference between two profiles, as text and as JSON.
 
 use crate::Name;
 use crate::select::limit;
@@ -11,7 +11,7 @@ use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
 
 const SCHEMA_VERSION: u32 = 1;
 
-fn change(change: PathChange) -> &'static str {
+fn change_name(change: PathChange) -> &'static str {
     match change {
         PathChange::Appeared => "appeared",
         PathChange::Vanished => "vanished",
@@ -25,7 +25,7 @@ fn change(change: PathChange) -> &'static str {
 pub fn json(found: &Diff) -> Value {
     let path = |p: &PathDiff| {
         json!({
-            "id": p.id.to_string(), "change": change(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
+            "id": p.id.to_string(), "change": change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
             "function_share": [p.function_share.0, p.function_share.1], "program_share": [p.program_share.0, p.program_share.1],
             "blocks": p.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
         })
@@ -73,11 +73,11 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
             let (was, is) = (percent(path.function_share.0), percent(path.function_share.1));
             line(format!(
                 "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
-                change(path.change),
+                change_name(path.change),
                 path.id,
                 path.counts.0,
                 path.counts.1,
-                lines(function, path)
+                path_outline(function, path)
             ));
         }
         if paths.len() > limit(top) {
@@ -104,7 +104,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Returns true if both shares of a path are shown as 0.0 %. Changed counts are what `--counts` asks for.
+/// Returns true if both shares of a path are shown as 0.0 %. Changes of the count, which only `--counts` lists, are never negligible.
 fn is_negligible(path: &PathDiff) -> bool {
     let is_zero = |share: f64| percent(share) == percent(0.0);
     path.change != PathChange::Count && is_zero(path.function_share.0) && is_zero(path.function_share.1)
@@ -121,8 +121,8 @@ fn shown_file(function: &FunctionDiff) -> &str {
     declared_in(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
-/// The lines of a path, the first one of each block. A file is named where it differs from the previous line's file.
-fn lines(function: &FunctionDiff, path: &PathDiff) -> String {
+/// The first line of each block on a path. The file is named where it changes.
+fn path_outline(function: &FunctionDiff, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {

@@ -19,7 +19,7 @@ pub struct EdgeLabels<'a> {
     pub edges: &'a [u64],
 }
 
-/// The graph in Graphviz's DOT language. Cut edges are dashed; edges to calls that may not return are dotted.
+/// The graph in Graphviz's DOT language. Cut edges are dashed; edges for calls that may not return are dotted.
 pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
     let cuts = cuts(function);
     let mut out = String::new();
@@ -28,7 +28,7 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
         writeln!(out, "  node [shape=box, fontname=\"monospace\"];\n  edge [fontname=\"monospace\"];")?;
         for (at, block) in function.blocks.iter().enumerate() {
             let mut label = format!("{at}: {}", words::plural(block.instructions.into(), "instruction", "instructions"));
-            lines(unit, block).iter().for_each(|l| label.push_str(&format!("\n{l}")));
+            block_lines(unit, block).iter().for_each(|l| label.push_str(&format!("\n{l}")));
             if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
                 label.push_str(&format!("\n{}x", words::count((*count).into())));
             }
@@ -45,7 +45,7 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
                 (None, trodden_unit::EdgeKind::Reach) => ", style=dotted",
                 _ => "",
             };
-            writeln!(out, "  {} -> {} [label={}{style}];", node(function, edge.from), node(function, edge.to), quote(&label))?;
+            writeln!(out, "  {} -> {} [label={}{style}];", node_name(function, edge.from), node_name(function, edge.to), quote(&label))?;
         }
         writeln!(out, "}}")
     };
@@ -57,7 +57,7 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
 pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
     let cuts = cuts(function);
     let name = Name::from_linkage(&function.name);
-    let edges: Vec<Value> = function.edges.iter().map(|e| json!([node(function, e.from), node(function, e.to)])).collect();
+    let edges: Vec<Value> = function.edges.iter().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
     let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
         let mut described = json!({ "edge": at, "kind": words::edge_condition(edge) });
         if let Some(reason) = cuts.get(&(at as u32)) {
@@ -69,7 +69,7 @@ pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) 
         described
     };
     let block = |(at, block): (usize, &UnitBlock)| {
-        let mut described = json!({ "name": format!("b{at}"), "instructions": block.instructions, "lines": lines(unit, block) });
+        let mut described = json!({ "name": format!("b{at}"), "instructions": block.instructions, "lines": block_lines(unit, block) });
         if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
             described["count"] = crate::json::number(*count);
         }
@@ -92,12 +92,12 @@ fn cuts(function: &FunctionMap) -> BTreeMap<u32, CutReason> {
     function.cuts.iter().map(|(edge, reason)| (edge.0, *reason)).collect()
 }
 
-fn node(function: &FunctionMap, node: Node) -> String {
+fn node_name(function: &FunctionMap, node: Node) -> String {
     if node == function.exit() { "exit".into() } else { format!("b{}", node.0) }
 }
 
 /// The source lines of a block, by file: `foo.c:12-14`.
-pub fn lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
+pub fn block_lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     let mut files: Vec<(u32, u32, u32)> = Vec::new();
     for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {
         match files.iter_mut().find(|(file, ..)| *file == position.file) {

@@ -1,6 +1,6 @@
 //! Errors that prevent a report.
 
-/// An error that prevents a report. Damaged functions do not: they are listed in [`crate::View::damaged`].
+/// An error that prevents a report. A function with a corrupt map does not prevent it, but is listed in [`crate::View::damaged`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
@@ -13,8 +13,8 @@ pub enum ReportError {
         /// Functions that it was inlined into, each with the place of a call.
         inlined_into: Vec<(String, String)>,
     },
-    /// A place in a path expression has no code.
-    #[error("{place} is in no block of these functions: {}", place_hint(.place))]
+    /// No block has code at a position in a path expression.
+    #[error("{place} is in no block of these functions; {}", place_hint(.place))]
     NoSuchPlace {
         /// The place as it is shown to the user.
         place: String,
@@ -28,7 +28,7 @@ pub enum ReportError {
         reason: String,
     },
     /// The function has no such path.
-    #[error("function `{function}` has no complete path {path}: its {paths} paths are numbered from 0; {}", executed(.known))]
+    #[error("function `{function}` has no complete path {path}: its {paths} paths are numbered from 0; {}", list_executed(.known))]
     NoSuchPath {
         /// The function.
         function: String,
@@ -39,14 +39,16 @@ pub enum ReportError {
         /// Executed paths, most frequent first.
         known: Vec<u64>,
     },
-    /// Paths shall be weighted by events, but the profile has no events of one kind.
-    #[error("the profile has no events, or its programs count different ones: build with --events, for example --events tsc")]
+    /// Paths are to be weighted by events, but no single event is counted throughout the profile.
+    #[error(
+        "the profile does not count the same event in all its programs. Build all of them with the same option, for example --events tsc"
+    )]
     NoEvents,
-    /// The function's map is damaged.
+    /// The function's map is corrupt.
     #[error(transparent)]
     Map(#[from] trodden_unit::MapError),
     /// Compression failed.
-    #[error("the profile cannot be compressed: {0}")]
+    #[error("cannot compress the profile: {0}")]
     Compress(std::io::Error),
 }
 
@@ -58,14 +60,14 @@ fn no_such_function(name: &str, similar: &[String], inlined_into: &[(String, Str
         let into = callers.join(", ");
         return format!("`{name}` was inlined into {into}{more}, and has no paths of its own: `trodden annotate {first}` shows its code");
     }
-    let remedy = match similar {
-        [] => "; `trodden report --json` names all of them".into(),
+    let hint = match similar {
+        [] => "; `trodden report --json` lists all functions".into(),
         some => format!("; did you mean {}?", some.iter().map(|s| format!("`{s}`")).collect::<Vec<_>>().join(" or ")),
     };
-    format!("no instrumented function is called `{name}`{remedy}")
+    format!("no instrumented function is called `{name}`{hint}")
 }
 
-fn executed(known: &[u64]) -> String {
+fn list_executed(known: &[u64]) -> String {
     match known {
         [] => "none of its paths was executed".into(),
         some => {
@@ -76,7 +78,7 @@ fn executed(known: &[u64]) -> String {
     }
 }
 
-/// A hint for finding places that have code.
+/// Says how to find a line or block that has code.
 fn place_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",

@@ -1,10 +1,10 @@
-//! Escapes text with colours for a terminal. [`trodden_text::escape`] does so for text without colours.
+//! Escapes text that may contain colours for a terminal. [`trodden_text::escape`] handles text without colours.
 
 use crate::paint::PALETTE;
 pub use trodden_text::escape::{REPLACEMENT, escape_line, escape_lines, is_unprintable};
 
 /// Replaces unprintable characters. With `color`, the escape sequences of [`PALETTE`] are kept.
-pub fn styled(text: &str, color: bool) -> String {
+pub fn escape_styled(text: &str, color: bool) -> String {
     if !color || !text.contains('\u{1b}') {
         return escape_lines(text);
     }
@@ -14,12 +14,12 @@ pub fn styled(text: &str, color: bool) -> String {
     while let Some(at) = rest.find('\u{1b}') {
         out.push_str(&escape_lines(&rest[..at]));
         rest = &rest[at..];
-        let taken = known.iter().find(|sequence| rest.starts_with(**sequence)).map_or("", |sequence| sequence);
-        match taken {
+        let sequence = known.iter().find(|sequence| rest.starts_with(**sequence)).map_or("", |known| known);
+        match sequence {
             "" => out.push(REPLACEMENT),
             sequence => out.push_str(sequence),
         }
-        rest = &rest[taken.len().max(1)..];
+        rest = &rest[sequence.len().max(1)..];
     }
     out + &escape_lines(rest)
 }
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn only_palette_colours_are_kept_and_only_with_color() {
         let text = format!("{NAME}name{NAME:#} \u{1b}[2J\u{1b}]0;x\u{7} \u{1b}[5m\u{1b}");
-        assert_eq!(styled(&text, true), format!("{NAME}name{NAME:#} \u{fffd}[2J\u{fffd}]0;x\u{fffd} \u{fffd}[5m\u{fffd}"));
-        assert!(!styled(&text, false).contains('\u{1b}'));
+        assert_eq!(escape_styled(&text, true), format!("{NAME}name{NAME:#} \u{fffd}[2J\u{fffd}]0;x\u{fffd} \u{fffd}[5m\u{fffd}"));
+        assert!(!escape_styled(&text, false).contains('\u{1b}'));
     }
 }

@@ -30,10 +30,10 @@ struct FieldRow {
     pub executions: u64,
 }
 
-/// Writes a table to a file, which appears under its name when it is complete.
+/// Writes a table to a temporary file, which gets its final name when the table is complete.
 pub struct Rows {
     table: Table,
-    whole: AtomicFile,
+    destination: AtomicFile,
 }
 
 enum Table {
@@ -43,37 +43,37 @@ enum Table {
 }
 
 impl Rows {
-    /// Creates a temporary file whose name begins with `temporary_prefix`, and which is renamed to `file` when it is complete.
+    /// Creates a temporary file whose name begins with `temporary_prefix`. [`Rows::finish`] renames it to `file`.
     ///
     /// # Errors
     /// The file cannot be created, or it is a Parquet file and this program was built without the feature.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<Rows> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
-                "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
-                    in .csv"
+                "cannot write Parquet with this build of trodden. Build it with `cargo build --release --features parquet`, or name a \
+                    file that ends in .csv"
             );
         }
-        let whole = AtomicFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(Rows { table: table(file, whole.file().try_clone()?)?, whole })
+        let destination = AtomicFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Rows { table: create_table(file, destination.file().try_clone()?)?, destination })
     }
 
     /// Adds a row.
-    pub fn add(&mut self, one: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
-        let map = maps.of(one.unit);
-        let place = map.as_deref().and_then(|map| place(map, one.counter));
+    pub fn add(&mut self, user_path: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
+        let map = maps.get(user_path.unit);
+        let place = map.as_deref().and_then(|map| find_path(map, user_path.counter));
         let row = FieldRow {
-            build: one.unit.image.to_string(),
-            unit: one.unit.unit.to_string(),
+            build: user_path.unit.image.to_string(),
+            unit: user_path.unit.unit.to_string(),
             function: place.as_ref().map(|(name, _)| name.clone()),
             path: place.map(|(_, path)| path),
-            counter: one.counter,
-            user: (one.user != [0; 16]).then(|| user_name(&one.user)),
-            reports: one.reports,
-            executions: one.count,
+            counter: user_path.counter,
+            user: (user_path.user != [0; 16]).then(|| user_name(&user_path.user)),
+            reports: user_path.reports,
+            executions: user_path.count,
         };
         match &mut self.table {
-            Table::Csv(out) => csv(out, &row),
+            Table::Csv(out) => write_csv(out, &row),
             #[cfg(feature = "parquet")]
             Table::Parquet(table) => table.add(row),
         }
@@ -86,47 +86,47 @@ impl Rows {
             #[cfg(feature = "parquet")]
             Table::Parquet(table) => table.finish()?,
         }
-        self.whole.finish()
+        self.destination.finish()
     }
 }
 
 #[cfg(feature = "parquet")]
-fn table(file: &Path, to: File) -> Result<Table> {
-    Ok(if is_parquet(file) { Table::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { csv_table(to)? })
+fn create_table(file: &Path, to: File) -> Result<Table> {
+    Ok(if is_parquet(file) { Table::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { create_csv(to)? })
 }
 
 #[cfg(not(feature = "parquet"))]
-fn table(_: &Path, to: File) -> Result<Table> {
-    Ok(csv_table(to)?)
+fn create_table(_: &Path, to: File) -> Result<Table> {
+    Ok(create_csv(to)?)
 }
 
-fn csv_table(to: File) -> io::Result<Table> {
+fn create_csv(to: File) -> io::Result<Table> {
     let mut out = BufWriter::new(to);
     writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
     Ok(Table::Csv(out))
 }
 
-/// Returns true if the file's extension asks for Parquet.
+/// Returns true if the file's extension is `.parquet`.
 fn is_parquet(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == "parquet")
 }
 
-/// The linkage name of the function that a counter belongs to, and the number of the path in it.
-fn place(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
+/// Finds the path that a counter counts: its function's linkage name and its number.
+fn find_path(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
     let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
     Some((function.plain_name().to_owned(), counter - function.first_counter))
 }
 
 /// Quotes a CSV field if necessary.
-pub fn quoted(text: &str) -> String {
+pub fn quote_csv(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
     }
 }
 
-fn csv(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
-    let function = row.function.as_deref().map_or(String::new(), quoted);
+fn write_csv(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
+    let function = row.function.as_deref().map_or(String::new(), quote_csv);
     let path = row.path.map_or(String::new(), |p| p.to_string());
     let user = row.user.as_deref().unwrap_or_default();
     writeln!(out, "{},{},{function},{path},{},{user},{},{}", row.build, row.unit, row.counter, row.reports, row.executions)

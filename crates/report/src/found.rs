@@ -7,7 +7,7 @@ use crate::paint;
 use crate::path_listing::PathListing;
 use crate::select::{limit, matching, share};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines, whole};
+use crate::text::{Page, TextOptions, path_lines, total_phrase};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl FoundAnswer {
     }
 }
 
-/// A path that matches.
+/// A matching path.
 struct Match {
     function: usize,
     /// The path's number, or, if the path is cut, the numbers of its pieces in order.
@@ -62,11 +62,11 @@ pub struct FoundPaths<'v, 'a> {
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions with cut paths that may have executed further matches.
-    open: Vec<usize>,
+    /// Functions with cut paths, some of which may have matched.
+    undecided: Vec<usize>,
     /// Functions some of whose executions may not have been counted.
     incompletely_counted: Vec<usize>,
-    /// Executions of all paths, matching or not, of the functions with a match.
+    /// Executions of all paths in functions with a match.
     executions: u128,
 }
 
@@ -80,7 +80,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             Some(name) => matching(view, name)?,
             None => view.functions.iter().collect(),
         };
-        let (mut matches, mut executions, mut open, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
+        let (mut matches, mut executions, mut undecided, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
         let mut nowhere: Option<Vec<BlockSet>> = None;
         for (at, function) in functions.iter().enumerate() {
             let matcher = Matcher::new(expression, function.units_map(), function.map);
@@ -96,34 +96,34 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
                 let known = |id: u64| matches[before..].iter().any(|m| m.ids == [id]);
-                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| chain(at, function, c));
+                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_of_chain(at, function, c));
                 let new: Vec<Match> = new.collect();
                 matches.extend(new);
-                open.extend(found.is_undecided.then_some(at));
+                undecided.extend(found.is_undecided.then_some(at));
             }
             if matches.len() > before {
                 executions += function.total(Measure::Count);
             }
         }
         if let Some(place) = nowhere.unwrap_or_default().first() {
-            return Err(ReportError::NoSuchPlace { place: words(place) });
+            return Err(ReportError::NoSuchPlace { place: describe_position(place) });
         }
         matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
-        Ok(FoundPaths { expression: text, view, functions, matches, open, incompletely_counted, executions })
+        Ok(FoundPaths { expression: text, view, functions, matches, undecided, incompletely_counted, executions })
     }
 
     /// Returns whether a path matches.
     pub fn answer(&self) -> FoundAnswer {
-        match (self.matches.is_empty(), self.open.is_empty() && self.incompletely_counted.is_empty()) {
+        match (self.matches.is_empty(), self.undecided.is_empty() && self.incompletely_counted.is_empty()) {
             (false, _) => FoundAnswer::Yes,
             (true, true) => FoundAnswer::No,
             (true, false) => FoundAnswer::Unknown,
         }
     }
 
-    /// Names of functions whose paths are cut, so that further paths may match.
-    pub fn open(&self) -> Vec<&str> {
-        self.names(&self.open)
+    /// Names of functions with cut paths, some of which may have matched.
+    pub fn undecided_functions(&self) -> Vec<&str> {
+        self.names(&self.undecided)
     }
 
     /// Names of functions that contain the expression's places, and some of whose executions may not have been counted.
@@ -140,7 +140,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         self.matches.len()
     }
 
-    /// The function of all matches by name, or a phrase if there are several.
+    /// The name of the function that contains all matches, or `their functions` if there are several.
     fn matched_functions(&self) -> &str {
         let first = self.matches.first().map(|m| m.function);
         match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {
@@ -164,7 +164,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         let paths = plural(self.matches.len() as u128, "path", "paths");
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed paths".to_owned(),
-            true if !self.open.is_empty() => UNKNOWN.to_owned(),
+            true if !self.undecided.is_empty() => UNKNOWN.to_owned(),
             true if !self.incompletely_counted.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
@@ -173,7 +173,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
                 count(self.executions),
                 self.matched_functions(),
                 percent(share(weight, self.view.total(Measure::Instructions))),
-                whole(self.view)
+                total_phrase(self.view)
             ),
         };
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
@@ -214,14 +214,14 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "executions": number(self.counted()),
             "executions_of_functions": number(self.executions),
             "answer": self.answer().word(),
-            "functions_cut": self.open(),
+            "functions_cut": self.undecided_functions(),
             "functions_not_counted_whole": self.incompletely_counted(),
             "paths": self.matches.iter().take(limit(top)).map(path).collect::<Vec<_>>(),
         })
     }
 }
 
-/// The single paths that match, as opposed to sequences of pieces.
+/// The uncut paths that match.
 fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| Match {
@@ -236,8 +236,8 @@ fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match>
     function.paths.all().filter(fits).map(found).collect()
 }
 
-/// The match for a path of several pieces.
-fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
+/// The match for a path that was cut into several pieces.
+fn match_of_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     Match {
@@ -251,8 +251,8 @@ fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
     }
 }
 
-/// A place of an expression as text.
-pub fn words(place: &BlockSet) -> String {
+/// Describes a position in an expression, as in `lines 3-5 of a.c`.
+pub fn describe_position(place: &BlockSet) -> String {
     match place {
         BlockSet::Any => "_".into(),
         BlockSet::Block(number) => format!("block b{number}"),

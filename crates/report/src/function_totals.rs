@@ -8,8 +8,8 @@ use crate::view::{Function, View};
 use crate::words;
 use trodden_unit::experiment::Spelling;
 
-/// What shares are shares of.
-pub fn measured(measure: Measure) -> String {
+/// The total that shares refer to, for example `executed instructions`.
+pub fn share_base(measure: Measure) -> String {
     match measure {
         Measure::Count => "executions of paths".to_string(),
         Measure::Events => "events".to_string(),
@@ -17,7 +17,7 @@ pub fn measured(measure: Measure) -> String {
     }
 }
 
-/// The table of functions with their totals; empty if only one function is selected.
+/// Writes the table of executed functions; empty if fewer than two are selected.
 pub fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
@@ -39,7 +39,8 @@ pub fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, pa
     let places = functions.iter().map(|f| paint::width(&place(f))).max().unwrap_or(0);
     let room = width.saturating_sub(10 + bar + calls_width + paths_width + 8 + places).max(16);
     let name = functions.iter().map(|f| paint::width(&f.name.short)).max().unwrap_or(0).max(8).min(room);
-    let title = format!("by share of all {}; {} of {} executed shown", measured(measure), functions.len(), words::count(executed as u128));
+    let title =
+        format!("by share of all {}; {} of {} executed shown", share_base(measure), functions.len(), words::count(executed as u128));
     let mut out = format!("{} {title}\n\n", painter.paint(paint::TITLE, "Functions"));
     let share_title = format!("{}{}", right("share", 7), " ".repeat(bar + 1));
     let titles = [share_title, right("calls", calls_width), right("paths", paths_width), left("function", name), "where".to_string()];

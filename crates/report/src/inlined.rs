@@ -1,10 +1,10 @@
 //! Entry counts of inlined code, from the paths of the function that contains it.
 //!
-//! An inlined body is a scope of the debug information: a function, and the call that it replaces. Its blocks are those with code of the
-//! body or of bodies inlined into it. Every execution of a path through one of its blocks is one entry, unless the path begins inside the
-//! body: in a further iteration of one of the body's loops, or after a cut. A loop belongs to a body if all code of the loop does.
-//! Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x inlining depth) and a search for each
-//! back edge.
+//! An inlined body is a scope in the debug information: a function and the call that it replaces. A block belongs to a body if it has code
+//! of the body or of bodies inlined into it. Every execution of a path through one of these blocks is an entry, unless the path begins
+//! inside the body, that is, after a cut or in a later iteration of the body's loop. A loop belongs to a body if all of the loop's code
+//! does. Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x inlining depth), plus a search for
+//! each back edge.
 
 use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ use trodden_profile::{FunctionPaths, PathStart};
 use trodden_unit::{Position, ReachedCall, UnitMap};
 
 /// The entry counts of the bodies inlined into a function, by scope; 0 for bodies that were not executed.
-pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
+pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
-    let bodies_of = |at: usize, up_to_calls: bool| bodies(map, &positions(function, at, up_to_calls));
+    let bodies_of = |at: usize, up_to_calls: bool| bodies_at(map, &block_positions(function, at, up_to_calls));
     let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies_of(at, false)).collect();
     let ends = function.paths.unfinished.iter().filter_map(|path| path.blocks.last());
     let before: BTreeMap<usize, BTreeSet<u32>> = ends.map(|block| (block.index(), bodies_of(block.index(), true))).collect();
@@ -48,7 +48,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
-/// For each block of a function, the number of path executions that stopped in one of its calls.
+/// The number of executions that stopped in one of a block's calls, indexed by block.
 pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
     for path in &paths.unfinished {
@@ -59,8 +59,8 @@ pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
 }
 
-/// The calls of a block that may not return, each with the number of times it did. The block was entered `entered` times and left `left`
-/// times; calls that are not counted separately get `left`.
+/// The block's calls that may not return, each with the number of times it returned. The block was entered `entered` times and left `left`
+/// times; a call that is not counted separately is assumed to have returned `left` times.
 pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
     let unit = function.unit;
     let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
@@ -71,8 +71,8 @@ pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, lef
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 
-/// Execution counts of the parts of a block that was entered `entered` times and left `left` times. Each element is the number of positions
-/// up to a call that may not return, and the number of executions of the code after it. Calls whose returns are not counted are missing.
+/// Execution counts of the code after each call in a block that was entered `entered` times and left `left` times. Each element is the
+/// number of positions up to the call, and the number of executions of the code after it. Calls whose returns are not counted are omitted.
 pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
     let counted = call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
     let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
@@ -81,7 +81,7 @@ pub fn executions_after_calls(function: &Function, block: usize, entered: u64, l
 }
 
 /// The positions of a block including its branch, or only those up to its last call that may not return.
-fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
+fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
     let Some(block) = function.map.blocks.get(block) else { return Vec::new() };
     match up_to_calls {
         true => block.positions.iter().copied().take(block.up_to_calls as usize).collect(),
@@ -90,18 +90,18 @@ fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Positi
 }
 
 /// The inlined bodies that contain the positions.
-fn bodies(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
-    positions.iter().flat_map(|p| chain(map, p.scope)).collect()
+fn bodies_at(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
+    positions.iter().flat_map(|p| enclosing_scopes(map, p.scope)).collect()
 }
 
 /// A scope and its enclosing scopes, without the function itself.
-fn chain(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
+fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     let call = move |scope: u32| map.scopes.get(scope as usize).and_then(|s| s.inlined_at).filter(|call| call.scope < scope);
-    // Scopes refer to earlier ones only; a damaged map must not cause an endless loop.
+    // Scopes refer to earlier ones only; a corrupt map must not cause an endless loop.
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// The bodies that control was already in before a path begins after a cut edge.
+/// The bodies that control was already in when a path begins after the cut edge.
 fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
     if reason != CutReason::Back {
@@ -109,9 +109,9 @@ fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reaso
     }
     // The latch's branch belongs to the body with the loop, even if the optimiser moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
-    let owner: Option<BTreeSet<u32>> = branch.map(|p| chain(function.units_map(), p.scope).collect());
+    let owner: Option<BTreeSet<u32>> = branch.map(|p| enclosing_scopes(function.units_map(), p.scope).collect());
     let body = loop_body(&function.into, edge.from, edge.to);
-    // An irreducible loop has no header: only the two ends of the edge are known to be in it.
+    // An irreducible loop has no header: only the source and target of the edge are known to be in it.
     let is_natural = edge.to == Node(0) || !body.contains(&Node(0));
     let body = if is_natural { body } else { BTreeSet::from([edge.from, edge.to]) };
     let has_code = |block: &Node| function.map.blocks.get(block.index()).is_some_and(|b| !b.positions.is_empty() || b.branch.is_some());

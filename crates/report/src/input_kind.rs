@@ -1,7 +1,7 @@
-//! Detects what an argument of a command is: a run, a suite, or a file or folder of one of the kinds that trodden reads.
+//! Detects what a command's argument names: a run, a suite, or a file or folder in one of the formats that trodden reads.
 //!
 //! The content decides, not the name, with two exceptions: OTF2 archives, which consist of several files, and raw and stream files that
-//! hold zeros because the program was killed before it wrote the header.
+//! contain only zeros because the program was killed before it wrote the header.
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ const KINDS: &[(FileKind, InputKind)] = &[
     (FileKind::STREAM_FILE, InputKind::StreamFiles),
     (FileKind::RAW_COUNTS, InputKind::RawFiles),
 ];
-/// Magic numbers of other files. All but programs are of earlier format versions, for which readers report what to do.
+/// Magic numbers of programs and of earlier versions of our formats. The readers of the latter report what to do.
 const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -56,11 +56,11 @@ const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
 ];
 /// Magic number of files written by `perf record`.
 const PERF_DATA: &[u8] = b"PERFILE2";
-/// Bytes read from the beginning of a file.
-const BEGINNING: u64 = 4096;
-/// Maximum number of bytes before the first event of a text.
+/// Number of bytes read from the beginning of a file.
+const BEGINNING_BYTES: u64 = 4096;
+/// Maximum number of bytes searched for a text's first event.
 const MAX_TEXT: u64 = 64 << 20;
-/// Maximum number of bytes examined of a line.
+/// Maximum number of bytes examined in a line.
 const MAX_LINE: u64 = 1 << 16;
 /// File name extension of raw files.
 const RAW: &str = "raw";
@@ -71,7 +71,7 @@ impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite.
     ///
     /// # Errors
-    /// Nothing has this name, it cannot be read, or its kind is unknown.
+    /// There is no run, suite or file with this name, the file cannot be read, or its kind is unknown.
     pub fn detect(wanted: &Path) -> Result<InputKind> {
         // A suite may have the same name as a folder, for example `tests`.
         let is_run = |text: &str| named::files(text).is_ok();
@@ -88,7 +88,7 @@ impl InputKind {
     /// Detects the kind of a file or a folder; `None` if it does not exist or its kind is unknown.
     ///
     /// # Errors
-    /// It cannot be read, or its kind is known but no command accepts it.
+    /// The file cannot be read, or no command accepts files of its kind.
     pub fn detect_file(path: &Path) -> Result<Option<InputKind>> {
         match fs::metadata(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -99,7 +99,7 @@ impl InputKind {
         }
     }
 
-    /// Like [`InputKind::detect_file`], but also recognises raw and stream files with a damaged header, by their extension.
+    /// Like [`InputKind::detect_file`], but also recognises raw and stream files with a corrupt header by their extension.
     ///
     /// # Errors
     /// As for [`InputKind::detect_file`].
@@ -127,19 +127,19 @@ impl InputKind {
         }
     }
 
-    /// The commands that accept the kind.
-    fn advice(self) -> &'static str {
+    /// Names the commands that accept inputs of this kind.
+    fn accepting_commands(self) -> &'static str {
         match self {
             InputKind::Profile => "`trodden report` shows it",
             InputKind::Trace => {
-                "`trodden report`, `show`, `find`, `diff` and `export` take traces, and `trodden import` turns one into a profile"
+                "`trodden report`, `show`, `find`, `diff` and `export` accept traces, and `trodden import` converts them to profiles"
             }
-            InputKind::StreamLogs => "`trodden info`, `show`, `find --events`, `diff --sequence`, `patterns` and `segments` take streams",
-            InputKind::StreamFiles => "`trodden import` turns it into a run, and `trodden show` shows its last events",
-            InputKind::EventText => "`trodden find --events`, `diff --sequence`, `patterns` and `segments` take such texts",
+            InputKind::StreamLogs => "`trodden info`, `show`, `find --events`, `diff --sequence`, `patterns` and `segments` accept streams",
+            InputKind::StreamFiles => "`trodden import` converts it to a run, and `trodden show` shows its last events",
+            InputKind::EventText => "`trodden find --events`, `diff --sequence`, `patterns` and `segments` accept such files",
             InputKind::Waits => "`trodden report` shows it, and `trodden export chrome` writes its timeline",
-            InputKind::RawFiles => "`trodden import` turns it into a run",
-            InputKind::Branches => "`trodden import FILE --program PROGRAM` turns it into a profile",
+            InputKind::RawFiles => "`trodden import` converts it to a run",
+            InputKind::Branches => "`trodden import FILE --program PROGRAM` converts it to a profile",
             InputKind::Program => "`trodden info` describes it, and `trodden record -- PROGRAM` records a profile",
         }
     }
@@ -150,7 +150,7 @@ impl InputKind {
         match fs::metadata(path) {
             Err(_) => anyhow!("there is no file or folder {}", path.display()),
             Ok(found) if found.is_dir() && is_empty_folder => anyhow!(
-                "the folder {} is empty: no raw files, and if `trodden waits record` created it, the program used neither MPI nor threads",
+                "the folder {} is empty. If `trodden waits record` created it, the program used neither MPI nor threads",
                 path.display()
             ),
             Ok(found) if found.is_dir() => {
@@ -167,7 +167,7 @@ impl InputKind {
 
     /// The error of a command that does not accept this kind.
     pub fn not_accepted_error(self, wanted: &Path, command: &str) -> Error {
-        anyhow!("{} is {}, which `trodden {command}` does not take: {}", wanted.display(), self.phrase(), self.advice())
+        anyhow!("{} is {}, which `trodden {command}` does not accept; {}", wanted.display(), self.phrase(), self.accepting_commands())
     }
 
     /// Rejects options that do not apply to this kind. Each element is an option's name, and whether it was given.
@@ -176,7 +176,7 @@ impl InputKind {
     /// One of the options was given; the error names the first one.
     pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
-            ensure!(!is_given, "{option} does not apply to {}: leave it out", self.phrase());
+            ensure!(!is_given, "{option} does not apply to {}; remove it", self.phrase());
             Ok(())
         })
     }
@@ -208,7 +208,7 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     if folder.join(COPIES).is_dir() {
         return Ok(Some(InputKind::StreamLogs));
     }
-    // A folder with several recordings, such as `.trodden/last`: the reader asks which one is meant.
+    // The folder may contain several recordings, as `.trodden/last` does. The reader then asks the user to choose one.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
         inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM, InputKind::StreamFiles).unwrap_or(false));
@@ -248,12 +248,12 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
 /// The first bytes of a file.
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
+    File::open(path)?.take(BEGINNING_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
-    // The header is written when the program starts to count. Before that, the file holds zeros, or a note that the runtime gave up.
+    // The header is written when the program starts to count. Before that, the file contains zeros, or a note that the runtime gave up.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
             extension if extension == RAW => Some(InputKind::RawFiles),
@@ -292,7 +292,7 @@ fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
             Ok(ScriptLine::Branch(..)) => return Ok(Some(InputKind::Branches)),
             _ => {}
         }
-        // The whole head is needed only to recognise the header of `perf script --header`.
+        // The collected lines are needed only to recognise the header of `perf script --header`.
         if (head.len() as u64) < MAX_LINE {
             head.push_str(line);
             head.push('\n');
@@ -329,7 +329,7 @@ mod tests {
             fs::write(path.join(name), "of another program").unwrap();
         }
         let mut expected = None;
-        // Each outranks those before it.
+        // Each kind takes precedence over the previous ones.
         for (name, content, kind) in [
             ("a.raw", &b"\x93TRODDENRAWC"[..], InputKind::RawFiles),
             ("a.log", b"\x93TRODDENSLOG", InputKind::StreamLogs),
@@ -344,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn refused_option_is_named() {
+    fn rejected_option_is_named() {
         let error = InputKind::Trace.reject_options(&[("--top", false), ("--measure", true)]).unwrap_err();
-        assert_eq!(error.to_string(), "--measure does not apply to a trace: leave it out");
+        assert_eq!(error.to_string(), "--measure does not apply to a trace; remove it");
     }
 }

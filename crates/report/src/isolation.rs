@@ -31,12 +31,12 @@ pub struct Suspects<'v, 'a> {
 }
 
 impl<'v, 'a> Suspects<'v, 'a> {
-    /// Ranks the paths of the compared runs. The view is of all these runs, merged.
+    /// Ranks the paths of the compared runs. `view` shows all these runs merged.
     ///
     /// # Errors
     /// No function matches the selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
-        let functions = view.by_place();
+        let functions = view.by_map_index();
         let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
@@ -61,7 +61,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let shown = format!("by {}; {} of {} shown\n\n", self.by.name(), self.shown.len(), plural(self.found as u128, "path", "paths"));
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
-            out.push_str(&title(rank + 1, suspect, function, page));
+            out.push_str(&suspect_title(rank + 1, suspect, function, page));
             if let Some(listing) = listing(function, suspect) {
                 out.push_str(&path_lines(function, &listing, sources, page));
             }
@@ -119,7 +119,7 @@ fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
-fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
+fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
     let head = format!("{}  {what} {}", page.entry(rank, function), suspect.id);
@@ -132,8 +132,8 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
         suspect.ochiai, suspect.tarantula, suspect.importance, suspect.increase.0, suspect.increase.1
     );
     let edges = match suspect.new_edges {
-        0 if runs.passing > 0 => "passing runs took it, too".to_owned(),
-        0 => "passing runs took each of its edges, but never this path".to_owned(),
+        0 if runs.passing > 0 => "passing runs took this path, too".to_owned(),
+        0 => "passing runs took all of its edges, but never this path".to_owned(),
         n => format!("{} no passing run took", plural(n.into(), "edge that", "edges that")),
     };
     let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use trodden_profile::{PathCount, ProcessEnding, Run, UnfinishedPath};
 use trodden_unit::experiment::Spelling;
 
-/// The report of `trodden report --json`.
+/// The output of `trodden report --json`.
 ///
 /// # Errors
 /// No function matches the selection.
@@ -51,7 +51,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     }))
 }
 
-/// The report of `trodden annotate --json`: the function's source with counts, and one path.
+/// The output of `trodden annotate --json`: a function's source lines with counts, and one of its paths.
 ///
 /// # Errors
 /// No function matches, or the function has no path with that number.

@@ -1,14 +1,14 @@
 //! Line and branch coverage as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
-//! The counts of lines and branches are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the
-//! program has a coverage mapping, the counts of lines come from there. Branches are those of the optimised code.
+//! Line and branch counts are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the program has a
+//! coverage mapping, line counts come from there. Branches are those of the optimised code.
 
 use crate::escape;
 use crate::lines::{FileCounts, LineCounts};
 use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
-/// Maps a file name in the debug information to the name in the tracefile; `None` leaves the file out.
+/// Maps a file name in the debug information to the name in the tracefile; `None` omits the file.
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
 /// Writes a tracefile for the given functions.
@@ -26,14 +26,14 @@ pub fn lcov<'v, 'a: 'v>(
     let mut out = String::new();
     for (file, counts) in counts.files.iter().filter(|(_, c)| !c.lines.is_empty()) {
         if let Some(file) = name(file) {
-            record(&mut out, &test, &file, counts).expect("writing to a string cannot fail");
+            write_record(&mut out, &test, &file, counts).expect("writing to a string cannot fail");
         }
     }
     out
 }
 
-/// Writes a tracefile with only the executed lines of the given functions. It is for profiles with a part of the paths, in which a line
-/// without executions may have been executed by other paths.
+/// Writes a tracefile with only the executed lines of the given functions. Profiles that contain only some paths need this, because other
+/// paths may have executed the remaining lines.
 pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
@@ -42,13 +42,13 @@ pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) ->
         counts.functions.retain(|_, n| *n > 0);
         counts.branches.clear();
         if let Some(file) = name(file).filter(|_| !counts.lines.is_empty()) {
-            record(&mut out, test_name, &file, counts).expect("writing to a string cannot fail");
+            write_record(&mut out, test_name, &file, counts).expect("writing to a string cannot fail");
         }
     }
     out
 }
 
-fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
+fn write_record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
     writeln!(out, "TN:{test}\nSF:{}", escape::escape_line(file))?;
     for (line, name) in counts.functions.keys() {
         writeln!(out, "FN:{line},{}", escape::escape_line(name))?;
@@ -58,7 +58,7 @@ fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std:
     }
     let hit = counts.functions.values().filter(|c| **c > 0).count();
     writeln!(out, "FNF:{}\nFNH:{hit}", counts.functions.len())?;
-    branches(out, counts)?;
+    write_branches(out, counts)?;
     for (line, count) in &counts.lines {
         writeln!(out, "DA:{line},{count}")?;
     }
@@ -66,7 +66,7 @@ fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std:
     writeln!(out, "LF:{}\nLH:{hit}\nend_of_record", counts.lines.len())
 }
 
-fn branches(out: &mut String, counts: &FileCounts) -> std::fmt::Result {
+fn write_branches(out: &mut String, counts: &FileCounts) -> std::fmt::Result {
     let (mut found, mut hit) = (0, 0);
     let (mut line_before, mut block) = (0, 0);
     for ((line, _column), directions) in &counts.branches {

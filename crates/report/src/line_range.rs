@@ -1,10 +1,10 @@
 //! The range of source lines of a function.
 //!
-//! Debug information has the line of a function's declaration and the lines of its code, but not its last line. So the closing brace is
-//! searched for in the source text.
+//! Debug information contains the line of a function's declaration and the lines of its code, but not its last line. The last line is
+//! found by searching the source text for the closing brace.
 
 use crate::source::{SourceCache, SourceFile};
-use crate::view::{Function, chain, file_of};
+use crate::view::{Function, file_of, inline_chain};
 use std::collections::BTreeMap;
 
 /// Maximum distance, in lines, of the closing brace from the last line with code.
@@ -39,7 +39,7 @@ fn own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     for block in &function.map.blocks {
         for position in block.positions.iter().copied().chain(block.branch) {
-            let outermost = chain(map, position)[0];
+            let outermost = inline_chain(map, position)[0];
             if let Some(file) = file_of(map, outermost).filter(|_| outermost.line > 0) {
                 files.entry(file).or_default().push(outermost.line);
             }

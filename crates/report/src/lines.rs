@@ -1,12 +1,12 @@
 //! Execution counts of source lines and branches, from counts of blocks, edges and paths.
 //!
-//! **What a line's count means.** Code of a line may be in several blocks and, once inlined, in several functions. Each function or inlined
-//! body with the line is an *instance* of it, and the line's count is the sum over its instances. An instance's count is the maximum of the
-//! counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with several blocks
-//! is not counted twice, and calls count whether or not they are inlined.
+//! **What a line's count means.** A line's code may be in several blocks and, once inlined, in several functions. Each function or inlined
+//! body that contains the line is an *instance* of it, and the line's count is the sum over its instances. An instance's count is the
+//! maximum of the counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with
+//! several blocks is not counted twice, and calls count whether or not they are inlined.
 //!
-//! Counts are those of the optimised code. A line without code has no count, which differs from a count of 0. If the optimiser unrolled a
-//! loop, each copy has some of the iterations; if it vectorised the loop, one iteration stands for several.
+//! Counts are those of the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
+//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code is several of the source.
 //!
 //! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
 //! code get no count: 1. a jump at the end of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
@@ -43,7 +43,7 @@ pub struct FileCounts {
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
-    /// Lines with code after a call in which all executions of its block stopped.
+    /// Lines after a call that never returned, in blocks whose executions all stopped in that call.
     pub stopped: BTreeSet<u32>,
 }
 
@@ -61,7 +61,7 @@ impl FileCounts {
     }
 }
 
-/// The outcome of a branch. The order is that of reports.
+/// A possible outcome of a branch. Reports list outcomes in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// The condition is true.
@@ -101,7 +101,7 @@ impl LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
         let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_empty_and_unentered(f)).collect();
         for function in &functions {
-            let entries = inlined::entries(function);
+            let entries = inlined::inlined_entries(function);
             unentered.extend(counts.add_lines(function, &entries));
             counts.add_stopped(function);
             counts.add_branches(function);
@@ -116,18 +116,18 @@ impl LineCounts {
         counts
     }
 
-    /// The count of a line; `None` if it has none.
+    /// The count of a line; `None` if the line has no count.
     pub fn line(&self, file: &str, line: u32) -> Option<u64> {
         self.files.get(file)?.lines.get(&line).copied()
     }
 
     /// Calls of the functions declared on a line; `None` if there are no functions.
-    fn calls(&self, (file, line): (&str, u32)) -> Option<u64> {
+    fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
     }
 
-    fn file(&mut self, function: &Function, position: Position) -> Option<&mut FileCounts> {
+    fn file_counts(&mut self, function: &Function, position: Position) -> Option<&mut FileCounts> {
         let file = file_of(function.units_map(), position)?;
         if !self.files.contains_key(file) {
             self.files.insert(file.to_string(), FileCounts::default());
@@ -135,12 +135,13 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of the others, each with the place of its function's declaration.
+    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not, each followed by the declaration of its
+    /// function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
         let mut unentered = Vec::new();
-        for (position, count) in instances(function, entries) {
+        for (position, count) in line_instances(function, entries) {
             let declared = map.scopes.get(position.scope as usize).and_then(|s| Some((map.files.get(s.file as usize)?.as_str(), s.line)));
             match (file_of(map, position), declared) {
                 (Some(file), Some(declared)) if count == 0 && !entered(position) => unentered.push([(file, position.line), declared]),
@@ -157,7 +158,7 @@ impl LineCounts {
                 continue;
             }
             for position in block.positions.iter().skip(block.up_to_calls as usize).filter(|p| p.line > 0) {
-                if let Some(file) = self.file(function, *position) {
+                if let Some(file) = self.file_counts(function, *position) {
                     file.stopped.insert(position.line);
                 }
             }
@@ -165,7 +166,7 @@ impl LineCounts {
     }
 
     fn add(&mut self, function: &Function, position: Position, count: u64) {
-        if let Some(file) = self.file(function, position) {
+        if let Some(file) = self.file_counts(function, position) {
             let line = file.lines.entry(position.line).or_default();
             *line = line.saturating_add(count);
         }
@@ -189,7 +190,7 @@ impl LineCounts {
             let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch).filter(|p| p.line > 0);
             let Some(position) = branch else { continue };
             let reached = function.paths.blocks.get(edge.from.index()).copied().unwrap_or(0);
-            if let Some(file) = self.file(function, position) {
+            if let Some(file) = self.file_counts(function, position) {
                 let known = file.branches.entry((position.line, position.column)).or_default().entry(direction).or_default();
                 known.reached = known.reached.saturating_add(reached);
                 known.taken = known.taken.saturating_add(taken);
@@ -202,7 +203,7 @@ impl LineCounts {
             let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
             let position = Position { scope: *scope, file: body.file, line: body.line, column: 0 };
             let name = if body.linkage_name.is_empty() { &body.name } else { &body.linkage_name };
-            if let Some(file) = self.file(function, position).filter(|_| body.line > 0) {
+            if let Some(file) = self.file_counts(function, position).filter(|_| body.line > 0) {
                 let calls = file.functions.entry((body.line, name.clone())).or_default();
                 *calls = calls.saturating_add(count);
             }
@@ -212,15 +213,15 @@ impl LineCounts {
     fn add_function(&mut self, function: &Function) {
         let (Some(position), Some(line)) = (function.map.position, function.line()) else { return };
         let entries = function.paths.entries();
-        if let Some(file) = self.file(function, position) {
+        if let Some(file) = self.file_counts(function, position) {
             let calls = file.functions.entry((line, function.name.linkage.clone())).or_default();
             *calls = calls.saturating_add(entries);
         }
     }
 }
 
-/// The instances of lines in a function with their counts.
-fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
+/// The positions of all line instances in a function, each with its count.
+fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
     let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));

@@ -25,7 +25,7 @@ pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// All styles.
 pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
 
-/// Applies styles if colour is enabled.
+/// Applies styles to text.
 #[derive(Clone, Copy, Debug)]
 pub struct Painter {
     /// Whether colour is enabled.
@@ -33,7 +33,7 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// Text in a style.
+    /// Formats text in a style if colour is enabled.
     pub fn paint(self, style: Style, text: &str) -> String {
         match self.color && !text.is_empty() {
             true => format!("{style}{text}{style:#}"),
@@ -42,12 +42,12 @@ impl Painter {
     }
 }
 
-/// The width of a text in columns.
+/// The width of text in terminal columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens a text to a width; `…` marks the omission.
+/// Shortens text to at most `columns`; `…` marks the omission.
 pub fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_string();
@@ -67,7 +67,7 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// Shortens a function's name to a width. Enclosing namespaces are left out before the name itself: `…::State::next`.
+/// Shortens a function's name to at most `columns`. Enclosing namespaces are left out before the name itself: `…::State::next`.
 pub fn fit_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_string();
@@ -91,14 +91,14 @@ pub fn fit_name(name: &str, columns: usize) -> String {
     fit(last, columns)
 }
 
-/// Shortens a text or pads it on the right to exactly a width.
+/// Aligns text to the left: shortens it, or pads it on the right, to exactly `columns`.
 pub fn left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     let fill = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(fill))
 }
 
-/// Pads a text on the left to at least a width.
+/// Aligns text to the right: pads it on the left to at least `columns`.
 pub fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }

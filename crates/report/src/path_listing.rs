@@ -1,12 +1,12 @@
-//! A path as source lines: where it begins, the lines it executes in order, the direction of each branch, where it ends.
+//! Lists a path as source lines: where it begins, the lines it executes and the direction of each branch, and where it ends.
 //!
 //! The optimiser reorders the instructions of a block, so the lines of a block are shown in source order, except that the line of its
 //! branch comes last. Neighbouring steps on the same line are merged. Inlined code is shown under its call (its *chain*).
-//! The direction of a branch is shown as the line it leads to and the line it does not lead to (`→ 14, not 20`). Whether the
+//! The direction of a branch is shown as the line it leads to and the line it does not lead to (`→ 14, not 20`). Showing whether the
 //! condition was true would often be wrong for the source, because compilers negate conditions.
 
 pub use crate::turn::{Begins, Ends, Turn};
-use crate::view::{Function, chain, file_of};
+use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{CountedPath, PathEnd, PathStart};
@@ -38,7 +38,7 @@ impl ListedPath<'_, '_> {
 /// One line of a listing, or a block whose line is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListingStep {
-    /// The blocks that the line is part of.
+    /// The blocks on the path that contain the line.
     pub blocks: Vec<Node>,
     /// The calls of inlined functions, outermost first, then the line itself. Empty if the line is unknown.
     pub chain: Vec<Position>,
@@ -50,7 +50,7 @@ impl PathListing {
     /// The listing of a path. An unfinished path ends at a call that did not return.
     pub fn from_path<'p>(function: &Function, path: impl Into<CountedPath<'p>>) -> PathListing {
         let path = path.into();
-        let edges = edges(function, path.path);
+        let edges = taken_edges(function, path.path);
         let ends = match path.end {
             Some(PathEnd::Exit(edge)) => {
                 let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
@@ -59,7 +59,7 @@ impl PathListing {
             }
             Some(PathEnd::Cut(edge)) => {
                 let to = function.map.edges[edge.index()].to;
-                Ends::Cut { reason: reason(function, edge), to, line: first_line(function, to) }
+                Ends::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
             Some(PathEnd::Stop) => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
@@ -68,10 +68,14 @@ impl PathListing {
                 Ends::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
-        PathListing { begins: begins(function, path.beginning), steps: steps(function, path.blocks, &edges, path.end.is_none()), ends }
+        PathListing {
+            begins: path_begin(function, path.beginning),
+            steps: listing_steps(function, path.blocks, &edges, path.end.is_none()),
+            ends,
+        }
     }
 
-    /// The listing of a path that was cut into several pieces. `pieces` is not empty.
+    /// Joins the listings of the pieces of a cut path, in order. `pieces` must not be empty.
     pub fn joined(pieces: Vec<PathListing>) -> PathListing {
         let joined = pieces.into_iter().reduce(|first, next| {
             let mut steps = first.steps;
@@ -97,17 +101,17 @@ impl PathListing {
     }
 }
 
-/// The tail call edge that leads to the block a path returns from, if there is one. The path ends with the tail call in this case.
+/// The tail call edge to the block from which a path returns. If there is one, the path is shown as ending with the tail call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = &function.map.edges[before.index()];
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
-/// The branch direction of an edge; `None` if the edge is not a decision, or is shown where control leaves the dispatch block.
+/// The branch direction of an edge; `None` if the edge is not a decision, or if a dispatch block follows, at which it is shown instead.
 pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = &function.map.edges[edge.index()];
-    let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Dispatch);
+    let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
     let is_decision = matches!(
         flow.kind,
         EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_) | EdgeKind::Unwind
@@ -157,7 +161,7 @@ impl Target {
     fn find(function: &Function, mut block: Node) -> Target {
         const MAX_BLOCKS: usize = 8;
         for _ in 0..MAX_BLOCKS {
-            let at = chains(function, block, false).first().and_then(|c| c.last()).copied();
+            let at = block_chains(function, block, false).first().and_then(|c| c.last()).copied();
             let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
             match (at, out) {
                 (None, [only]) => block = function.map.edges[only.index()].to,
@@ -167,7 +171,7 @@ impl Target {
         Target { block, at: None }
     }
 
-    /// The line, with its column if it is also the line of the branch (`from`).
+    /// Formats the target's line, with its column if it is on the branch's own line (`from`).
     fn line(self, function: &Function, from: Option<(u32, u32)>) -> String {
         match self.at {
             Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
@@ -186,12 +190,12 @@ impl Target {
     }
 }
 
-fn kind(function: &Function, block: Node) -> Option<BlockKind> {
+fn block_kind(function: &Function, block: Node) -> Option<BlockKind> {
     function.map.blocks.get(block.index()).map(|b| b.kind)
 }
 
 /// The reason why an edge was cut.
-pub fn reason(function: &Function, edge: Edge) -> CutReason {
+pub fn reason_for_cut(function: &Function, edge: Edge) -> CutReason {
     function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
 }
 
@@ -205,7 +209,7 @@ pub fn last_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block, false).max()
 }
 
-/// The function's own lines in a block. If a path `stops` in a call of the block, only those up to the call.
+/// The lines of a block in the function's own source. If a path `stops` in a call of the block, only lines up to the call are included.
 fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
     let map = function.units_map();
     let block = function.map.blocks.get(block.index());
@@ -213,10 +217,10 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
         let (length, branch) = if stops { (b.up_to_calls as usize, None) } else { (b.positions.len(), b.branch) };
         b.positions.iter().take(length).copied().chain(branch)
     });
-    positions.filter_map(move |p| chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
+    positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn begins(function: &Function, beginning: PathStart) -> Begins {
+fn path_begin(function: &Function, beginning: PathStart) -> Begins {
     match beginning {
         PathStart::Entry => Begins::Entry,
         PathStart::After(edge) => {
@@ -224,14 +228,14 @@ fn begins(function: &Function, beginning: PathStart) -> Begins {
             // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
-            let reason = if loops { CutReason::Back } else { reason(function, edge) };
+            let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
             Begins::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }
 
 /// The edges by which a path leaves its blocks, in order.
-fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Edge>> {
+fn taken_edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Edge>> {
     let origins = path.iter().map(|e| function.dag.edge(*e).origin);
     let leaving = origins.filter(|o| !matches!(o, Origin::Enter(_)));
     leaving
@@ -242,12 +246,12 @@ fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Ed
         .collect()
 }
 
-/// The lines of blocks with their branch directions. If the path `stops` in a call of the last block, code after that is left out.
-fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
+/// The lines of blocks with their branch directions. If the path `stops` in a call of the last block, code after the call is omitted.
+fn listing_steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
     let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
         let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
-        if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), kind(function, block)) {
+        if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), block_kind(function, block)) {
             last.turns.extend(turn);
             continue;
         }
@@ -266,7 +270,7 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bo
 }
 
 fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool) -> Vec<ListingStep> {
-    let chains = chains(function, block, stops);
+    let chains = block_chains(function, block, stops);
     if chains.is_empty() {
         // A block without lines is shown only if it has a branch, or if no block of the function has lines.
         let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
@@ -284,16 +288,16 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool
     steps
 }
 
-/// The chains of one block in source order. If the block has several successors, its branch comes last.
-fn chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
+/// The positions of one block in source order, each with the calls that it was inlined through. A branch to several successors comes last.
+fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();
-    let whole = |position: &Position| Some(chain(map, *position)).filter(|_| position.line > 0);
+    let whole = |position: &Position| Some(inline_chain(map, *position)).filter(|_| position.line > 0);
     let mut chains: Vec<Vec<Position>> = {
         let length = if stops { known.up_to_calls as usize } else { known.positions.len() };
         known.positions.iter().take(length).filter_map(whole).collect()
     };
-    chains.sort_by_key(|c| lines(c));
+    chains.sort_by_key(|c| line_keys(c));
     chains.dedup_by(|a, b| same_line(a, b));
     let successors = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
     if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1 && !stops) {
@@ -303,11 +307,11 @@ fn chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
     chains
 }
 
-fn lines(chain: &[Position]) -> Vec<(u32, u32)> {
+fn line_keys(chain: &[Position]) -> Vec<(u32, u32)> {
     chain.iter().map(|p| (p.line, p.file)).collect()
 }
 
-/// Returns true if two chains have the same line and are called from the same lines.
+/// Returns true if two chains have the same line and were inlined at the same lines.
 pub fn same_line(a: &[Position], b: &[Position]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.file, a.line) == (b.file, b.line))
 }

@@ -1,7 +1,7 @@
 //! A profile for `pprof`: a gzipped protocol buffer. Field numbers and meanings are those of `profile.proto` in google/pprof.
 //!
-//! Each executed path is one sample, whose values are its executions and executed instructions. A path is presented as a function that is
-//! called by the function it belongs to, so the stack of a sample is the path (leaf) and its function.
+//! Each executed path is one sample, whose values are its executions and executed instructions. A path is presented as if its function
+//! called it: the stack of a sample is the path (leaf), then the function.
 
 use crate::error::ReportError;
 use crate::measure::Measure;
@@ -20,21 +20,21 @@ const MAX_OUTLINE: usize = 12;
 /// # Errors
 /// No function matches the selection, or compression fails.
 pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
-    let profile = build(view, selection)?;
+    let profile = build_profile(view, selection)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(&prost::Message::encode_to_vec(&profile)).map_err(ReportError::Compress)?;
     encoder.finish().map_err(ReportError::Compress)
 }
 
-/// Builds the message for the selected paths.
+/// Builds the uncompressed `Profile` message for the selected paths.
 ///
 /// # Errors
 /// No function matches the selection.
-pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError> {
+pub fn build_profile(view: &View, selection: &Selection) -> Result<Profile, ReportError> {
     let ranking = selection.rank(view)?;
     let mut builder = Builder::default();
-    builder.text("");
-    let sample_type = vec![builder.kind("executions", "count"), builder.kind("instructions", "count")];
+    builder.intern("");
+    let sample_type = vec![builder.value_type("executions", "count"), builder.value_type("instructions", "count")];
     for ranked in &ranking.paths {
         let outer = builder.function_location(ranked.function);
         let leaf = builder.path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
@@ -43,8 +43,8 @@ pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError>
         builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
     }
     let run = &view.profile.run;
-    let comment = vec![builder.text(&words::command(&run.command))];
-    let default_sample_type = builder.text(if selection.measure == Measure::Count { "executions" } else { "instructions" });
+    let comment = vec![builder.intern(&words::command(&run.command))];
+    let default_sample_type = builder.intern(if selection.measure == Measure::Count { "executions" } else { "instructions" });
     Ok(Profile {
         sample_type,
         sample: builder.samples,
@@ -62,6 +62,7 @@ fn clamp(value: u128) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// Collects the message's tables. Strings are stored once.
 #[derive(Default)]
 struct Builder {
     strings: Vec<String>,
@@ -69,12 +70,12 @@ struct Builder {
     samples: Vec<PprofSample>,
     locations: Vec<PprofLocation>,
     functions: Vec<PprofFunction>,
-    /// Location numbers of functions, by the address of their maps.
-    outer: HashMap<*const trodden_unit::FunctionMap, u64>,
+    /// Location IDs of functions, by the address of their maps.
+    function_locations: HashMap<*const trodden_unit::FunctionMap, u64>,
 }
 
 impl Builder {
-    fn text(&mut self, text: &str) -> i64 {
+    fn intern(&mut self, text: &str) -> i64 {
         if let Some(&known) = self.known.get(text) {
             return known;
         }
@@ -84,18 +85,18 @@ impl Builder {
         place
     }
 
-    fn kind(&mut self, kind: &str, unit: &str) -> ValueType {
-        ValueType { kind: self.text(kind), unit: self.text(unit) }
+    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType { kind: self.intern(kind), unit: self.intern(unit) }
     }
 
     fn function_location(&mut self, function: &Profiled) -> u64 {
         let key = std::ptr::from_ref(function.map);
-        if let Some(&known) = self.outer.get(&key) {
+        if let Some(&known) = self.function_locations.get(&key) {
             return known;
         }
         let line = function.line().unwrap_or(0);
         let location = self.location(&function.name.full, &function.name.linkage, function.file().unwrap_or(""), line);
-        self.outer.insert(key, location);
+        self.function_locations.insert(key, location);
         location
     }
 
@@ -112,9 +113,9 @@ impl Builder {
         let id = self.functions.len() as u64 + 1;
         let function = PprofFunction {
             id,
-            name: self.text(name),
-            system_name: self.text(system_name),
-            filename: self.text(file),
+            name: self.intern(name),
+            system_name: self.intern(system_name),
+            filename: self.intern(file),
             start_line: line.into(),
         };
         self.functions.push(function);
@@ -123,7 +124,7 @@ impl Builder {
     }
 }
 
-/// The message `Profile`.
+/// The message `Profile` of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Profile {
     /// The types of the samples' values.
@@ -132,7 +133,7 @@ pub struct Profile {
     /// Executed paths.
     #[prost(message, repeated, tag = "2")]
     pub sample: Vec<PprofSample>,
-    /// Places in the source.
+    /// Code locations.
     #[prost(message, repeated, tag = "4")]
     pub location: Vec<PprofLocation>,
     /// Functions and paths.

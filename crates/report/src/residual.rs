@@ -1,6 +1,6 @@
 //! Untested paths as text and JSON; [`crate::sarif`] writes them as SARIF.
 //!
-//! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]), so that all of its paths are untested.
+//! The known paths have been removed from the view's profile ([`trodden_analysis::untested`]), so all of its paths are untested.
 
 use crate::escape;
 use crate::json::{self, SCHEMA_VERSION, number};
@@ -28,7 +28,7 @@ pub enum UntestedOrder {
     Newest,
     /// By number of runs that took the path, most first.
     Runs,
-    /// By how well paths distinguish failing from passing runs, best first; equally good ones by time, latest first.
+    /// By how well paths distinguish failing from passing runs, best first; ties by time of the first execution, latest first.
     Failures,
 }
 
@@ -38,7 +38,7 @@ pub struct UntestedSelection<'a> {
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
-    /// Whether to show only paths all of whose edges are known.
+    /// Whether to show only paths without new edges.
     pub known_edges_only: bool,
     /// The order; if `None`, [`UntestedOrder::Failures`] if there are failing runs, otherwise [`UntestedOrder::Count`].
     pub order: Option<UntestedOrder>,
@@ -47,7 +47,7 @@ pub struct UntestedSelection<'a> {
 /// The data of a report of untested paths.
 #[derive(Clone, Copy)]
 pub struct UntestedInput<'v, 'a> {
-    /// The profile, filtered by known paths.
+    /// The profile without its known paths.
     pub view: &'v View<'a>,
     /// The runs in which each path was executed.
     pub sightings: &'v Sightings,
@@ -153,13 +153,13 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
     }
 
-    /// The functions with the shown paths, without their other paths.
+    /// The functions of the shown paths, reduced to these paths.
     pub fn functions(&self) -> Vec<Function<'a>> {
         let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
             self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
         };
         let functions = self.input.view.functions.iter().map(|function| (function, of(function)));
-        functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.with_paths(&ids)).collect()
+        functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.restricted_to(&ids)).collect()
     }
 
     /// The first run that took a path.
@@ -181,7 +181,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         out.push_str(&self.overview());
         out.push_str(&self.without_path());
         for (rank, path) in self.shown.iter().enumerate() {
-            out.push_str(&self.title(rank + 1, path, page));
+            out.push_str(&self.path_title(rank + 1, path, page));
             out.push_str(&path_lines(path.function, &path.listing, sources, page));
             out.push('\n');
         }
@@ -234,7 +234,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         line(untested, "more untested paths") + &line(unclear, "paths that may or may not be untested")
     }
 
-    fn title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
+    fn path_title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
         let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
@@ -257,11 +257,11 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             plural(path.count.into(), "time", "times"),
             plural(path.seen.runs.into(), "run", "runs")
         );
-        let first = self.first(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
+        let first = self.first_run_text(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
         format!("{head}\n      {taken}\n{first}")
     }
 
-    fn first(&self, path: &UntestedPath) -> Option<String> {
+    fn first_run_text(&self, path: &UntestedPath) -> Option<String> {
         let run = self.run_of(path)?;
         let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::utc_time(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
@@ -414,7 +414,7 @@ fn ends_of(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
 fn edge_line(edge: &UntestedEdge, page: &Page) -> String {
     let (from, to) = ends_of(edge);
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    // The condition is shown only without a line: in optimised code it may be the negation of the source's.
+    // The condition is shown only if the line is unknown: in optimised code, it may be the negation of the source's condition.
     let direction = match crate::path_listing::turn(edge.function, edge.edge) {
         Some(turn) if turn.text.starts_with('→') => turn.text,
         _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
@@ -424,7 +424,7 @@ fn edge_line(edge: &UntestedEdge, page: &Page) -> String {
     format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
 }
 
-/// A comparison of the tests' hottest paths with the field's, as text. The view is of the field's whole profile.
+/// Compares the tests' hottest paths with those in the field, as text. `view` shows the field's complete profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
@@ -440,7 +440,7 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
         words::percent(share)
     ));
     out.push_str(&format!("{}  {}  {}  {}\n", right("tests", 6), right("field", 6), right("times", 8), "path"));
-    let functions = view.by_place();
+    let functions = view.by_map_index();
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
         let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
@@ -456,7 +456,7 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
 
 /// The comparison of hot paths as JSON.
 pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
-    let functions = view.by_place();
+    let functions = view.by_map_index();
     let path = |(at, p): (usize, &HotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
         json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),

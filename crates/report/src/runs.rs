@@ -29,7 +29,7 @@ pub fn table(runs: &[RunEntry]) -> String {
             None if entry.run.runs > 1 => "several".into(),
             None => "unknown".into(),
         };
-        // Without seconds.
+        // Seconds are omitted.
         let started = utc_time(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;

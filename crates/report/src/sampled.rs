@@ -1,4 +1,4 @@
-//! Sampled profiles in reports: how they were sampled, and an estimate with a confidence margin beside the observed count of each path.
+//! Sampled profiles in reports: how they were sampled, and an estimate with a confidence margin next to each path's observed count.
 
 use crate::select::RankedPath;
 use crate::view::View;
@@ -21,23 +21,24 @@ pub fn summary(sampling: &Sampling) -> String {
         Sampling::Bursts(bursts) => bursts,
     };
     if sampling.bursts == 0 {
-        return "the program ended before the first burst: nothing was counted".into();
+        return "nothing was counted, because the program ended before the first burst".into();
     }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
     if sampling.is_withheld() {
         return format!(
-            "counted in {bursts}, but the program waited for a CPU {:.0}% of the time: counts are the observed ones, without estimates. \
+            "counted in {bursts}, but the program waited for a CPU {:.0}% of the time: counts are as observed, without estimates. \
                 Record on a less busy machine, or where perf_event_open(2) is allowed",
             100.0 * sampling.waited
         );
     }
     format!(
-        "counted for {:.2}% of the time, in {bursts}: counts are the observed ones; each stands for about {:.1} executions",
+        "counted for {:.2}% of the time, in {bursts}: counts are as observed; each represents about {:.1} executions",
         100.0 / sampling.scale(),
         sampling.scale()
     )
 }
 
+/// Formats an estimate with its 95% margin.
 pub fn estimate_text(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
@@ -76,6 +77,7 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
+/// Adds an estimate to a path's JSON.
 pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));

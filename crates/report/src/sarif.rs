@@ -1,5 +1,5 @@
-//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: what all
-//! logs have in common, and the log of untested paths. Each path is a result with a code flow, whose locations are the path's steps.
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: the parts
+//! common to all logs, and the log of untested paths. Each untested path is a result whose code flow consists of the path's steps.
 
 use crate::path_listing::{ListingStep, PathListing};
 use crate::residual::{ResidualReport, UntestedPath};
@@ -29,13 +29,13 @@ pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
 pub fn append(log: &mut Value, more: Value) {
     let own = &mut log["runs"][0];
     let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    let same = |rules: &[Value], rule: &Value| rules.iter().position(|r| r["id"] == rule["id"]);
+    let find_rule = |rules: &[Value], rule: &Value| rules.iter().position(|r| r["id"] == rule["id"]);
     let mut rules = list(&own["tool"]["driver"]["rules"]);
     let others = list(&more["runs"][0]["tool"]["driver"]["rules"]);
-    let places: Vec<usize> = others
+    let rule_indices: Vec<usize> = others
         .into_iter()
         .map(|rule| {
-            same(&rules, &rule).unwrap_or_else(|| {
+            find_rule(&rules, &rule).unwrap_or_else(|| {
                 rules.push(rule);
                 rules.len() - 1
             })
@@ -43,7 +43,7 @@ pub fn append(log: &mut Value, more: Value) {
         .collect();
     let mut results = list(&own["results"]);
     results.extend(list(&more["runs"][0]["results"]).into_iter().map(|mut result| {
-        let rule = result["ruleIndex"].as_u64().and_then(|at| places.get(at as usize).copied());
+        let rule = result["ruleIndex"].as_u64().and_then(|at| rule_indices.get(at as usize).copied());
         result["ruleIndex"] = json!(rule);
         result
     }));
@@ -73,10 +73,10 @@ pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
-    log(json!([rule]), residual.shown.iter().map(|p| result(residual, p, sources)).collect())
+    log(json!([rule]), residual.shown.iter().map(|p| path_result(residual, p, sources)).collect())
 }
 
-fn result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
+fn path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
     let edges = if path.new_edges.is_empty() { ", although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
@@ -85,7 +85,7 @@ fn result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache)
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },
-        "locations": place(path.function, sources).into_iter().collect::<Vec<_>>(),
+        "locations": declaration_location(path.function, sources).into_iter().collect::<Vec<_>>(),
         "partialFingerprints": { "trodden/v1": format!("{}/{:016x}/{}", path.function.name.linkage, path.function.map.shape, path.id) },
         "occurrenceCount": path.count.min(i64::MAX as u64),
         "properties": {
@@ -97,7 +97,7 @@ fn result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache)
             "firstRun": residual.run_of(path).map(|r| r.words.clone()),
         },
     });
-    let steps: Vec<Value> = path.listing.steps.iter().filter_map(|s| step(path.function, &path.listing, s, sources)).collect();
+    let steps: Vec<Value> = path.listing.steps.iter().filter_map(|s| path_step(path.function, &path.listing, s, sources)).collect();
     // A code flow needs at least one location.
     if !steps.is_empty() {
         out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
@@ -106,25 +106,31 @@ fn result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache)
 }
 
 /// The location of a function's declaration; `None` if it is unknown.
-pub(crate) fn place(function: &Function, sources: &SourceCache) -> Option<Value> {
+pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -> Option<Value> {
     let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
 
-/// A step of a path as a location of a code flow. `deeper` is the number of calls around the function.
-pub(crate) fn step_at(function: &Function, listing: &PathListing, at: &ListingStep, sources: &SourceCache, deeper: usize) -> Option<Value> {
-    let mut location = step(function, listing, at, sources)?;
-    location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + deeper);
+/// A path's step as a location of a code flow that enters callees. `call_depth` is the number of calls around the path's function.
+pub(crate) fn call_step(
+    function: &Function,
+    listing: &PathListing,
+    at: &ListingStep,
+    sources: &SourceCache,
+    call_depth: usize,
+) -> Option<Value> {
+    let mut location = path_step(function, listing, at, sources)?;
+    location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + call_depth);
     Some(location)
 }
 
-fn step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
+fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
     let begins = if std::ptr::eq(step, &listing.steps[0]) { words::begins(&listing.begins) } else { String::new() };
     let turns = words::turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
-    // Inlined code is one level deeper.
+    // Each inlined call is one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 

@@ -1,13 +1,13 @@
-//! Text and JSON of the comparison of the two schemes that find untested segments, and of the cost of their builds.
+//! Compares the two schemes for finding untested segments, and the costs of their builds, as text and JSON.
 
 use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::residual::{BuildCost, Costs, Schemes};
 
-/// Maximum number of segments listed of those that only one scheme finds.
+/// Maximum number of segments listed for each scheme among those that only it finds.
 const MAX_LISTED: usize = 5;
 
-/// For a terminal.
+/// The comparison and the costs as text.
 pub fn text(found: &Schemes) -> String {
     let mut out = String::from("How untested segments were found (depth 1)\n");
     out += "  scheme                  test runs   test time  tested  untested  executions  found by it alone\n";
@@ -20,11 +20,11 @@ pub fn text(found: &Schemes) -> String {
             scheme.tested,
             scheme.untested.len(),
             scheme.executions,
-            found.alone(at).len()
+            found.found_only_by(at).len()
         );
     }
     for (at, scheme) in found.schemes.iter().enumerate() {
-        let alone = found.alone(at);
+        let alone = found.found_only_by(at);
         let more = alone.len().saturating_sub(MAX_LISTED);
         alone.iter().take(MAX_LISTED).for_each(|name| out += &format!("  {} alone: {name}\n", scheme.stages));
         if more > 0 {
@@ -34,7 +34,7 @@ pub fn text(found: &Schemes) -> String {
     out + "\n" + &costs_text(&found.costs)
 }
 
-/// As JSON.
+/// The comparison as JSON, without the costs.
 pub fn json(found: &Schemes) -> Value {
     let scheme = |at: usize| {
         let scheme = &found.schemes[at];
@@ -45,7 +45,7 @@ pub fn json(found: &Schemes) -> Value {
             "tested": scheme.tested,
             "untested": scheme.untested.len(),
             "executions": scheme.executions.to_string(),
-            "alone": found.alone(at),
+            "alone": found.found_only_by(at),
         })
     };
     json!([scheme(0), scheme(1)])

@@ -22,7 +22,7 @@ const RULE: &str = "untested-segment";
 const MIN_COLUMN: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 
-/// The kind of segments that are shown.
+/// Which segments are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentList {
     /// All executed segments.
@@ -57,7 +57,8 @@ impl<'v, 'a> Segments<'v, 'a> {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// Collects the `top` most frequent segments. `all` has the totals of all segments that `segments` were selected from.
+    /// Collects the `top` most frequent segments. `all` are the totals of all executed segments, of which
+    /// `segments` may be only the untested ones.
     pub fn new(
         kind: SegmentList,
         depth: usize,
@@ -69,7 +70,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
             let function = *functions.get(&std::ptr::from_ref(function_map(image, at.function)))?;
-            Some(ListedPath { function, id: at.path, listing: listing(function, at.path)? })
+            Some(ListedPath { function, id: at.path, listing: decode_listing(function, at.path)? })
         };
         let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();
         sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
@@ -159,16 +160,16 @@ impl<'v, 'a> Segments<'v, 'a> {
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
-        sarif::log(json!([rule]), self.rows.iter().map(|row| result(row, sources)).collect())
+        sarif::log(json!([rule]), self.rows.iter().map(|row| segment_result(row, sources)).collect())
     }
 }
 
-fn result(row: &SegmentRow, sources: &SourceCache) -> Value {
+fn segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
     let names: Vec<String> = row.paths.iter().map(|p| format!("path {} of {}", p.id, p.function.name.full)).collect();
     let taken = plural(row.count.into(), "time", "times");
     let text = format!("No test takes {}. The program took it {taken}.", names.join(", then "));
     let flow = row.paths.iter().enumerate().flat_map(|(deeper, p)| {
-        p.listing.steps.iter().filter_map(move |s| sarif::step_at(p.function, &p.listing, s, sources, deeper)).collect::<Vec<_>>()
+        p.listing.steps.iter().filter_map(move |s| sarif::call_step(p.function, &p.listing, s, sources, deeper)).collect::<Vec<_>>()
     });
     let flow: Vec<Value> = flow.collect();
     let fingerprint: Vec<String> =
@@ -178,7 +179,7 @@ fn result(row: &SegmentRow, sources: &SourceCache) -> Value {
         "ruleIndex": 0,
         "level": "note",
         "message": { "text": text },
-        "locations": row.paths.last().and_then(|p| sarif::place(p.function, sources)).into_iter().collect::<Vec<_>>(),
+        "locations": row.paths.last().and_then(|p| sarif::declaration_location(p.function, sources)).into_iter().collect::<Vec<_>>(),
         "partialFingerprints": { "trodden/v1": fingerprint.join(" ") },
         "occurrenceCount": row.count.min(i64::MAX as u64),
         "properties": { "paths": row.paths.iter().map(|p| p.id).collect::<Vec<_>>() },
@@ -204,9 +205,9 @@ fn side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptio
     (0..rows).map(|row| format!("    {}\n", line(row).trim_end())).collect()
 }
 
-/// The listing of the path with the given number, which is complete or ends at a call.
-fn listing(function: &Function, id: u64) -> Option<PathListing> {
-    // Decoding skips unfinished paths of functions that count segments, but here such a path is the interesting one.
+/// Lists the path with the given number, which may end at a call; `None` if it cannot be decoded.
+fn decode_listing(function: &Function, id: u64) -> Option<PathListing> {
+    // In functions that count segments, decoding skips unfinished paths, but a segment contains the caller's unfinished path.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     let path = paths.all().find(|path| path.id == id)?;

@@ -37,9 +37,9 @@ pub struct RankedPath<'v, 'a> {
     pub function: &'v Function<'a>,
     /// The path.
     pub path: &'v PathCount,
-    /// Its weight in the selection's measure.
+    /// The path's weight in the selected measure.
     pub weight: u128,
-    /// Its share of the program.
+    /// The path's share of the program's total, from 0 to 1.
     pub share: f64,
 }
 
@@ -116,15 +116,15 @@ pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Functi
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
             name: text.to_string(),
-            similar: similar(view, text),
+            similar: similar_names(view, text),
             inlined_into: inlined_into(view, text),
         }),
         false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
     }
 }
 
-/// The indices of the names that match a text. Four rules are tried in turn until one finds something: the name equals the text; the name
-/// ends with it; the text is a regular expression that matches the name without parameters; it matches the full name.
+/// The indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name ends with
+/// `text`; `text` is a regular expression that matches the name without its parameters; it matches the full name.
 ///
 /// # Errors
 /// No name equals the text or ends with it, and the text is not a valid regular expression.
@@ -164,7 +164,7 @@ pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) ->
     numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
 }
 
-/// The functions into which the named function was inlined, each with the place of the first call.
+/// The functions into which the named function was inlined, each with the position of the first call.
 fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
@@ -182,18 +182,18 @@ fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
     places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
-fn similar(view: &View, text: &str) -> Vec<String> {
+fn similar_names(view: &View, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let mut candidates: Vec<(usize, &str)> =
-        view.functions.iter().map(|f| (distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();
+        view.functions.iter().map(|f| (edit_distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();
     candidates.retain(|(distance, _)| *distance <= 1 + text.len() / 3);
     candidates.sort();
     candidates.dedup();
     candidates.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-/// The Levenshtein distance of two short words.
-fn distance(a: &str, b: &str) -> usize {
+/// The Levenshtein distance between two short words.
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn distance_is_the_number_of_edits() {
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
-        assert_eq!(distance("same", "same"), 0);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("same", "same"), 0);
     }
 }

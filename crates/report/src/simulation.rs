@@ -36,14 +36,14 @@ pub struct SimulationReport<'a> {
     tables: Vec<TableResult>,
     timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,
-    /// The paths in the first table.
-    held: PathProfile,
+    /// The counts in the first table.
+    first_table: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
     character: Character,
 }
 
 #[derive(Debug, Serialize)]
-struct Json<'a> {
+struct ReportJson<'a> {
     schema_version: u32,
     source: &'a str,
     instructions: u64,
@@ -149,7 +149,7 @@ struct PathJson {
     /// Executions in the first table.
     table_count: u64,
     instructions: Vec<StepJson>,
-    /// The reason why instructions are missing at the end.
+    /// Why the listing stops before the end of the path; `None` if it is complete.
     stopped: Option<&'static str>,
 }
 
@@ -195,7 +195,7 @@ impl<'a> SimulationReport<'a> {
             profiler,
             memory: places.memory(),
             tables: profiler.results(Metric::Frequency),
-            held: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
+            first_table: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
             complete: profiler.complete(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
         }
     }
@@ -204,31 +204,31 @@ impl<'a> SimulationReport<'a> {
     pub fn write_json(&self, out: &mut dyn Write) -> Result<()> {
         let total: u64 = self.complete.iter().map(|(_, count)| count).sum();
         let top = self.shown.top.unwrap_or(usize::MAX);
-        let json = Json {
+        let json = ReportJson {
             schema_version: SCHEMA_VERSION,
             source: self.origin,
             instructions: self.profiler.instructions(),
             string_iterations: self.iterations,
             threads: self.profiler.threads(),
-            branches: branches(self.profiler),
+            branches: branches_json(self.profiler),
             detector: detector_json(&self.profiler.detector_counts()),
             overlap: self.tables.first().and_then(|t| t.overlap),
-            tables: self.tables.iter().map(table).collect(),
-            events: self.events.iter().map(|e| self.event(*e)).collect(),
-            processor: self.timing.as_ref().map(processor),
+            tables: self.tables.iter().map(table_json).collect(),
+            events: self.events.iter().map(|e| self.event_json(*e)).collect(),
+            processor: self.timing.as_ref().map(processor_json),
             distinct_paths: self.complete.len(),
             instructions_by_length: self.profiler.instructions_by_length(),
             skew: self.character.skew.clone(),
             lengths: self.character.lengths.clone(),
             power_models: self.character.power_models,
-            paths: self.complete.iter().take(top).map(|(path, count)| self.path(path, *count, total)).collect(),
+            paths: self.complete.iter().take(top).map(|(path, count)| self.path_json(path, *count, total)).collect(),
         };
         serde_json::to_writer_pretty(&mut *out, &json)?;
         writeln!(out)?;
         Ok(())
     }
 
-    fn event(&self, event: ProcessorEvent) -> EventJson {
+    fn event_json(&self, event: ProcessorEvent) -> EventJson {
         let metric = Metric::Event(event as usize);
         let complete = self.profiler.complete(metric);
         let frequency = self.profiler.complete(Metric::Frequency);
@@ -237,11 +237,11 @@ impl<'a> SimulationReport<'a> {
             total: complete.map_or(0, PathProfile::total),
             paths: complete.map_or(0, PathProfile::len),
             overlap_with_frequency: complete.zip(frequency).and_then(|(one, other)| overlap(one, other)),
-            tables: self.profiler.results(metric).iter().map(table).collect(),
+            tables: self.profiler.results(metric).iter().map(table_json).collect(),
         }
     }
 
-    fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
+    fn path_json(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
         let place = self.memory.place(path.start);
         let InstructionWalk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
         if self.shown.steps > 0 {
@@ -260,7 +260,7 @@ impl<'a> SimulationReport<'a> {
             file: place.map(|p| p.file),
             count,
             share: count as f64 / total as f64,
-            table_count: self.held.count(path),
+            table_count: self.first_table.count(path),
             instructions: steps.into_iter().map(step).collect(),
             stopped,
         }
@@ -269,8 +269,8 @@ impl<'a> SimulationReport<'a> {
     /// Writes the report as text.
     pub fn write_text(&self, out: &mut dyn Write) -> Result<()> {
         self.write_summary(out)?;
-        let hottest = self.held.hottest();
-        let total = self.held.total();
+        let hottest = self.first_table.hottest();
+        let total = self.first_table.total();
         if let Some(first) = self.tables.first() {
             writeln!(out, "\nHot paths in the table {}:", first.parameters.name())?;
         }
@@ -281,22 +281,23 @@ impl<'a> SimulationReport<'a> {
     }
 
     fn write_summary(&self, out: &mut dyn Write) -> Result<()> {
-        let branches = branches(self.profiler);
+        let branches = branches_json(self.profiler);
         let counts = self.profiler.detector_counts();
         writeln!(out, "{}", self.origin)?;
-        let instructions = grouped(self.profiler.instructions());
-        writeln!(out, "  instructions {instructions}, branches {}, threads {}", grouped(branches.retired), self.profiler.threads())?;
+        let instructions = group_digits(self.profiler.instructions());
+        writeln!(out, "  instructions {instructions}, branches {}, threads {}", group_digits(branches.retired), self.profiler.threads())?;
         for kind in &branches.by_kind {
-            let not_taken = if kind.kind == "conditional" { format!(", not taken {}", grouped(kind.not_taken)) } else { String::new() };
-            writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, grouped(kind.taken + kind.not_taken))?;
+            let not_taken =
+                if kind.kind == "conditional" { format!(", not taken {}", group_digits(kind.not_taken)) } else { String::new() };
+            writeln!(out, "    {:14} {:>15}{not_taken}", kind.kind, group_digits(kind.taken + kind.not_taken))?;
         }
         let for_half = paths_for_share(&self.complete, 0.5);
         let for_most = paths_for_share(&self.complete, 0.9);
-        let (paths, distinct) = (grouped(counts.paths), grouped(self.complete.len() as u64));
-        writeln!(out, "  paths {paths}, {distinct} different; {for_half} of them are half of all executions, {for_most} are 90 %")?;
+        let (paths, distinct) = (group_digits(counts.paths), group_digits(self.complete.len() as u64));
+        writeln!(out, "  paths {paths}, {distinct} different; {for_half} account for half of all executions, {for_most} for 90 %")?;
         let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
         writeln!(out, "    {short:.1} % of the instructions are on paths of at most 16 branches")?;
-        for (number, one, many, rest) in [
+        for (number, singular, plural, rest) in [
             (counts.splits, "path", "paths", "split at the maximum number of branches"),
             (counts.overflows, "entry", "entries", "dropped or spilled because the path stack was full"),
             (counts.repairs - counts.guessed_repairs, "repair", "repairs", "of the path stack (longjmp, exceptions)"),
@@ -311,7 +312,7 @@ impl<'a> SimulationReport<'a> {
             (counts.gaps, "gap", "gaps", "in the stream"),
         ] {
             if number > 0 {
-                writeln!(out, "    {} {rest}", words::plural(number.into(), one, many))?;
+                writeln!(out, "    {} {rest}", words::plural(number.into(), singular, plural))?;
             }
         }
         writeln!(out, "\n  {:28} {:>9} {:>9} {:>9}", "table", "hits", "overlap", "dynamic")?;
@@ -330,10 +331,10 @@ impl<'a> SimulationReport<'a> {
             return Ok(());
         }
         writeln!(out, "\n  {:18} {:>15} {:>14}   overlap of each table", "event", "total", "with frequency")?;
-        for event in self.events.iter().map(|e| self.event(*e)) {
+        for event in self.events.iter().map(|e| self.event_json(*e)) {
             let tables: Vec<String> = event.tables.iter().map(|t| percent(t.overlap)).collect();
             let with_frequency = percent(event.overlap_with_frequency);
-            writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, grouped(event.total), tables.join("  "))?;
+            writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, group_digits(event.total), tables.join("  "))?;
         }
         if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
             writeln!(out, "  Agreement of the power models: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
@@ -343,10 +344,10 @@ impl<'a> SimulationReport<'a> {
     }
 
     fn write_timing(&self, out: &mut dyn Write) -> Result<()> {
-        let Some(timing) = self.timing.as_ref().map(processor) else { return Ok(()) };
-        let (cycles, mispredictions) = (grouped(timing.cycles), grouped(timing.mispredictions));
+        let Some(timing) = self.timing.as_ref().map(processor_json) else { return Ok(()) };
+        let (cycles, mispredictions) = (group_digits(timing.cycles), group_digits(timing.mispredictions));
         writeln!(out, "\n  processor: {cycles} cycles, {:.2} instructions per cycle", timing.instructions_per_cycle)?;
-        let (one, two) = (grouped(timing.l1_misses), grouped(timing.l2_misses));
+        let (one, two) = (group_digits(timing.l1_misses), group_digits(timing.l2_misses));
         writeln!(out, "    misses: first level {one}, second level {two}; mispredictions {mispredictions}")?;
         if let (Some(slowdown), Some(frozen)) = (timing.slowdown_percent, timing.slowdown_percent_frozen_predictions) {
             writeln!(out, "    slowdown by the profiler {slowdown:.2} %; with frozen predictions {frozen:.2} %")?;
@@ -362,7 +363,7 @@ impl<'a> SimulationReport<'a> {
         writeln!(
             out,
             "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}",
-            grouped(count),
+            group_digits(count),
             branch_count(path),
             path.outcome_digits()
         )?;
@@ -387,7 +388,7 @@ impl<'a> SimulationReport<'a> {
     }
 }
 
-fn branches(profiler: &Profiler) -> BranchesJson {
+fn branches_json(profiler: &Profiler) -> BranchesJson {
     let by_kind: Vec<KindJson> = BranchKind::ALL
         .into_iter()
         .map(|kind| {
@@ -415,7 +416,7 @@ fn detector_json(counts: &DetectorCounts) -> DetectorJson {
     }
 }
 
-fn table(result: &TableResult) -> TableJson {
+fn table_json(result: &TableResult) -> TableJson {
     TableJson {
         table: result.parameters.name(),
         storage_bits: result.storage_bits,
@@ -428,7 +429,7 @@ fn table(result: &TableResult) -> TableJson {
     }
 }
 
-fn processor(timing: &LaneTiming) -> ProcessorJson {
+fn processor_json(timing: &LaneTiming) -> ProcessorJson {
     let totals = timing.totals;
     ProcessorJson {
         cycles: totals.cycles,
@@ -450,7 +451,6 @@ fn branch_count(path: &PathDescriptor) -> String {
     if path.length == 1 { "1 branch".into() } else { format!("{} branches", path.length) }
 }
 
-/// A number with its digits grouped in threes.
-fn grouped(number: u64) -> String {
+fn group_digits(number: u64) -> String {
     words::count(number.into())
 }

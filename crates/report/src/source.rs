@@ -24,10 +24,10 @@ pub struct SourceFile {
 impl SourceFile {
     fn from_text(text: &str) -> SourceFile {
         let non_ascii = (1..).zip(text.lines()).filter(|(_, line)| !line.is_ascii()).map(|(number, line)| (number, line.to_owned()));
-        SourceFile { lines: text.lines().map(printable).collect(), non_ascii: non_ascii.collect() }
+        SourceFile { lines: text.lines().map(make_printable).collect(), non_ascii: non_ascii.collect() }
     }
 
-    /// The line with the given number, from 1.
+    /// The line with the given number, from 1; `None` if there is no such line.
     pub fn line(&self, number: u32) -> Option<&str> {
         self.lines.get((number as usize).checked_sub(1)?).map(String::as_str)
     }
@@ -85,7 +85,7 @@ impl<'a> SourceCache<'a> {
 }
 
 /// Expands tabs (stops every four columns) and replaces other control characters, which could change the terminal's state.
-fn printable(line: &str) -> String {
+fn make_printable(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;
     for c in line.chars().take(MAX_LINE_LENGTH) {

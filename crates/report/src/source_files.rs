@@ -16,13 +16,15 @@ pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf
     folders.push(PathBuf::from(run));
     move |path: &str| {
         let path = Path::new(path);
-        let there = |path: &PathBuf| fs::File::open(path).is_ok_and(|file| file.metadata().is_ok_and(|m| m.is_file()));
-        Some(path.to_owned()).filter(there).or_else(|| folders.iter().find_map(|folder| below(folder, path).find(there)))
+        let is_readable = |path: &PathBuf| fs::File::open(path).is_ok_and(|file| file.metadata().is_ok_and(|m| m.is_file()));
+        Some(path.to_owned())
+            .filter(is_readable)
+            .or_else(|| folders.iter().find_map(|folder| candidates_below(folder, path).find(is_readable)))
     }
 }
 
-/// The candidates for a path below a folder: the whole path, then without its first component, and so on.
-fn below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+/// Where a path may be found below a folder: first the complete path, then the path without its first component, and so on.
+fn candidates_below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let mut rest = path.components();
     std::iter::from_fn(move || {
         let tail = rest.as_path().to_owned();
@@ -39,7 +41,7 @@ mod tests {
 
     #[test]
     fn leading_components_of_a_path_are_dropped_one_by_one() {
-        let found: Vec<PathBuf> = below(Path::new("/new"), Path::new("/old/src/a.c")).collect();
+        let found: Vec<PathBuf> = candidates_below(Path::new("/new"), Path::new("/old/src/a.c")).collect();
         assert_eq!(found, ["/new/old/src/a.c", "/new/src/a.c", "/new/a.c"].map(PathBuf::from));
     }
 }

@@ -1,7 +1,7 @@
-//! Untested paths as targets for test generators: for each path its source lines in order and the direction of each branch.
+//! Untested paths as targets for test generators: each path's source lines in order, and the direction of each branch.
 //!
 //! Lines have the form `FILE:LINE`, which directed fuzzers accept as lists of targets (AFLGo and its descendants compare the last component
-//! of FILE and LINE with debug information). Inlined code has its own line.
+//! of FILE and LINE with debug information). Inlined code is given by its own line, not by the line of the call.
 
 use crate::path_listing::{edge_positions, turn};
 use crate::residual::{ResidualReport, UntestedPath};
@@ -18,13 +18,13 @@ pub fn targets(residual: &ResidualReport) -> Value {
     json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "targets",
-        "targets": residual.shown.iter().map(target).collect::<Vec<_>>(),
+        "targets": residual.shown.iter().map(target_json).collect::<Vec<_>>(),
     })
 }
 
-fn target(path: &UntestedPath) -> Value {
+fn target_json(path: &UntestedPath) -> Value {
     let function = path.function;
-    let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| line(function, *position));
+    let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| format_line(function, *position));
     let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();
     lines.dedup();
     let edges = path.listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
@@ -37,18 +37,18 @@ fn target(path: &UntestedPath) -> Value {
         "count": crate::json::number(path.count),
         "begins": words::begins(&path.listing.begins),
         "lines": lines,
-        "branches": edges.map(|edge| branch(function, edge)).collect::<Vec<_>>(),
+        "branches": edges.map(|edge| branch_json(function, edge)).collect::<Vec<_>>(),
         "ends": words::ends(&path.listing.ends),
     })
 }
 
 /// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated
-/// the condition, so that only the lines tell the direction.
-fn branch(function: &Function, edge: Edge) -> Value {
+/// the condition, so only the lines identify the direction.
+fn branch_json(function: &Function, edge: Edge) -> Value {
     let flow = &function.map.edges[edge.index()];
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
     let (to, not) = edge_positions(function, edge);
-    let column = |position: Position| column(function, position);
+    let column = |position: Position| format_column(function, position);
     let is_condition = matches!(flow.kind, EdgeKind::True | EdgeKind::False);
     json!({
         "at": at.and_then(column),
@@ -59,13 +59,13 @@ fn branch(function: &Function, edge: Edge) -> Value {
 }
 
 /// A position as `FILE:LINE`.
-fn line(function: &Function, position: Position) -> Option<String> {
+fn format_line(function: &Function, position: Position) -> Option<String> {
     let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
     Some(format!("{file}:{}", position.line))
 }
 
 /// A position as `FILE:LINE:COLUMN`, without the column if it is unknown.
-fn column(function: &Function, position: Position) -> Option<String> {
-    let line = line(function, position)?;
+fn format_column(function: &Function, position: Position) -> Option<String> {
+    let line = format_line(function, position)?;
     Some(if position.column > 0 { format!("{line}:{}", position.column) } else { line })
 }

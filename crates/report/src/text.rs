@@ -1,9 +1,9 @@
-//! The report on a terminal: the run, the hottest paths with their listings, the unfinished paths.
+//! Writes the report as text: the run, the functions, the hottest paths with their listings, and the unfinished paths.
 
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{function_totals, measured};
+use crate::function_totals::{function_totals, share_base};
 use crate::indent::{InlinedIndent, indent};
 use crate::paint::{self, Painter, fit, fit_name, left, right};
 use crate::path_listing::{ListingStep, PathListing};
@@ -21,7 +21,7 @@ pub struct TextOptions {
     pub color: bool,
     /// The width of the terminal in columns.
     pub width: usize,
-    /// Maximum number of lines shown of one path; the middle of a longer one is left out. 0 for all.
+    /// Maximum number of lines shown per path, 0 for all. Longer paths are shortened in the middle.
     pub steps: usize,
 }
 
@@ -36,16 +36,16 @@ const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns, because longer lines are hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. Damaged functions and missing source files are not mentioned: see [`View::damaged`] and [`SourceCache::missing`].
+/// Writes the report. Undecodable functions ([`View::damaged`]) and missing source files ([`SourceCache::missing`]) are left to the caller.
 ///
 /// # Errors
 /// No function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
-    let mut out = header(view, page);
+    let mut out = report_header(view, page);
     out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
-    out.push_str(&heading(view, selection, &ranking, page));
+    out.push_str(&paths_heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
         out.push_str(&columns.titles(page));
@@ -62,8 +62,8 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
         out.push_str(&path_lines(path.function, &listing, sources, page));
         out.push('\n');
     }
-    out.push_str(&unfinished(&ranking.functions, page));
-    out.push_str(&notes(view, &ranking.functions, page));
+    out.push_str(&unfinished_section(&ranking.functions, page));
+    out.push_str(&report_notes(view, &ranking.functions, page));
     Ok(out)
 }
 
@@ -91,12 +91,12 @@ impl Page {
     }
 }
 
-fn header(view: &View, page: &Page) -> String {
+fn report_header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
-        // Only the command is shortened to the width; the ends of the other lines matter.
+        // Only the command is shortened to the width: the other lines are complete.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
@@ -132,7 +132,7 @@ fn header(view: &View, page: &Page) -> String {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
     }
-    // Not shortened, because the remedy is at the end.
+    // Not shortened, because the end says what to do.
     for inexact in view.profile.inexact() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
     }
@@ -164,24 +164,24 @@ fn executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// A phrase for the total that shares refer to.
-pub(crate) fn whole(view: &View) -> &'static str {
+/// The total that shares refer to, as a noun phrase.
+pub(crate) fn total_phrase(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
-        true => "what is counted",
+        true => "the counted code",
         false => "the program",
     }
 }
 
-fn heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
-    let what = measured(selection.measure);
+fn paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
+    let what = share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
         return format!("No path {whose} was completed.\n");
     }
     let title = page.paint(paint::TITLE, "Hottest paths");
     let shown = format!("{} of {}", ranking.paths.len(), words::count(ranking.candidates as u128));
-    let whole = whole(view);
+    let whole = total_phrase(view);
     let mut out = format!("{title} by share of all {what}; {shown} shown, {} of {whole}\n", words::percent(ranking.share()));
     if let [function] = ranking.functions[..] {
         let share = select::share(function.total(selection.measure), view.total(selection.measure));
@@ -239,7 +239,7 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out =
         format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::begins(&listing.begins))));
-    let lines = lines(function, listing, sources, page);
+    let lines = listing_lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
         limit => lines.len().saturating_sub(limit),
@@ -255,9 +255,9 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
     out
 }
 
-fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
-    let texts = texts(function, listing, sources);
-    let room = page.width.saturating_sub(GUTTER + 1);
+fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
+    let texts = step_texts(function, listing, sources);
+    let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
     let column = turns_column(listing, &texts, room);
     let mut lines = Vec::new();
     let mut before: &[Position] = &[];
@@ -279,21 +279,21 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
         let mut turns = words::turn_list(&step.turns).into_iter();
-        // The condition of a branch stays whole: if it is too long, all directions are in rows of their own.
+        // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(text) <= column { turns.next() } else { None };
         let text = match beside {
             None => fit(text, room),
-            Some(turn) => format!("{}  {}", left(text, column), page_turn(&turn, page)),
+            Some(turn) => format!("{}  {}", left(text, column), paint_turn(&turn, page)),
         };
         lines.push(format!("{}\n", format!("{} {text}", gutter(&number, page)).trim_end()));
-        // Each further branch on the line gets a row of its own.
-        lines.extend(turns.map(|turn| format!("{} {}  {}\n", gutter("", page), " ".repeat(column), page_turn(&turn, page))));
+        // Further branches on the line follow on separate rows.
+        lines.extend(turns.map(|turn| format!("{} {}  {}\n", gutter("", page), " ".repeat(column), paint_turn(&turn, page))));
         before = &step.chain;
     }
     lines
 }
 
-/// Maximum number of consecutive lines without branches that are shown of inlined code. Longer runs are collapsed.
+/// Longer runs of inlined lines without branches are collapsed into one line.
 const MAX_BRANCHLESS: usize = 3;
 
 /// The number of leading steps that have no branch and were inlined at the same call.
@@ -303,7 +303,7 @@ fn branchless_run(steps: &[ListingStep]) -> usize {
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
 
-/// One line that replaces several steps without branches, and the chain of calls that is shown after it.
+/// Renders several steps without branches as one line. Also returns the chain of calls shown so far.
 fn branchless_line<'a>(
     map: &UnitMap,
     before: &'a [Position],
@@ -317,7 +317,7 @@ fn branchless_line<'a>(
     let page = &Page { width: page.width - words.len() - 2, ..*page };
     match new_calls(before, chain).next() {
         Some(depth) => (format!("{}; {note}\n", call_line(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
-        None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINED * (chain.len() - 1))), before),
+        None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
     }
 }
 
@@ -330,33 +330,33 @@ fn turns_column(listing: &PathListing, texts: &[(String, usize)], room: usize) -
 }
 
 /// Indentation of inlined code relative to its call, in columns.
-pub(crate) const INLINED: usize = 2;
+pub(crate) const INLINE_INDENT: usize = 2;
 /// Columns to the left of the source text.
-const GUTTER: usize = 13;
+const GUTTER_WIDTH: usize = 13;
 
 pub(crate) fn gutter(number: &str, page: &Page) -> String {
-    page.paint(paint::DIM, &format!("{} │", right(number, GUTTER - 2)))
+    page.paint(paint::DIM, &format!("{} │", right(number, GUTTER_WIDTH - 2)))
 }
 
-/// Shown instead of a line whose source file cannot be read.
+/// Placeholder for a line whose source file cannot be read.
 pub(crate) const NO_SOURCE: &str = "(source not found)";
 
-/// The text of each step: its source line without the indentation that all of the function's own lines share. Also the indentation of the
-/// function's own line that the step belongs to.
-fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
+/// For each step, its source line without the indentation common to all of the function's own lines, and the remaining indentation of the
+/// own line that the step belongs to.
+fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
     let map = function.units_map();
     let line = |at: Position| sources.line(file_of(map, at)?, at.line);
     let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
     let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
-    let inlined = InlinedIndent::of_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
+    let inlined = InlinedIndent::measure_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
     let text = |step: &ListingStep| {
         let base = outer(step).map_or(0, |t| indent(&t) - shared);
         let Some(at) = step.chain.last() else { return (block_label(function, step), base) };
-        let depth = INLINED * (step.chain.len() - 1);
+        let depth = INLINE_INDENT * (step.chain.len() - 1);
         let text = match line(*at) {
             None => format!("{}{NO_SOURCE}", " ".repeat(base + depth)),
             Some(text) if depth == 0 => text.get(shared..).unwrap_or_default().to_string(),
-            Some(text) => format!("{}{}", " ".repeat(base + depth + inlined.within(*at, &text)), text.trim_start()),
+            Some(text) => format!("{}{}", " ".repeat(base + depth + inlined.relative_indent(*at, &text)), text.trim_start()),
         };
         (text, base)
     };
@@ -378,10 +378,10 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
 pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
-    let start = format!("{}↳ ", " ".repeat(base + INLINED * depth));
+    let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
     let note = format!("in {}, called in line {}", escape::escape_line(file), call.line);
-    let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&start) + paint::width(&note) + 2);
+    let room = page.width.saturating_sub(GUTTER_WIDTH + 1 + paint::width(&start) + paint::width(&note) + 2);
     let text = format!("{start}{}", fit_name(&scope_label(map, inside), room.max(8)));
     format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &text), page.paint(paint::DIM, &note))
 }
@@ -398,8 +398,8 @@ fn block_label(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-/// A branch direction, in colour.
-pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
+/// Colours a branch direction.
+pub(crate) fn paint_turn(turn: &str, page: &Page) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
         None => page.paint(paint::OTHER, turn),
@@ -409,7 +409,7 @@ pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
 /// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
-fn unfinished(functions: &[&Function], page: &Page) -> String {
+fn unfinished_section(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
@@ -445,7 +445,7 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
     out
 }
 
-fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
+fn report_notes(view: &View, functions: &[&Function], page: &Page) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();

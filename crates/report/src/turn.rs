@@ -31,7 +31,7 @@ pub enum Ends {
         /// The last line of the last block.
         line: Option<u32>,
     },
-    /// At a cut edge, after which another path begins.
+    /// At a cut edge, after which the next path begins.
     Cut {
         /// The reason why the edge was cut.
         reason: CutReason,

@@ -23,7 +23,8 @@ impl<'a> ShownSegments<'a> {
         self.untested.is_empty()
     }
 
-    fn shown<T>(&self, each: impl Fn(&Segments) -> T) -> Vec<T> {
+    /// Applies `each` to the segments of every depth.
+    fn map_depths<T>(&self, each: impl Fn(&Segments) -> T) -> Vec<T> {
         let view = View::from_profile(&self.untested.observed().profile);
         let shown =
             |d: &UntestedOfDepth| each(&Segments::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all));
@@ -32,16 +33,16 @@ impl<'a> ShownSegments<'a> {
 
     /// The segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
-        self.shown(|s| format!("\n{}", s.text(sources, options))).concat()
+        self.map_depths(|s| format!("\n{}", s.text(sources, options))).concat()
     }
 
     /// Adds the segments to the JSON report of untested paths.
     pub fn add_to_json(&self, report: &mut Value) {
-        report["segments"] = Value::Array(self.shown(|s| s.json()));
+        report["segments"] = Value::Array(self.map_depths(|s| s.json()));
     }
 
     /// Adds the segments to a SARIF log.
     pub fn add_to_sarif(&self, log: &mut Value, sources: &SourceCache) {
-        self.shown(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append(log, more));
+        self.map_depths(|s| s.sarif(sources)).into_iter().for_each(|more| sarif::append(log, more));
     }
 }

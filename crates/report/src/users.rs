@@ -1,4 +1,4 @@
-//! Paths reported by many users, as text and JSON. The view provides the maps; the counts are passed separately.
+//! Paths reported by many users, as text and JSON. The view provides only the maps; counts come from [`AggregatedPath`].
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit_name, right};
@@ -26,7 +26,7 @@ const MAX_SHOWN: usize = 8;
 pub struct TakenPath<'a> {
     /// The numbers of users, reports and executions, and the users with the most executions.
     pub seen: &'a AggregatedPath,
-    /// The estimate for all users, if each copy counts only a part of the paths.
+    /// The estimate for all users, if each copy counts only some of the paths.
     pub estimate: Option<UserEstimate>,
 }
 
@@ -50,11 +50,11 @@ pub struct AllTaken<'a> {
     pub reports: u64,
     /// The total number of paths.
     pub paths: u64,
-    /// The reports of copies, if each copy counts only a part of the paths.
+    /// The reports of copies, if each copy counts only some of the paths.
     pub tomography: Option<&'a Tomography>,
 }
 
-/// The reports of copies each of which counts a part of the paths.
+/// The reports of a program's copies, each of which counts some of the paths.
 #[derive(Clone, Debug)]
 pub struct Tomography {
     /// The number of users who reported.
@@ -97,8 +97,8 @@ impl Tomography {
         let reported = reporting.users();
         let all = population.unwrap_or(reported);
         let users = plural(reported.into(), "user", "users");
-        ensure!(all >= reported, "{users} reported, but --population is {all}: give the number of all users");
-        ensure!(reported > 0, "no report comes from these copies: name the copies that were distributed");
+        ensure!(all >= reported, "--population {all} is too small: {users} reported. Pass the number of all users");
+        ensure!(reported > 0, "no report comes from these copies. Pass the copies that were distributed");
         let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
             users: reporting.users_with_any(&[copy]),
             reports: reporting.reports(copy),
@@ -108,12 +108,12 @@ impl Tomography {
     }
 }
 
-/// A profile with the maps of these paths but without counts, and the number of paths whose map is unknown.
-pub fn profile_of(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, usize) {
+/// Builds a profile with the maps of these paths but without counts. Also returns the number of paths whose map is unknown.
+pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, usize) {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
     for path in paths {
-        let Some(map) = maps.of(path.unit) else {
+        let Some(map) = maps.get(path.unit) else {
             missing += 1;
             continue;
         };
@@ -125,7 +125,7 @@ pub fn profile_of(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, us
     (Profile { run: Run::default(), images: images.collect(), sampling: None }, missing)
 }
 
-/// The name of a user: a hash, or `unknown`.
+/// The name of a user: a hexadecimal hash, or `unknown`.
 pub fn user_name(user: &User) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
@@ -137,7 +137,7 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<Lis
     };
     let function = view.functions.iter().find(has)?;
     let id = taken.counter - function.map.first_counter;
-    // The path can be decoded alone, since it does not depend on the counts of others.
+    // A single path can be decoded, because decoding does not depend on the counts of other paths.
     let paths = FunctionPaths::decode(function.map, [(id, taken.count)]).ok()?;
     let listing = PathListing::from_path(function, paths.all().next()?);
     Some(ListedPath { function, id, listing })
@@ -163,13 +163,14 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
         let id = found.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit_name(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
-        let most: Vec<String> = path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
+        let top_users: Vec<String> =
+            path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
         out.push_str(&format!(
             "      {}, {}, {}; most: {}\n",
             plural(path.users.into(), "user", "users"),
             plural(path.reports.into(), "report", "reports"),
             plural(path.count.into(), "execution", "executions"),
-            most.join(", ")
+            top_users.join(", ")
         ));
         if let (Some(estimate), Some(tomography)) = (estimate, tomography) {
             out.push_str(&estimate_text(path.users, estimate, tomography.all));
@@ -182,7 +183,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     out
 }
 
-/// The number of users who reported, and the copies without reports.
+/// Says how many users reported, and for which copies nobody did.
 fn copies_text(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
@@ -219,7 +220,8 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
         let found = listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
-        let most: Vec<Value> = path.top_users.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();
+        let top_users: Vec<Value> =
+            path.top_users.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();
         let more = json!({
             "rank": at + 1,
             "image_identity": path.unit.image.to_string(),
@@ -230,7 +232,7 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
             "users": number(path.users),
             "reports": number(path.reports),
             "count": number(path.count),
-            "most": most,
+            "most": top_users,
         });
         if let Some(UserEstimate { watching, users, count }) = *estimate {
             let estimate = json!({

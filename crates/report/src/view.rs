@@ -1,7 +1,7 @@
 //! A profile prepared for reports: every function is decoded, named and weighted.
 //!
-//! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed
-//! as damaged and left out, so that one bad map does not prevent a report.
+//! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is
+//! omitted and listed in [`View::damaged`], so that one corrupt map does not prevent a report.
 
 use crate::measure::Measure;
 use crate::names::Name;
@@ -87,8 +87,8 @@ impl<'a> View<'a> {
         View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
     }
 
-    /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). All apparent unfinished paths are kept, because
-    /// the caller knows which of them were counted.
+    /// Decodes a profile without its known paths ([`trodden_analysis::untested`]). All apparent unfinished paths are kept, because the
+    /// caller knows which of them were counted.
     pub fn from_untested(profile: &'a Profile) -> View<'a> {
         View::decode(profile, |_, _| false)
     }
@@ -123,8 +123,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The functions by unit and index in the unit's map.
-    pub fn by_place(&self) -> HashMap<(Identity, usize), &Function<'a>> {
+    /// The functions by unit and by index in the unit's map.
+    pub fn by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
     }
@@ -169,9 +169,9 @@ impl<'a> Function<'a> {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// The function with only the selected paths, without counts of edges and events. A path is identified by whether it is complete and
-    /// by its number.
-    pub(crate) fn with_paths(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
+    /// A copy of the function with only the selected paths, and without edge and event counts. A path is identified by whether it is
+    /// complete and by its number.
+    pub(crate) fn restricted_to(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
         let mut paths = no_paths(self.map);
         paths.complete = self.paths.complete.iter().filter(|p| selected.contains(&(true, p.id))).cloned().collect();
         paths.unfinished = self.paths.unfinished.iter().filter(|u| selected.contains(&(false, u.id))).cloned().collect();
@@ -253,13 +253,13 @@ fn disambiguate(functions: &mut [Function]) {
     }
 }
 
-/// The file of a position; `None` if the map is damaged.
+/// The file of a position; `None` if the map is corrupt.
 pub fn file_of(unit: &UnitMap, position: Position) -> Option<&str> {
     unit.files.get(position.file as usize).map(String::as_str)
 }
 
 /// The inlined calls that lead to a position, outermost first, then the position itself.
-pub fn chain(unit: &UnitMap, position: Position) -> Vec<Position> {
+pub fn inline_chain(unit: &UnitMap, position: Position) -> Vec<Position> {
     let mut chain: Vec<Position> = unit.inlined_chain(position).collect();
     chain.reverse();
     chain

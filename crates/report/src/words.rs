@@ -25,7 +25,7 @@ pub fn edge_condition(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "true".into(),
         EdgeKind::False => "false".into(),
-        EdgeKind::Case(value) => format!("case {}", cases(&edge.cases, value)),
+        EdgeKind::Case(value) => format!("case {}", case_values(&edge.cases, value)),
         EdgeKind::Default => "default".into(),
         EdgeKind::Indirect(place) => format!("target {place}"),
         EdgeKind::Normal => "returns".into(),
@@ -41,7 +41,7 @@ pub fn edge_condition(edge: &FlowEdge) -> String {
 }
 
 /// Abbreviated list of a switch's case values: `97 'a', 98 'b', ..`.
-fn cases(all: &[i64], first: i64) -> String {
+fn case_values(all: &[i64], first: i64) -> String {
     const MAX_CASES: usize = 3;
     let value = |v: &i64| match u8::try_from(*v) {
         Ok(c) if c.is_ascii_graphic() => format!("{v} '{}'", char::from(c)),
@@ -98,7 +98,7 @@ pub fn begins(begins: &Begins) -> String {
     match begins {
         Begins::Entry => "begins at the function's entry".into(),
         Begins::AfterCut { reason, at, line } => {
-            let place = place(*line, at.0);
+            let place = line_or_block(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
                 CutReason::ReturnsTwice => format!("begins where a call returned again, {place}"),
@@ -119,9 +119,9 @@ pub fn ends(ends: &Ends) -> String {
         Ends::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
         Ends::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
         Ends::Exit { line, .. } => format!("leaves the function{}", at(line)),
-        Ends::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", place(*line, to.0)),
-        Ends::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", place(*line, to.0)),
-        Ends::Cut { to, line, .. } => format!("cut here; continues as another path at {}", place(*line, to.0)),
+        Ends::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", line_or_block(*line, to.0)),
+        Ends::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", line_or_block(*line, to.0)),
+        Ends::Cut { to, line, .. } => format!("cut here; continues as another path at {}", line_or_block(*line, to.0)),
         Ends::Stop { line } => format!("ends{}", at(line)),
         Ends::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
         Ends::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
@@ -141,6 +141,6 @@ pub fn cut_reason(reason: CutReason) -> &'static str {
     }
 }
 
-fn place(line: Option<u32>, block: u32) -> String {
+fn line_or_block(line: Option<u32>, block: u32) -> String {
     line.map_or_else(|| format!("block {block}"), |l| format!("line {l}"))
 }

@@ -224,7 +224,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     browser.check_widths_and_schemes();
 }
 
-/// A function of `tests` branches in a row, each in its own line of `wide.c`, of which all are executed.
+/// A function with `tests` branches in a row, each on its own line of `wide.c`. All of them are executed.
 fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
     let mut unit = UnitBuilder::new("wide.c", &["/src/wide.c"]);
     let own = unit.scope("wide", 0, 1, None);

@@ -35,7 +35,7 @@ fn json_annotation_has_the_counts_of_lines() {
     let line = |n: u64| annotation["source"]["lines"].as_array().unwrap().iter().find(|l| l["line"] == n).unwrap().clone();
     assert_eq!(line(15)["count"], 1_020_003, "every call returned");
     assert_eq!(line(11)["count"], 20_000);
-    assert_eq!(line(16)["count"], Value::Null, "a brace is no code");
+    assert_eq!(line(16)["count"], Value::Null, "a brace has no code");
     assert_eq!(annotation["path"]["steps"][0]["source"], line(7)["text"]);
 }
 
@@ -108,7 +108,7 @@ fn dot_and_json_have_the_same_graph() {
 }
 
 #[test]
-fn damaged_functions_are_named_and_the_others_are_reported() {
+fn corrupt_functions_are_listed_and_the_others_are_reported() {
     let mut profile = demo();
     let unit = &mut profile.images[0].units[0];
     let map = std::sync::Arc::make_mut(&mut unit.map);

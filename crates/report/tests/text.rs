@@ -108,7 +108,7 @@ fn paths_that_were_not_executed_are_shown_as_such() {
 #[test]
 fn annotate_explains_what_is_missing() {
     assert!(annotated("blob", None).unwrap().contains("no debug information"));
-    assert!(annotated("table", None).unwrap().contains("source text could not be read: /src/demo/generated.c"));
+    assert!(annotated("table", None).unwrap().contains("cannot read the source file /src/demo/generated.c"));
     assert!(annotated("never", None).unwrap().contains("no path was completed"));
     let wrong = annotated("kind_of", Some(99)).unwrap_err().to_string();
     assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");

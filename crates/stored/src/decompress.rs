@@ -1,4 +1,4 @@
-//! Reading of files that may be compressed with gzip, zstd or xz. A truncated compressed file is an error, never a shorter file.
+//! Reads files that may be compressed with gzip, zstd or xz. A truncated compressed file is always an error.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Opens a file, and decompresses it while it is read if it is compressed.
+/// Opens a file. A compressed file is decompressed while it is read.
 ///
 /// # Errors
 /// The file cannot be read, or it needs `xz`, which is not installed.
@@ -23,25 +23,25 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     })
 }
 
-/// Reads a whole file of at most `limit` bytes, counted after decompression.
+/// Reads a complete file of at most `limit` bytes after decompression.
 ///
 /// # Errors
-/// As for [`open`], or the file is larger.
+/// See [`open`]; or the file has more bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(bytes.len() as u64 <= limit, "{} has more than {limit} bytes when decompressed: split it", path.display());
+    anyhow::ensure!(bytes.len() as u64 <= limit, "{} has more than {limit} bytes after decompression. Split the file", path.display());
     Ok(bytes)
 }
 
-/// A decoder that reports truncation as damage, so that callers do not take it for the end of the file.
+/// A decoder whose errors all have the kind `InvalidData`, so callers do not mistake truncation for the end of the input.
 struct Decompressed<R>(R);
 
 impl<R: Read> Read for Decompressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(buffer).map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => error,
-            _ => io::Error::new(io::ErrorKind::InvalidData, format!("the compressed file is truncated or damaged ({error})")),
+            _ => io::Error::new(io::ErrorKind::InvalidData, format!("the compressed file is truncated or corrupt ({error})")),
         })
     }
 }
@@ -55,7 +55,7 @@ struct Xz {
 impl Xz {
     fn new(file: File, path: &Path) -> Result<Xz> {
         let spawned = Command::new("xz").arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = spawned.with_context(|| format!("cannot run xz to decompress {}: install it", path.display()))?;
+        let mut child = spawned.with_context(|| format!("xz is needed to decompress {}, but cannot be run", path.display()))?;
         let output = child.stdout.take();
         Ok(Xz { child, output })
     }
@@ -76,7 +76,7 @@ impl Read for Xz {
 }
 
 impl Drop for Xz {
-    /// Closes the pipe, so that `xz` ends, and waits for it.
+    /// Closes the pipe, which ends `xz`, and waits for the process.
     fn drop(&mut self) {
         self.output = None;
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! The folders that the environment of a program names, passed as values: libraries do not read the environment.
+//! The folders that environment variables name. They are passed as values, because libraries do not read the environment.
 
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use trodden_unit::UnitCache;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::InputFolder;
 
-/// Folders named by the environment.
+/// Folders that environment variables name, and the current folder.
 #[derive(Clone, Debug)]
 pub struct Folders {
-    /// The unit cache; `None` if the environment names neither it nor a home folder.
+    /// The unit cache; `None` if no variable names it or the home folder.
     pub units: Option<UnitCache>,
     /// Folder for temporary files and folders.
     pub temporary: PathBuf,
@@ -22,27 +22,27 @@ impl Folders {
     /// The unit cache.
     ///
     /// # Errors
-    /// The environment names no unit cache.
+    /// No environment variable names the unit cache.
     pub fn units(&self) -> Result<&UnitCache> {
-        self.units.as_ref().with_context(|| format!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))
+        self.units.as_ref().with_context(|| format!("the folder of the unit cache is unknown. Set {CACHE_VARIABLE} or HOME"))
     }
 
-    /// The folder of files that builds read, in the unit cache.
+    /// The unit cache's folder with the input files of builds.
     ///
     /// # Errors
-    /// The environment names no unit cache.
+    /// No environment variable names the unit cache.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.units()?.inputs())
     }
 
-    /// Creates a temporary folder that only the user can access. It is removed on drop.
+    /// Creates a temporary folder that only the user can access. It is removed when the value is dropped.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         let base = &self.temporary;
         TemporaryFolder::create_in(base, prefix, 0o700)
-            .with_context(|| format!("cannot create a temporary folder in {}: set TMPDIR to a writable folder", base.display()))
+            .with_context(|| format!("cannot create a temporary folder in {} (set TMPDIR to a writable folder)", base.display()))
     }
 
-    /// The current folder as text.
+    /// The current folder's path as text.
     pub fn current_text(&self) -> String {
         self.current.display().to_string()
     }

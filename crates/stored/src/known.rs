@@ -1,4 +1,4 @@
-//! Sets of known paths by name: files of known paths, profiles, runs and suites.
+//! Loads sets of known paths from files of known paths, profiles, runs and suites.
 
 use crate::named;
 use anyhow::{Context, Result};
@@ -7,17 +7,17 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::KnownPaths;
 
-/// Loads the paths of a file, run or suite, or of several, separated by commas.
+/// Loads the paths of a file, run or suite, or of several files, runs or suites whose names are separated by commas.
 ///
 /// # Errors
-/// A name stands for nothing, or a file is damaged.
-pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
-    if Path::new(wanted).is_file() {
-        return paths_in_file(Path::new(wanted));
+/// There is no file, run or suite of a name, or a file is corrupt.
+pub fn known_paths(names: &OsStr) -> Result<KnownPaths> {
+    if Path::new(names).is_file() {
+        return paths_in_file(Path::new(names));
     }
     let mut known = KnownPaths::default();
-    let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
-    for name in names.split(',') {
+    let text = names.to_str().with_context(|| format!("there is no file {}", names.display()))?;
+    for name in text.split(',') {
         known.merge(match read_known_paths(Path::new(name))? {
             Some(known) => known,
             None => named::load(name)?.known_paths()?,
@@ -33,10 +33,10 @@ fn paths_in_file(file: &Path) -> Result<KnownPaths> {
     }
 }
 
-/// Reads a file of known paths. Returns `None` if the file is of another kind or cannot be read.
+/// Reads a file of known paths. Returns `None` if the file has a different format or cannot be read.
 ///
 /// # Errors
-/// The file is damaged.
+/// The file is corrupt.
 pub fn read_known_paths(file: &Path) -> Result<Option<KnownPaths>> {
     let bytes = fs::read(file).ok().filter(|bytes| KnownPaths::is_known_paths_file(bytes));
     bytes.map(|bytes| KnownPaths::from_bytes(&bytes).with_context(|| file.display().to_string())).transpose()

@@ -1,6 +1,6 @@
-//! Stored profiles and streams by the names that users give: files, runs (`12`, `last`, `last~1`) and suites.
+//! Finds and loads stored profiles and streams by the names that users write: files, runs (`12`, `last`, `last~1`) and suites.
 //!
-//! Errors are meant for users, and include a remedy. Problems that do not end the operation, such as a damaged file whose intact part is
+//! Errors are messages for users, and say what to do. Problems that do not end the operation, such as a corrupt file whose intact part is
 //! used, are reported with `log::warn!`.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The unit maps of a stream's image, which give its events their meaning.
+//! The unit maps of a stream's image, with which its events are decoded.
 
 use crate::Folders;
 use anyhow::{Context, Result, bail};
@@ -8,9 +8,9 @@ use trodden_wire::LostThreads;
 
 /// The maps of a stream's image.
 pub struct StreamMaps {
-    /// The image with one path per event, and no counts.
+    /// A profile without counts, whose only image has one path per event.
     pub events: Profile,
-    /// The image with paths as numbered by counting builds.
+    /// The image with the path numbers of counting builds.
     pub counted: ImageProfile,
 }
 
@@ -21,7 +21,7 @@ impl StreamMaps {
     }
 }
 
-/// Returns the maps for the image of a log.
+/// Returns the maps of a log's image.
 ///
 /// # Errors
 /// The maps are missing.
@@ -29,22 +29,22 @@ pub fn maps_of(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
     maps(log.head(), folders).with_context(|| log.path().display().to_string())
 }
 
-/// Returns the maps for a stream's image.
+/// Returns the maps of the image that a stream's header describes.
 ///
 /// # Errors
 /// The maps are missing.
-pub fn maps(head: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
+pub fn maps(header: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
     let folder = folders.temporary_folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
-    write_raw(&raw, head, &[], LostThreads::default())?;
+    write_raw(&raw, header, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), folders.units.as_ref());
-    // Messages name the temporary file, which is an encoding of the stream's header.
+    // Messages name the temporary file, which contains only the stream's header.
     let message = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the header of the stream");
     let mut profile = collected.profile;
     if profile.images.is_empty() {
         match collected.problems.first() {
             Some(problem) => bail!("{}", message(problem)),
-            None => bail!("`{}` has no instrumented units", head.image_path.display()),
+            None => bail!("`{}` has no instrumented units", header.image_path.display()),
         }
     }
     collected.problems.iter().map(message).for_each(|problem| log::warn!("{problem}"));

@@ -1,4 +1,4 @@
-//! Location of streams in the run store.
+//! Locations of streams in the run store.
 //!
 //! ```text
 //! .trodden/streams/000012/NAME.log                streams of run 12, one log per process and image
@@ -17,12 +17,12 @@ pub const STREAM: &str = "stream";
 /// File name extension of logs.
 pub const LOG: &str = "log";
 const LAST: &str = "last";
-/// Subfolder with the logs of copies that share a run's functions.
+/// Subfolder with the logs of copies that each stream some of the functions.
 pub const COPIES: &str = "copies";
-/// Maximum number of recordings of `--last` kept besides a new one, so that repeated restarts do not fill the disk.
+/// Maximum number of earlier recordings of `--last` that are kept, so that repeated restarts do not fill the disk.
 const MAX_KEPT: u64 = 20;
 
-/// Returns the files of a folder with a given extension, sorted by name.
+/// Returns the files in a folder with a given extension, sorted by name.
 pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     let mut files = Vec::new();
@@ -36,44 +36,44 @@ pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// Folder of a copy's logs, given the folder of the run's streams.
+/// The folder of a copy's logs, below the folder of the run's streams.
 pub fn folder_of_copy(streams: &Path, copy: usize) -> PathBuf {
     streams.join(COPIES).join(format!("{copy:04}"))
 }
 
-/// Folder of the logs that belong to a profile file.
+/// The folder of the logs that belong to a profile file.
 pub fn streams_folder_of(profile: &Path) -> PathBuf {
     let mut name = profile.as_os_str().to_owned();
     name.push(".streams");
     name.into()
 }
 
-/// Moves logs to the folder of a run.
-pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
-    let cannot = || format!("cannot move the streams to {}", place.display());
+/// Moves logs to a folder, which is created if necessary.
+pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
+    let cannot = || format!("cannot move the streams to {}", folder.display());
     if !logs.is_empty() {
-        private::create_folder(place).with_context(cannot)?;
+        private::create_folder(folder).with_context(cannot)?;
     }
     for log in logs {
-        let to = place.join(log.file_name().context("a log has a name")?);
-        // With --no-store, the target may be on another file system.
+        let to = folder.join(log.file_name().context("a log has a name")?);
+        // With --no-store, the target may be on a different file system.
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
         }
-        fs::set_permissions(&to, Permissions::from_mode(private::file_mode(place))).with_context(cannot)?;
+        fs::set_permissions(&to, Permissions::from_mode(private::file_mode(folder))).with_context(cannot)?;
     }
     Ok(())
 }
 
-/// Creates a folder for the streams of flight recorders, and removes all but the latest `MAX_KEPT` older ones.
+/// Creates a folder for the streams of flight recorders, and removes old folders except for the latest `MAX_KEPT`.
 pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
     private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;
-    for number in newest(&base)?.map_or(1, |n| n + 1).. {
+    for number in newest_number(&base)?.map_or(1, |n| n + 1).. {
         let folder = base.join(format!("{number:06}"));
         match private::create_new_folder(&folder) {
             Ok(()) => {
-                prune(&base, number)?;
+                remove_old_folders(&base, number)?;
                 return Ok(folder);
             }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -83,8 +83,8 @@ pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     unreachable!("there is no last number")
 }
 
-/// Removes the oldest folders after a new one was created.
-fn prune(base: &Path, new: u64) -> Result<()> {
+/// Removes all folders whose number is more than `MAX_KEPT` below `new`.
+fn remove_old_folders(base: &Path, new: u64) -> Result<()> {
     for number in folder_numbers(base)?.into_iter().filter(|number| number + MAX_KEPT < new) {
         let folder = base.join(format!("{number:06}"));
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
@@ -92,16 +92,16 @@ fn prune(base: &Path, new: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the latest folder of flight recorders in a run store; `None` if there is none.
-pub fn newest_last(store: &Path) -> Result<Option<PathBuf>> {
+/// Returns the latest flight recorders' folder in a run store; `None` if nothing was recorded with `--last`.
+pub fn newest_flight_folder(store: &Path) -> Result<Option<PathBuf>> {
     let base = store.join(LAST);
     if !base.is_dir() {
         return Ok(None);
     }
-    Ok(newest(&base)?.map(|number| base.join(format!("{number:06}"))))
+    Ok(newest_number(&base)?.map(|number| base.join(format!("{number:06}"))))
 }
 
-fn newest(base: &Path) -> Result<Option<u64>> {
+fn newest_number(base: &Path) -> Result<Option<u64>> {
     Ok(folder_numbers(base)?.into_iter().max())
 }
 

@@ -1,8 +1,8 @@
-//! Escaping of text for terminals: names of files, functions and threads, disassembly and commands may contain any characters.
+//! Escapes text for terminals. Names of files, functions and threads, disassembly and commands may contain any characters.
 //!
 //! Control characters (C0, DEL, C1: ECMA-48, section 5) control a terminal; bidirectional controls (Unicode Standard Annex 9) change the
-//! visible order of text. Both are replaced by U+FFFD. [`escape_lines`] is applied to all output when it is printed, but cannot recognise a
-//! line break within a name. So code that puts a name into a line applies [`escape_line`] to it.
+//! visible order of text. Both are replaced by U+FFFD. All output passes through [`escape_lines`] when it is printed, but a line break in a
+//! name cannot be recognised there. Therefore code that puts a name into a line escapes the name with [`escape_line`].
 
 /// Replacement for unprintable characters.
 pub const REPLACEMENT: char = '\u{fffd}';

@@ -1,4 +1,4 @@
-//! Text for people: numbers, times and commands in words ([`words`]), demangled names of functions ([`names`]), and escaping for terminals
+//! Formats text for users: numbers, times and commands ([`words`]), demangled function names ([`names`]), and escaping for terminals
 //! ([`escape`]).
 #![forbid(unsafe_code)]
 

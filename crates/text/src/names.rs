@@ -1,18 +1,18 @@
-//! Names of functions: demangled, and a short form that fits a table.
+//! Demangles function names, and shortens them for tables.
 //!
-//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names stay unchanged. The short form drops parameters, return types,
-//! template arguments and, in Rust, all but the last word of paths inside angle brackets, which rarely distinguish two functions.
+//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names stay unchanged. The short form omits what rarely distinguishes
+//! functions: parameters, return types, template arguments and, in Rust names, all but the last component of paths in angle brackets.
 
 use crate::escape;
 
-/// A function's names.
+/// The forms of a function's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The linkage name.
+    /// The linkage name, without a leading `\x01`.
     pub linkage: String,
-    /// The full demangled name.
+    /// The complete demangled name; the linkage name if it cannot be demangled.
     pub full: String,
-    /// The full name without parameters and return type.
+    /// The complete name without parameters and return type.
     pub qualified: String,
     /// The short form.
     pub short: String,
@@ -46,24 +46,24 @@ impl Name {
         self.linkage == text || self.full == text || self.qualified == text || self.short == text
     }
 
-    /// Returns true if `text` is the end of a longer qualified name: `Regexp::Parse` of `re2::Regexp::Parse`.
+    /// Returns true if `text` is the end of the qualified or short name after `::`, as `Regexp::Parse` in `re2::Regexp::Parse`.
     pub fn ends_with(&self, text: &str) -> bool {
         let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
         !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
-/// Short name for inlined code, from debug information: the last two words of the demangled linkage name, or of the plain name if
-/// demangling fails.
+/// Short name of an inlined function, from its names in the debug information: the last two components of the demangled linkage name, or of
+/// `name` if demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
-    let known = Name::from_linkage(linkage);
-    let known = if known.full == known.linkage { name } else { &known.short };
-    last_words(known, 2).to_string()
+    let demangled = Name::from_linkage(linkage);
+    let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
+    last_components(best, 2).to_string()
 }
 
-/// The last words of a path joined by `::`, ignoring separators inside brackets.
-fn last_words(path: &str, words: usize) -> &str {
-    let (mut depth, mut left) = (0i32, words);
+/// The last components of a path with the separator `::`, which does not separate inside brackets.
+fn last_components(path: &str, number: usize) -> &str {
+    let (mut depth, mut left) = (0i32, number);
     for (at, c) in path.char_indices().rev() {
         match c {
             '>' | ')' | '}' => depth += 1,
@@ -85,13 +85,13 @@ fn demangle_cpp(linkage: &str) -> Option<String> {
     cpp_demangle::Symbol::new(linkage).ok()?.demangle().ok()
 }
 
-/// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<..>::put` or, with template arguments, `ns::Box<int>::put`.
+/// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<int>::put` if `with_arguments` is set, and else to `ns::Box<..>::put`.
 fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
-        if with_arguments && round == 0 && (angle > 0 || c == '<') && keep_whole(rest, &out).is_none() {
+        if with_arguments && round == 0 && (angle > 0 || c == '<') && special_part(rest, &out).is_none() {
             // Copy template arguments as they are, including parentheses.
             match c {
                 '<' => angle += 1,
@@ -103,7 +103,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
             continue;
         }
         if angle + round == 0 {
-            if let Some(kept) = keep_whole(rest, &out) {
+            if let Some(kept) = special_part(rest, &out) {
                 out.push_str(kept);
                 rest = &rest[kept.len()..];
                 continue;
@@ -128,7 +128,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
                 }
             }
             ' ' if rest.starts_with(" <") => {}
-            ' ' if angle + round == 0 && !out.ends_with("operator") => out.clear(), // what came before is the return type
+            ' ' if angle + round == 0 && !out.ends_with("operator") => out.clear(), // The text so far is the return type.
             c if angle + round == 0 => out.push(c),
             _ => {}
         }
@@ -137,8 +137,9 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     if out.is_empty() { full.to_string() } else { out }
 }
 
-/// Returns the part at the start of `rest` if it is one whose bracket characters are not brackets.
-fn keep_whole<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
+/// Returns the part at the start of `rest` in which `<`, `>`, `(` and `)` are not brackets; `None` if `rest` does not start with such a
+/// part. `before` is the text before `rest`.
+fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",
         "operator>>=",
@@ -168,11 +169,11 @@ fn short_rust(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
     let Some(end) = closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
-    let words: Vec<String> = head.split(" as ").map(|part| last_word(&strip_generics(part))).collect();
-    format!("<{}>{}", words.join(" as "), strip_generics(tail))
+    let components: Vec<String> = head.split(" as ").map(|part| last_component(&strip_generics(part))).collect();
+    format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
-/// Index of the `>` that closes a bracket opened before `text`.
+/// Index of the `>` that closes the `<` before `text`.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
@@ -204,7 +205,8 @@ fn strip_generics(text: &str) -> String {
     out.replace("::::", "::").trim_end_matches("::").to_string()
 }
 
-fn last_word(path: &str) -> String {
+/// The last component of a path, after leading `&`, `*`, `[` and `(`.
+fn last_component(path: &str) -> String {
     let sigils: String = path.chars().take_while(|c| "&*[( ".contains(*c)).collect();
     format!("{sigils}{}", path[sigils.len()..].rsplit("::").next().unwrap_or(path))
 }
@@ -245,11 +247,11 @@ mod tests {
     }
 
     #[test]
-    fn inlined_functions_keep_two_words() {
+    fn names_of_inlined_functions_have_two_components() {
         assert_eq!(scope_name("push_back", "_ZNSt6vectorIiSaIiEE9push_backERKi"), "vector<..>::push_back");
         assert_eq!(scope_name("smaller", ""), "smaller");
-        assert_eq!(last_words("<Vec as a::b::Drop>::drop", 1), "drop");
-        assert_eq!(last_words("a::main::{lambda(b::c)#1}::operator()", 2), "{lambda(b::c)#1}::operator()");
+        assert_eq!(last_components("<Vec as a::b::Drop>::drop", 1), "drop");
+        assert_eq!(last_components("a::main::{lambda(b::c)#1}::operator()", 2), "{lambda(b::c)#1}::operator()");
     }
 
     #[test]

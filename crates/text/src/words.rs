@@ -1,8 +1,8 @@
-//! Numbers, times and commands in words.
+//! Formats numbers, times, names, errors and commands as text.
 
 use std::borrow::{Borrow, Cow};
 
-/// A count with thousands separators: `1,234,567`.
+/// Formats a count with thousands separators: `1,234,567`.
 pub fn count(number: u128) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -15,7 +15,7 @@ pub fn count(number: u128) -> String {
     out
 }
 
-/// A count in at most five characters: `7`, `12.3k`, `4.56M`.
+/// Formats a count in at most five characters: `7`, `12.3k`, `4.56M`.
 pub fn brief(number: u64) -> String {
     const UNITS: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
     let (mut value, mut unit) = (number as f64, 0);
@@ -31,7 +31,7 @@ pub fn brief(number: u64) -> String {
     }
 }
 
-/// A share (0 to 1) as a percentage: `34.2%`. Small but positive shares are not shown as zero.
+/// Formats a share (0 to 1) as a percentage: `34.2%`. A small positive share becomes `<0.1%`.
 pub fn percent(share: f64) -> String {
     match share {
         s if s <= 0.0 => "0%".into(),
@@ -41,26 +41,26 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number of things, with the noun in the right form: `1 path`, `2 paths`.
+/// Formats a number with the noun in the right form: `1 path`, `2 paths`.
 pub fn plural(number: u128, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// The first `limit` names, and how many more there are.
+/// Lists the first `limit` names, and the number of further names: `a, b and 3 more`.
 pub fn list_names<S: Borrow<str>>(names: &[S], limit: usize) -> String {
     let first = names[..limit.min(names.len())].join(", ");
     if names.len() > limit { format!("{first} and {} more", names.len() - limit) } else { first }
 }
 
-/// Joins an error and its causes, in order, to one message. A cause that an earlier message already includes is dropped, since some errors
-/// repeat their causes.
+/// Joins the messages of an error and its causes, in this order. Some errors repeat their causes, so causes that an earlier message
+/// contains are dropped.
 pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in chain {
         if causes.iter().any(|before| before.contains(&cause)) {
             continue;
         }
-        // Compare whole words, since a file name may be a prefix of another.
+        // The prefix must end at a word boundary, since a file name may be a prefix of a different file name.
         let is_prefix = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
         if causes.last().is_some_and(is_prefix) {
             causes.pop();
@@ -70,7 +70,7 @@ pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     causes.join(": ")
 }
 
-/// A duration: `840 ms`, `1.23 s`, `3 min 5 s`.
+/// Formats a duration: `840 ms`, `1.23 s`, `3 min 5 s`.
 pub fn duration(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match seconds {
@@ -87,11 +87,11 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A time, given in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
+/// Formats a time in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
 pub fn utc_time(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years start on 1 March here, so that a leap day is at the end of a year. The calendar repeats every 400 years.
+    // In this computation, years start on 1 March, so a leap day is the last day of a year. The calendar repeats every 400 years.
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
     let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
@@ -103,17 +103,17 @@ pub fn utc_time(ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
-/// A command as typed in a shell, quoted where necessary.
+/// Formats a command for a shell, with quotes where necessary.
 pub fn command(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A single word of a command, quoted if necessary.
+/// Formats a word for a shell, with quotes if necessary.
 pub fn shell_word(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
-/// The last component of a path.
+/// Returns the last component of a path.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }

@@ -186,7 +186,7 @@ fn copies_of_a_residual_build_find_what_it_finds() {
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
     let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && reported.contains("share by whole functions"), "{reported}");
+    assert!(refused.status.code() == Some(2) && reported.contains("divide these only by function"), "{reported}");
 }
 
 #[test]

@@ -214,9 +214,9 @@ fn copies_of_interesting_paths_refuse_what_they_cannot_share() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     make("--scheme ppp");
-    refused("record --copies 2 -- ./chosen", "uses another scheme: build it without --scheme");
+    refused("record --copies 2 -- ./chosen", "which was built with a different numbering scheme. Build it without --scheme");
     make("");
     refused("record --copies 2 --weights x -- ./chosen", "--weights applies to copies that count all paths");
-    refused("record --copies 2 --divide edges -- ./chosen", "--interesting, which copies cannot share: record it with --copies alone");
+    refused("record --copies 2 --divide edges -- ./chosen", "--interesting, which copies cannot share. Omit --divide");
     refused("fleet copies ./chosen -k 2 -o parts", "--interesting, which copies cannot share");
 }

@@ -403,10 +403,10 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own does not exist any more"));
+    assert!(failure(&place, "coverage report run.trodden").contains("own no longer exists"));
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
-    assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran: record it again"));
+    assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
     assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
     // What no run has loaded counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
@@ -423,7 +423,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own is damaged: rebuild it"));
+    assert!(failure(&place, "coverage report run.trodden").contains("own is corrupt. Rebuild it"));
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
     assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));

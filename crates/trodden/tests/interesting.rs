@@ -201,7 +201,7 @@ fn what_is_not_counted_is_reported() {
     assert!(refused(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
     assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
     assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
-    assert!(refused(&place, "--interesting touch:prog.c").contains("write FILE:LINE"));
+    assert!(refused(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 

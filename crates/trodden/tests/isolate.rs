@@ -110,7 +110,7 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
     assert!(
-        (status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("how it ended is not recorded"),
+        (status, &runs) == (Some(0), &nightly) && said.contains("sum.trodden") && said.contains("its exit status is not recorded"),
         "{runs:?} {said}"
     );
     place.write("a.c", &PROGRAM.replace("unit = 10", "unit = 10, touch(&unit)"));

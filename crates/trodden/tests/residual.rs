@@ -124,7 +124,7 @@ fn the_field_says_what_tests_did_not_take() {
     }
     check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
-    assert!(shown.contains(" of what is counted") && !shown.contains("Unfinished paths"), "{shown}");
+    assert!(shown.contains(" of the counted code") && !shown.contains("Unfinished paths"), "{shown}");
     let share = full["summary"]["share_of_executions"].as_f64().unwrap();
     let untested = full["summary"]["untested_executions"].as_f64().unwrap();
     assert!(share > 0.0 && share < 1.0 && untested > 3.0, "{share} {untested}");

@@ -489,5 +489,5 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
     assert!(text.starts_with("How untested segments were found") && text.contains("Untested paths of prog"), "{text}");
     assert_eq!(report(&["--fail"]).status.code(), Some(1));
     let unclear = place.command(laboratory()).args(["schemes", "prog", "--tests", "prog 2", "--field", "{}"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&unclear.stderr).contains("write {} where the program belongs"));
+    assert!(String::from_utf8_lossy(&unclear.stderr).contains("Write {} in place of the program"));
 }

@@ -92,7 +92,7 @@ fn what_is_not_understood_is_an_error_with_its_line() {
     assert!(error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
     assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
     assert!(error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("does not name its blocks"));
-    assert!(error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not take"));
+    assert!(error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not accept"));
     assert!(error(&place, &["find", "f1:p1", "example.events"]).contains("--events"));
     assert!(error(&place, &["segments", "example.events", "--function", "f1"]).contains("--function does not apply"));
 }
@@ -118,11 +118,11 @@ fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
 #[test]
 fn damaged_texts_are_refused_with_their_line() {
     let damaged = [
-        ("leave\n", "line 2", "could be left"),
-        ("path\tx\t0\treturn\n", "line 2", "could have a path"),
-        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "the innermost open function is `x`"),
-        ("enter\tx\nleave\nleave\n", "line 4", "could be left"),
-        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "could be left"),
+        ("leave\n", "line 2", "`leave` without an earlier `enter`"),
+        ("path\tx\t0\treturn\n", "line 2", "`path` without an earlier `enter`"),
+        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "not of the innermost open function `x`"),
+        ("enter\tx\nleave\nleave\n", "line 4", "`leave` without an earlier `enter`"),
+        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` without an earlier `enter`"),
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);
@@ -263,7 +263,7 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
     assert_eq!(turns["locations"][0]["physicalLocation"]["region"]["startLine"], 2, "{turns:#}");
     assert!(turns["message"]["text"].as_str().unwrap().contains("every second iteration"));
     asked("report turns.trodden --html turns.html");
-    assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Iterations that take turns"));
+    assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Alternating iterations"));
 }
 
 /// `show` numbers events as `find --events` does, though it prints a path and the return behind it in one line.

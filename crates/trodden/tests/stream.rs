@@ -588,7 +588,7 @@ fn what_there_was_no_room_for_is_counted() {
     let expected = must(&mut alone).stdout;
     let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
-    assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost for lack of room"));
+    assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
     let (events, lost) = statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
     // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.

@@ -1,9 +1,10 @@
 //! Branches that an earlier branch on the same path decides.
 //!
 //! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta and Soffa
-//! ("Interprocedural conditional branch elimination", PLDI 1997), but found by counts instead of proofs: it holds for the executions that
-//! were counted. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it. Of several earlier
-//! branches, the one that decides the most executions is reported; if equal, the nearest. Each decided execution saves one test.
+//! ("Interprocedural conditional branch elimination", PLDI 1997), but found by counts instead of proofs: a correlation holds for the
+//! counted executions only. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it. Of
+//! several earlier branches, the one that decides the most executions is reported; if equal, the nearest. Each decided execution saves one
+//! test.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -28,7 +29,7 @@ pub struct Correlated {
     pub later: Node,
     /// Executions of the later branch.
     pub executions: u64,
-    /// Executions of the later branch that have the earlier branch before them on the path.
+    /// Executions of the later branch on paths where the earlier branch precedes it.
     pub together: u64,
     /// The outcomes of the later branch.
     pub outcomes: Vec<BranchOutcome>,
@@ -40,11 +41,10 @@ pub struct Correlated {
     pub otherwise: Vec<BranchOutcome>,
     /// Entropy of the later branch, in bits per execution.
     pub entropy: f64,
-    /// Mutual information of the later branch and the earlier one (its outcome, or that it was not executed), in bits per execution of the
-    /// later one.
+    /// Mutual information of both branches, in bits per execution of the later one. Not executing the earlier branch counts as an outcome.
     pub information: f64,
     /// Conditional entropy of the later branch, given the whole path before it, in bits per execution.
-    pub left_by_path: f64,
+    pub entropy_after_path: f64,
     /// True if the later branch is in a loop that does not contain the earlier one: decided executions are in the loop's first iteration.
     pub first_iteration: bool,
     /// True if both branches are in a loop that the later one may leave: the earlier branch decides whether this iteration is the last.
@@ -93,31 +93,31 @@ pub struct BlocksBetween {
     pub obstacle: Option<Node>,
 }
 
-/// Finds all decided branches of a function.
+/// Finds all branches of a function that an earlier branch decides.
 pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
-    let remaining_entropy = left_by_path(walks);
+    let remaining_entropy = entropies_after_paths(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {
         let outcomes: Vec<BranchOutcome> =
             walks.taken_edges(later).into_iter().map(|edge| BranchOutcome { edge, count: walks.edges[edge.index()] }).collect();
         let executions: u64 = outcomes.iter().map(|o| o.count).sum();
-        let most = outcomes.iter().map(|o| o.count).max().unwrap_or(0);
-        if executions < options.min_count || most as f64 > MAX_UNDECIDED_SHARE * executions as f64 {
+        let max_count = outcomes.iter().map(|o| o.count).max().unwrap_or(0);
+        if executions < options.min_count || max_count as f64 > MAX_UNDECIDED_SHARE * executions as f64 {
             continue;
         }
-        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, given(table, options)));
-        let weighed = candidates.map(|(earlier, table, given)| (decided(&given), earlier, table, given));
+        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, conditional_outcomes(table, options)));
+        let weighed = candidates.map(|(earlier, table, given)| (count_decided(&given), earlier, table, given));
         let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| compare_distances(b.2, a.2))) else {
             continue;
         };
-        let otherwise = otherwise(&outcomes, table);
-        let entropy = bits(&outcomes) / executions as f64;
-        let remaining = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
+        let otherwise = outcomes_without_earlier(&outcomes, table);
+        let entropy = total_bits(&outcomes) / executions as f64;
+        let remaining = given.iter().map(|g| total_bits(&g.outcomes)).sum::<f64>() + total_bits(&otherwise);
         let information = (entropy - remaining / executions as f64).max(0.0);
-        let enough = decided >= options.min_count
+        let is_significant = decided >= options.min_count
             && decided as f64 >= MIN_DECIDED_SHARE * executions as f64
             && information >= MIN_DECIDED_SHARE * entropy;
-        if !enough {
+        if !is_significant {
             continue;
         }
         found.push(Correlated {
@@ -130,10 +130,10 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
             otherwise,
             entropy,
             information,
-            left_by_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
+            entropy_after_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
             first_iteration: enters_loop(nest, earlier, later),
             last_iteration: leaves_loop(walks, nest, earlier, later),
-            stretch: stretch(walks, later, &given),
+            stretch: blocks_between(walks, later, &given),
             given,
         });
     }
@@ -153,7 +153,7 @@ fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Or
 }
 
 /// Computes the outcomes of the later branch for each outcome of the earlier one.
-fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
+fn conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
@@ -166,12 +166,12 @@ fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOu
 }
 
 /// Entropy of a branch's outcomes, in bits, summed over all executions.
-fn bits(outcomes: &[BranchOutcome]) -> f64 {
+fn total_bits(outcomes: &[BranchOutcome]) -> f64 {
     entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
 }
 
 /// The outcomes of the later branch on paths where the earlier branch does not precede it.
-fn otherwise(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<BranchOutcome> {
+fn outcomes_without_earlier(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<BranchOutcome> {
     let after_earlier = table.by_later();
     let rest = outcomes
         .iter()
@@ -179,12 +179,12 @@ fn otherwise(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<Branch
     rest.filter(|o| o.count > 0).collect()
 }
 
-fn decided(given: &[ConditionalOutcomes]) -> u64 {
+fn count_decided(given: &[ConditionalOutcomes]) -> u64 {
     given.iter().filter(|g| g.decides.is_some()).map(|g| g.count).sum()
 }
 
-/// For each branch, its conditional entropy given the whole path before it.
-fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
+/// The conditional entropy of each branch, given the whole path before it, in bits per execution.
+fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     let mut edges: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
     for walk in &walks.walks {
         for (at, edge) in walks.decisions(walk) {
@@ -206,7 +206,7 @@ fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
 }
 
 /// The blocks between the deciding edges and the later branch, on the paths that take these edges.
-fn stretch(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
+fn blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {

@@ -8,7 +8,7 @@
 
 use super::statistics::entropy;
 use super::walks::Walks;
-use super::{AdviseOptions, TEST};
+use super::{AdviseOptions, TEST_INSTRUCTIONS};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
@@ -18,7 +18,7 @@ const COVERED_SHARE: f64 = 0.9;
 const MAX_PATTERNS: usize = 16;
 /// Minimum saving, in bits per iteration.
 const MIN_SAVING: f64 = 0.2;
-/// Maximum entropy that remains when a branch's outcome is given, as a share of the whole, for the branch to decide the pattern.
+/// A branch decides the pattern if, given its outcome, at most this share of the pattern's entropy remains.
 const MAX_REMAINING_SHARE: f64 = 0.2;
 
 /// A loop and the patterns of its iterations.
@@ -36,9 +36,9 @@ pub struct LoopPatterns {
     pub patterns: Vec<LoopPattern>,
     /// Entropy of the patterns, in bits per iteration.
     pub entropy: f64,
-    /// Sum of the entropies of its branches, in bits per iteration.
+    /// Sum of the entropies of the loop's branches, in bits per iteration.
     pub branches_entropy: f64,
-    /// Number of its branches with several executed outcomes.
+    /// Number of the loop's branches with several executed outcomes.
     pub branches: usize,
     /// A branch that every iteration executes and that nearly decides the pattern.
     pub split: Option<Split>,
@@ -47,25 +47,25 @@ pub struct LoopPatterns {
 /// A pattern of iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopPattern {
-    /// Its edges.
+    /// The edges that these iterations take, in order.
     pub edges: Vec<Edge>,
-    /// Its iterations.
+    /// Number of iterations with this pattern.
     pub count: u64,
 }
 
 /// A branch that distinguishes the patterns of its loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
-    /// Its block.
+    /// The branch's block.
     pub block: Node,
-    /// Conditional entropy of the patterns, given its outcome, in bits per iteration.
+    /// Conditional entropy of the patterns, given the branch's outcome, in bits per iteration.
     pub remaining: f64,
 }
 
 impl LoopPatterns {
     /// Upper bound of the instructions that could be saved.
     pub fn saves(&self) -> u64 {
-        (self.saved_bits() * self.iterations as f64) as u64 * TEST
+        (self.saved_bits() * self.iterations as f64) as u64 * TEST_INSTRUCTIONS
     }
 
     /// Total correlation of the branches, in bits per iteration.
@@ -78,7 +78,7 @@ impl LoopPatterns {
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
     let uncut = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
-    let found = uncut.filter_map(|(head, body)| patterns(walks, *head, body));
+    let found = uncut.filter_map(|(head, body)| count_patterns(walks, *head, body));
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
@@ -91,7 +91,7 @@ fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
 }
 
 /// Counts the patterns of a loop. An iteration that ends at a call that did not return is not counted.
-fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
+fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
     let mut counts: HashMap<&[Edge], u64> = HashMap::new();
     for walk in &walks.walks {
         let Some(from) = walk.blocks.iter().position(|b| *b == head) else { continue };
@@ -130,7 +130,7 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
     })
 }
 
-/// The branches of a loop with several executed outcomes, and the counts of these within the loop.
+/// A loop's branches with several executed outcomes, and the executions of each outcome within the loop.
 struct Branches {
     edges: BTreeMap<Node, BTreeMap<Edge, u64>>,
 }
@@ -140,7 +140,7 @@ impl Branches {
         let mut edges: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
         for pattern in patterns {
             for &edge in &pattern.edges {
-                *edges.entry(walks.from(edge)).or_default().entry(edge).or_default() += pattern.count;
+                *edges.entry(walks.source_block(edge)).or_default().entry(edge).or_default() += pattern.count;
             }
         }
         edges.retain(|_, counts| counts.len() > 1);
@@ -152,16 +152,17 @@ impl Branches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Of the branches that every iteration executes, returns the one that decides the pattern best, if it does so well enough.
+    /// Finds the branch that best decides the pattern among those that every iteration executes. `None` if too much entropy remains.
     fn split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
-        let left = |counts: &BTreeMap<Edge, u64>| {
+        let remaining_bits = |counts: &BTreeMap<Edge, u64>| {
             let patterns_with = |edge: &Edge| patterns.iter().filter(|p| p.edges.contains(edge)).map(|p| p.count).collect::<Vec<u64>>();
             counts.iter().map(|(edge, count)| entropy(patterns_with(edge)) * *count as f64).sum::<f64>() / iterations as f64
         };
-        let best =
-            each.map(|(block, counts)| Split { block: *block, remaining: left(counts) }).min_by(|a, b| a.remaining.total_cmp(&b.remaining));
+        let best = each
+            .map(|(block, counts)| Split { block: *block, remaining: remaining_bits(counts) })
+            .min_by(|a, b| a.remaining.total_cmp(&b.remaining));
         best.filter(|s| s.remaining <= MAX_REMAINING_SHARE * uncut)
     }
 }

@@ -17,7 +17,7 @@ mod walks;
 
 pub use correlated::{BlocksBetween, BranchOutcome, ConditionalOutcomes, Correlated};
 pub use loops::{LoopPattern, LoopPatterns, Split};
-pub use nest::loops as loops_of;
+pub use nest::natural_loops;
 pub use never::NeverTogether;
 pub use redundant::{OperationSite, Redundant, Repeated};
 pub use walks::{BlockWalk, Walks};
@@ -27,7 +27,7 @@ use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
 /// Instructions saved when a branch is decided: a comparison and a jump.
-const TEST: u64 = 2;
+const TEST_INSTRUCTIONS: u64 = 2;
 
 /// Thresholds of findings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ pub struct AdviceFinding {
     pub saves: u64,
 }
 
-/// The kinds of findings with their data.
+/// The data of a finding, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Advice {
     /// A branch that an earlier branch decides.
@@ -87,7 +87,7 @@ pub enum Advice {
 }
 
 impl AdviceFinding {
-    /// Its kind.
+    /// The finding's kind.
     pub fn kind(&self) -> AdviceKind {
         match self.advice {
             Advice::Correlated(_) => AdviceKind::Correlated,
@@ -116,11 +116,11 @@ pub fn advise(
 ) -> Vec<AdviceFinding> {
     let walks = Walks::new(map, paths);
     let pairs = pairs::Pairs::from_walks(&walks);
-    let nest = nest::loops(map);
+    let nest = nest::natural_loops(map);
     let correlated = correlated::find(&walks, &pairs, &nest, options);
     let never = never::find(&walks, &pairs, &nest, &correlated, options);
     let mut findings: Vec<AdviceFinding> =
-        correlated.into_iter().map(|c| AdviceFinding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
+        correlated.into_iter().map(|c| AdviceFinding { saves: c.decided * TEST_INSTRUCTIONS, advice: Advice::Correlated(c) }).collect();
     findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| AdviceFinding { saves: l.saves(), advice: Advice::Loop(l) }));
     if let Some((unit, function)) = properties {
         let redundant = redundant::find(&walks, unit, function, options);

@@ -5,7 +5,7 @@ use trodden_flow::{CutReason, Node};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Returns the blocks of each natural loop, keyed by head. A cycle with an entry other than its head is not a natural loop and is omitted.
-pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
+pub fn natural_loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     map.edges.iter().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
     let mut back: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
@@ -14,11 +14,14 @@ pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
         back.entry(edge.to).or_default().push(edge.from);
     }
     let has_single_entry = |head: Node, body: &BTreeSet<Node>| head == Node(0) || !body.contains(&Node(0));
-    back.into_iter().map(|(head, from)| (head, body(head, from, &before))).filter(|(head, body)| has_single_entry(*head, body)).collect()
+    back.into_iter()
+        .map(|(head, from)| (head, loop_body(head, from, &before)))
+        .filter(|(head, body)| has_single_entry(*head, body))
+        .collect()
 }
 
 /// Returns the blocks that reach the latches without passing through the head, and the head.
-fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
+fn loop_body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
     let mut body = BTreeSet::from([head]);
     while let Some(block) = stack.pop() {
         if body.insert(block) {

@@ -38,11 +38,11 @@ pub struct NeverTogether {
     pub after_first: u64,
     /// Expected executions of both edges if they were independent.
     pub expected: f64,
-    /// Negated decimal logarithm of the probability of 0 such executions by chance.
+    /// Negated decimal logarithm of the probability that independent edges would never have been taken together.
     pub surprise: f64,
 }
 
-/// Finds all such pairs of a function.
+/// Finds all pairs of edges in a function that are frequent but never occur together.
 pub fn find(
     walks: &Walks,
     pairs: &Pairs,

@@ -4,7 +4,7 @@ use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
-/// For each pair of a later and an earlier branch, the outcomes of both.
+/// Joint outcomes of all pairs of branches that occur on one path.
 pub struct Pairs {
     /// Keyed by the later, then the earlier block.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
@@ -35,7 +35,7 @@ impl Pairs {
         }
         let mut tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>> = BTreeMap::new();
         for ((earlier, later), (count, distance)) in cells {
-            let table = tables.entry(walks.from(later)).or_default().entry(walks.from(earlier)).or_default();
+            let table = tables.entry(walks.source_block(later)).or_default().entry(walks.source_block(earlier)).or_default();
             table.cells.insert((earlier, later), count);
             table.distance += distance;
         }
@@ -51,15 +51,15 @@ impl ContingencyTable {
 
     /// Executions by the edge taken at the earlier branch.
     pub fn by_earlier(&self) -> BTreeMap<Edge, u64> {
-        self.sum(|(earlier, _)| earlier)
+        self.sum_by(|(earlier, _)| earlier)
     }
 
     /// Executions by the edge taken at the later branch.
     pub fn by_later(&self) -> BTreeMap<Edge, u64> {
-        self.sum(|(_, later)| later)
+        self.sum_by(|(_, later)| later)
     }
 
-    fn sum(&self, which: impl Fn((Edge, Edge)) -> Edge) -> BTreeMap<Edge, u64> {
+    fn sum_by(&self, which: impl Fn((Edge, Edge)) -> Edge) -> BTreeMap<Edge, u64> {
         let mut sums = BTreeMap::new();
         self.cells.iter().for_each(|(pair, count)| *sums.entry(which(*pair)).or_default() += count);
         sums

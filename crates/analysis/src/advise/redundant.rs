@@ -24,7 +24,7 @@ const MAX_STEPS: u64 = 40_000_000;
 pub struct Redundant {
     /// The block.
     pub block: Node,
-    /// Its executions.
+    /// Executions of the block.
     pub executions: u64,
     /// The block that most of the results come from.
     pub earlier: Node,
@@ -44,7 +44,7 @@ pub struct Repeated {
     pub operation: String,
     /// Executions that already had the result.
     pub found: u64,
-    /// Executions in which its operands were constants.
+    /// Executions in which the operands were constants.
     pub constant: u64,
     /// Where the results came from, most frequent first.
     pub from: Vec<(OperationSite, u64)>,
@@ -53,11 +53,11 @@ pub struct Repeated {
 /// A computation, a load or a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationSite {
-    /// Its block.
+    /// The operation's block.
     pub block: Node,
-    /// Its index among the block's steps.
+    /// Index among the block's steps.
     pub step: u32,
-    /// Its source position.
+    /// Source position; `None` if unknown.
     pub position: Option<Position>,
 }
 
@@ -68,23 +68,24 @@ impl Redundant {
     }
 }
 
-/// Finds all such blocks of a function.
+/// Finds the blocks of a function that recompute available results.
 pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<Redundant> {
     let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
-    for (place, tally) in tallies(walks, unit, properties) {
+    for (place, tally) in tally_steps(walks, unit, properties) {
         let executions = walks.blocks[place.0.index()];
         let saved = tally.found.values().sum::<u64>() + tally.constant;
-        let Some(operation) = operation(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
+        let Some(operation) = operation_of(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
         if saved < options.min_count || (saved as f64) < MIN_REDUNDANT_SHARE * executions as f64 || is_cheap(operation) {
             continue;
         }
-        let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (site(properties, *p), *count)).collect();
+        let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (operation_site(properties, *p), *count)).collect();
         from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
         let found = tally.found.values().sum();
-        let repeated = Repeated { at: site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
+        let repeated =
+            Repeated { at: operation_site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
         blocks.entry(place.0).or_default().push(repeated);
     }
-    blocks.into_iter().filter_map(|(block, repeated)| redundant(walks, block, repeated)).collect()
+    blocks.into_iter().filter_map(|(block, repeated)| redundant_block(walks, block, repeated)).collect()
 }
 
 /// Executions of a step by the earlier step that has the result, and those with constant operands.
@@ -94,7 +95,7 @@ struct Tally {
     constant: u64,
 }
 
-fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepId, Tally> {
+fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepId, Tally> {
     let mut tallies: BTreeMap<StepId, Tally> = BTreeMap::new();
     let mut tracer = ValueTracer::new(unit, properties);
     let mut steps = 0;
@@ -114,7 +115,7 @@ fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties
 }
 
 /// Builds the finding for a block, if any remains. A value that every path computes and no write can change is left to the compiler.
-fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
+fn redundant_block(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
     repeated.retain(|r| r.operation.starts_with("load ") || !computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
     let mut sources: BTreeMap<Node, u64> = BTreeMap::new();
@@ -151,12 +152,12 @@ fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool 
     false
 }
 
-fn site(properties: &FunctionProperties, (block, step): StepId) -> OperationSite {
+fn operation_site(properties: &FunctionProperties, (block, step): StepId) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }
 
-fn operation(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
+fn operation_of(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
         BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,

@@ -89,8 +89,8 @@ impl<'a> ValueTracer<'a> {
                 self.assign_phis(&properties.phis, before);
             }
             for (place, step) in (0..).zip(&properties.steps) {
-                if let Some(finds) = self.step(&step.what, (block, place)) {
-                    visit((block, place), finds);
+                if let Some(result) = self.step(&step.what, (block, place)) {
+                    visit((block, place), result);
                 }
             }
         }
@@ -109,7 +109,7 @@ impl<'a> ValueTracer<'a> {
     /// Assigns all phi nodes of a block at once.
     fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
-        let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number(v))).collect();
+        let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
@@ -134,7 +134,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepId) -> StepResult {
-        let mut key: Vec<Number> = operands.iter().map(|o| self.number(*o)).collect();
+        let mut key: Vec<Number> = operands.iter().map(|o| self.number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
         }
@@ -155,7 +155,7 @@ impl<'a> ValueTracer<'a> {
 
     /// Numbers an address with a constant offset. Equal offsets from one root get one number, however many steps lead there.
     fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
-        let from = self.number(base);
+        let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
         if let Some(&known) = self.addresses.get(&(root, distance)) {
@@ -172,7 +172,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepId) -> StepResult {
-        let address = self.number(access.address);
+        let address = self.number_of(access.address);
         let is_known = |c: &&MemoryCell| {
             c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
         };
@@ -181,7 +181,7 @@ impl<'a> ValueTracer<'a> {
             self.assign(result, content);
             return StepResult::Known(from);
         }
-        // A fresh number: a phi node of this path may have given the value's own number to another value.
+        // A fresh number: a phi node of this path may have given the value's own number to a different value.
         let content = self.new_number(false, None);
         self.assign(result, content);
         self.memory.push(MemoryCell { address, operation, access, content, from: place, constant });
@@ -189,7 +189,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepId) {
-        let (address, content) = (self.number(access.address), self.number(value));
+        let (address, content) = (self.number_of(access.address), self.number_of(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));
         memory.push(MemoryCell { address, operation, access, content, from: place, constant: false });
@@ -216,20 +216,22 @@ impl<'a> ValueTracer<'a> {
 
     /// Returns true if every store that cannot affect an access with class `known` cannot affect one with class `wanted` either.
     fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
-        known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
+        known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// A class and the classes that contain it. Bounded, in case damaged input makes classes contain themselves.
-    fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
+    /// A class and the classes that contain it. Bounded, in case corrupt input makes classes contain themselves.
+    fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
     /// Returns true if one class contains the other, or if they have different roots (other languages), which says nothing about aliasing.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
-        self.chain(a).any(|c| c == b) || self.chain(b).any(|c| c == a) || self.chain(a).last() != self.chain(b).last()
+        self.enclosing_classes(a).any(|c| c == b)
+            || self.enclosing_classes(b).any(|c| c == a)
+            || self.enclosing_classes(a).last() != self.enclosing_classes(b).last()
     }
 
-    fn number(&self, value: ValueId) -> Number {
+    fn number_of(&self, value: ValueId) -> Number {
         self.numbers[value.0 as usize].unwrap_or(value.0)
     }
 

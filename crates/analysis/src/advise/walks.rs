@@ -8,26 +8,26 @@ use trodden_unit::{EdgeKind, FunctionMap};
 pub struct Walks<'a> {
     /// The function.
     pub map: &'a FunctionMap,
-    /// Its executed paths, most frequent first.
+    /// The executed paths, most frequent first.
     pub walks: Vec<BlockWalk>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
-    /// For each edge, whether its block has several executed outcomes and this is one of them.
+    /// For each edge, whether it is one of several executed outcomes of its block.
     deciding: Vec<bool>,
 }
 
 /// An executed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockWalk {
-    /// Its number.
+    /// The path's number.
     pub id: u64,
     /// Executions.
     pub count: u64,
-    /// Its blocks.
+    /// The path's blocks.
     pub blocks: Vec<Node>,
-    /// The edges that leave its blocks, in order; one fewer than blocks if the last block was not left.
+    /// The edges that leave the blocks, in order; one fewer than blocks if the last block was not left.
     pub edges: Vec<Edge>,
     /// For each block, the sum of edge values before it. Two paths reach a block with the same sum only if they are equal up to there.
     pub sums: Vec<i64>,
@@ -49,7 +49,7 @@ impl<'a> Walks<'a> {
             walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
         }
         let mut edges = vec![0; map.blocks.len()];
-        let taken = |e: usize| decides(map.edges[e].kind) && walks.edges[e] > 0;
+        let taken = |e: usize| is_branch_outcome(map.edges[e].kind) && walks.edges[e] > 0;
         (0..map.edges.len()).filter(|e| taken(*e)).for_each(|e| edges[map.edges[e].from.index()] += 1);
         walks.deciding = (0..map.edges.len()).map(|e| taken(e) && edges[map.edges[e].from.index()] > 1).collect();
         walks
@@ -61,7 +61,7 @@ impl<'a> Walks<'a> {
     }
 
     /// The block that an edge leaves.
-    pub fn from(&self, edge: Edge) -> Node {
+    pub fn source_block(&self, edge: Edge) -> Node {
         self.map.edges[edge.index()].from
     }
 
@@ -93,7 +93,7 @@ impl BlockWalk {
 }
 
 /// Returns true if an edge of this kind is an outcome of a branch.
-fn decides(kind: EdgeKind) -> bool {
+fn is_branch_outcome(kind: EdgeKind) -> bool {
     matches!(kind, EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_))
 }
 

@@ -85,10 +85,11 @@ impl Expression {
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
     let pieces = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (starting_at, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
-    let mut search = JoinSearch { matcher, function, starting_at, total, joined, left: MAX_CHAINS, found: Joined::default(), pieces };
+    let mut search =
+        JoinSearch { matcher, function, starting_at, total, joined, remaining_chains: MAX_CHAINS, found: Joined::default(), pieces };
     let mut arrivals: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.pieces.iter().enumerate() {
-        if let Some((to, is_join)) = cut_to(function, part.end) {
+        if let Some((to, is_join)) = cut_target(function, part.end) {
             *arrivals.entry(to).or_default() += part.count;
             *search.joined.entry(to).or_default() += if is_join { part.count } else { 0 };
         }
@@ -106,12 +107,12 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
             search.extend(&mut vec![at], at_least);
         }
     }
-    search.found.is_undecided |= search.left == 0;
+    search.found.is_undecided |= search.remaining_chains == 0;
     search.found
 }
 
 /// Returns where a piece that ends at a cut leads, and whether the path continues there.
-fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
+fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
     function.edges.get(edge.index()).map(|e| (e.to, reason.is_some_and(is_join)))
@@ -125,9 +126,9 @@ struct JoinSearch<'s> {
     starting_at: HashMap<Node, Vec<usize>>,
     /// Executions that pass from piece to piece, by block.
     total: HashMap<Node, i128>,
-    /// Those of them where a path continues, rather than begins.
+    /// The part of `total` in which a path continues rather than begins, by block.
     joined: HashMap<Node, i128>,
-    left: usize,
+    remaining_chains: usize,
     found: Joined,
 }
 
@@ -142,12 +143,12 @@ impl JoinSearch<'_> {
 
     /// Tries all extensions of a chain that was certainly executed `at_least` times.
     fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
-        if self.left == 0 {
+        if self.remaining_chains == 0 {
             return;
         }
-        self.left -= 1;
+        self.remaining_chains -= 1;
         let last = *chain.last().expect("chains have a piece");
-        let Some((to, true)) = cut_to(self.function, self.pieces[last].end) else { return self.check(chain, at_least) };
+        let Some((to, true)) = cut_target(self.function, self.pieces[last].end) else { return self.check_match(chain, at_least) };
         let total = self.total.get(&to).copied().unwrap_or(0);
         for at in self.starting_at.get(&to).cloned().unwrap_or_default() {
             chain.push(at);
@@ -156,7 +157,7 @@ impl JoinSearch<'_> {
         }
     }
 
-    fn check(&mut self, chain: &[usize], at_least: i128) {
+    fn check_match(&mut self, chain: &[usize], at_least: i128) {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.pieces[*at].blocks).copied().collect();
         let (first, last) = (&self.pieces[chain[0]], &self.pieces[chain[chain.len() - 1]]);
         let beginning = match (first.beginning, cuts_to(self.function, blocks[0]).1) {

@@ -1,7 +1,7 @@
 //! Matching of paths against an expression.
 //!
-//! For each place in turn, computes the blocks of the path that it can be assigned to, given those of the previous place. The time is
-//! linear in the path's length for each place.
+//! For each place in turn, computes the blocks of the path that it can be assigned to, given the candidates for the previous place. Each
+//! place takes time linear in the path's length.
 
 use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;
@@ -44,14 +44,14 @@ impl<'a> Matcher<'a> {
     /// Returns true if a path matches. `end` is `None` for an unfinished path, which ends at a call.
     pub fn matches(&self, blocks: &[Node], beginning: PathStart, end: Option<PathEnd>) -> bool {
         let fits = |sequence: &ExpressionSequence| {
-            sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
-                && sequence.end.is_none_or(|expected| self.ends(expected, end))
+            sequence.begin.is_none_or(|begin| self.begin_matches(begin, beginning))
+                && sequence.end.is_none_or(|expected| self.end_matches(expected, end))
                 && self.matches_blocks(sequence, blocks)
         };
         self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
     }
 
-    fn begins(&self, expected: Begin, beginning: PathStart) -> bool {
+    fn begin_matches(&self, expected: Begin, beginning: PathStart) -> bool {
         match (expected, beginning) {
             (Begin::Entry, PathStart::Entry) => true,
             (Begin::Head, PathStart::After(edge)) => self.is_back(edge),
@@ -59,7 +59,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    fn ends(&self, expected: End, end: Option<PathEnd>) -> bool {
+    fn end_matches(&self, expected: End, end: Option<PathEnd>) -> bool {
         match (expected, end) {
             (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
             (End::Back, Some(PathEnd::Cut(edge))) => self.is_back(edge),
@@ -90,9 +90,9 @@ impl<'a> Matcher<'a> {
                 Gap::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
             };
         };
-        let mut at = self.first(first, &sequence.before, blocks);
+        let mut at = self.first_candidates(first, &sequence.before, blocks);
         for pair in sequence.steps.windows(2) {
-            at = self.next(&pair[0], &pair[1].0, &at, blocks);
+            at = self.next_candidates(&pair[0], &pair[1].0, &at, blocks);
         }
         let Some((_, last_gap)) = sequence.steps.last() else { return false };
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
@@ -103,34 +103,34 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// The blocks that the first place can be assigned to.
-    fn first(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
+    /// Determines for each block of a path whether the first place can be assigned to it.
+    fn first_candidates(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
-        let can_be_here = |block: &Node| {
-            let here = open && self.contains(place, *block);
+        let fits = |block: &Node| {
+            let fits_here = open && self.contains(place, *block);
             open &= match before {
                 Gap::Nothing => false,
                 Gap::Without(places) => !self.is_in_any(places, *block),
             };
-            here
+            fits_here
         };
-        blocks.iter().map(can_be_here).collect()
+        blocks.iter().map(fits).collect()
     }
 
-    /// The blocks that a place can be assigned to if the previous place is at one of `from`.
-    fn next(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
+    /// Determines for each block of a path whether a place can be assigned to it if the previous place is at one of `from`.
+    fn next_candidates(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
         let apart = *before == BlockSet::Any || *place == BlockSet::Any;
         // Whether the previous place can be at an earlier block, with no excluded block in between.
         let mut reached = false;
-        let can_be_here = |(at, block): (usize, &Node)| {
-            let here = self.contains(place, *block) && (reached || from[at] && !apart);
+        let fits = |(at, block): (usize, &Node)| {
+            let fits_here = self.contains(place, *block) && (reached || from[at] && !apart);
             reached = match gap {
                 Gap::Nothing => from[at],
                 Gap::Without(places) => from[at] || reached && !self.is_in_any(places, *block),
             };
-            here
+            fits_here
         };
-        blocks.iter().enumerate().map(can_be_here).collect()
+        blocks.iter().enumerate().map(fits).collect()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Path expressions: which paths run through these blocks, in this order, and not through those?
 //!
-//! After Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs are over operations of a
-//! program; these are over blocks of acyclic paths, where a block occurs at most once, so "later" and "never" replace repetition.
+//! After Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs range over a program's
+//! operations. These range over the blocks of acyclic paths, in which a block occurs at most once, so "later" and "never" replace
+//! repetition.
 //!
 //! ```text
 //! expression = [ function ":" ] pattern { "|" pattern }
@@ -80,7 +81,7 @@ pub enum Gap {
     Without(Vec<BlockSet>),
 }
 
-/// A place: a set of blocks.
+/// A place in an expression, which represents a set of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BlockSet {
     /// Any block.

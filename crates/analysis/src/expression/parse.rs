@@ -38,8 +38,8 @@ impl FromStr for Expression {
 
     fn from_str(text: &str) -> Result<Expression, ParseError> {
         let characters: Vec<char> = text.chars().collect();
-        let (function, from) = function(&characters);
-        let mut parser = Parser { text, tokens: tokens(&characters, from), at: 0, end: characters.len() };
+        let (function, from) = split_function(&characters);
+        let mut parser = Parser { text, tokens: tokenize(&characters, from), at: 0, end: characters.len() };
         if function.as_deref() == Some("") {
             return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
@@ -55,7 +55,7 @@ impl FromStr for Expression {
 }
 
 /// Returns the function before a colon that is followed by white space (names may contain other colons), and where the rest begins.
-fn function(text: &[char]) -> (Option<String>, usize) {
+fn split_function(text: &[char]) -> (Option<String>, usize) {
     let ends = |at: &usize| text[*at] == ':' && text.get(at + 1).is_none_or(|c| c.is_whitespace());
     match (0..text.len()).find(ends) {
         Some(at) => (Some(text[..at].iter().collect::<String>().trim().to_owned()), at + 1),
@@ -63,7 +63,7 @@ fn function(text: &[char]) -> (Option<String>, usize) {
     }
 }
 
-fn tokens(text: &[char], mut at: usize) -> Vec<(usize, Token)> {
+fn tokenize(text: &[char], mut at: usize) -> Vec<(usize, Token)> {
     let mut out = Vec::new();
     let is_gap = |at: usize| text.get(at) == Some(&'.') && text.get(at + 1) == Some(&'.') && text.get(at + 2) != Some(&'/');
     while let Some(character) = text.get(at) {
@@ -144,14 +144,14 @@ impl Parser<'_> {
             sequence.before = Gap::Without(Vec::new());
         }
         while let Some(Token::Word(word)) = self.peek() {
-            if end(word).is_some() {
+            if parse_end(word).is_some() {
                 break;
             }
-            let place = self.place()?;
+            let place = self.parse_place()?;
             let gap = self.gap()?;
             sequence.steps.push((place, gap));
         }
-        sequence.end = self.take_word(end);
+        sequence.end = self.take_word(parse_end);
         if sequence.end.is_none() {
             // Without an end, the path may continue after the last place.
             match sequence.steps.last_mut() {
@@ -163,7 +163,7 @@ impl Parser<'_> {
             }
         }
         while self.take(&Token::Not) {
-            sequence.never.push(self.place()?);
+            sequence.never.push(self.parse_place()?);
         }
         match self.at == started {
             true => Err(self.error(
@@ -180,7 +180,7 @@ impl Parser<'_> {
         }
         let mut without = Vec::new();
         while self.take(&Token::Not) {
-            without.push(self.place()?);
+            without.push(self.parse_place()?);
         }
         match self.peek() {
             Some(Token::Gap) => Err(self.error("expected a place between two gaps")),
@@ -188,19 +188,19 @@ impl Parser<'_> {
         }
     }
 
-    fn place(&mut self) -> Result<BlockSet, ParseError> {
+    fn parse_place(&mut self) -> Result<BlockSet, ParseError> {
         let Some(Token::Word(word)) = self.peek() else {
             return Err(
                 self.error("expected a place: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
             );
         };
-        let place = place(word).map_err(|what| self.error(&what))?;
+        let place = parse_place(word).map_err(|what| self.error(&what))?;
         self.at += 1;
         Ok(place)
     }
 }
 
-fn end(word: &str) -> Option<End> {
+fn parse_end(word: &str) -> Option<End> {
     match word {
         "exit" => Some(End::Exit),
         "back" => Some(End::Back),
@@ -209,7 +209,7 @@ fn end(word: &str) -> Option<End> {
     }
 }
 
-fn place(word: &str) -> Result<BlockSet, String> {
+fn parse_place(word: &str) -> Result<BlockSet, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if word == "_" {
         return Ok(BlockSet::Any);
@@ -221,7 +221,7 @@ fn place(word: &str) -> Result<BlockSet, String> {
         return Ok(BlockSet::Inlined(name.to_owned()));
     }
     if word == "entry" || word == "head" {
-        return Err(format!("`{word}` must come first: it says how a path begins"));
+        return Err(format!("`{word}` must come first, because it states how a path begins"));
     }
     let (file, lines) = match word.rsplit_once(':') {
         Some((file, lines)) => (Some(file.to_owned()), lines),
@@ -229,7 +229,7 @@ fn place(word: &str) -> Result<BlockSet, String> {
     };
     let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
     if !is_number(first) || !is_number(last) || file.as_deref() == Some("") {
-        return Err(format!("`{word}` is not a place: write a line (12, 12-15, file.c:12), a block (b7), inlined code ({word}()) or _"));
+        return Err(format!("`{word}` is not a place. Write a line (12, 12-15, file.c:12), a block (b7), inlined code ({word}()) or _"));
     }
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(BlockSet::Lines { file, first, last }),

@@ -22,9 +22,9 @@ const COPIES_MEMORY_DIVISOR: usize = 8;
 /// A path, and the sums over its users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregatedPath {
-    /// Its unit.
+    /// The path's unit.
     pub unit: UnitKey,
-    /// Its counter in the unit.
+    /// The path's counter in the unit.
     pub counter: u64,
     /// Number of users. All unknown users count as one.
     pub users: u64,
@@ -45,7 +45,7 @@ pub struct AggregatedPath {
 pub struct UserPath {
     /// The path's unit.
     pub unit: UnitKey,
-    /// Its counter in the unit.
+    /// The path's counter in the unit.
     pub counter: u64,
     /// The user.
     pub user: User,
@@ -99,7 +99,7 @@ impl Aggregator {
         Aggregator { sorter, limits, numbers, reports: 0, copies: None, unmatched: 0 }
     }
 
-    /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a user of its own.
+    /// Creates an aggregator for reports of distributed copies. Each report of an unknown user counts as a separate user.
     pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> Aggregator {
         let copies = Some((copies, ReportingUsersCounter::new(limits.memory / COPIES_MEMORY_DIVISOR)));
         Aggregator { copies, ..Aggregator::new(limits) }
@@ -113,8 +113,8 @@ impl Aggregator {
     /// Reads all reports of a file.
     ///
     /// # Errors
-    /// The file cannot be read, a temporary file cannot be written, or the file is damaged ([`FieldError::Damaged`]); reports before the
-    /// damage are counted.
+    /// The file cannot be read, a temporary file cannot be written, or a report is corrupt ([`FieldError::Corrupt`]); the reports before it
+    /// are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
@@ -133,13 +133,13 @@ impl Aggregator {
                     if user == [0; 16] {
                         user = Identity::from_content(&number.to_le_bytes()).0;
                     }
-                    match (path, copies.number(image)) {
+                    match (path, copies.copy_number(image)) {
                         (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
                             noted = Some(copy);
                             written = counter.add(&user, copy);
                         }
                         (None, _) => {}
-                        (Some((counter, count)), _) => match copies.counter(key, counter) {
+                        (Some((counter, count)), _) => match copies.to_program_counter(key, counter) {
                             Some((whole, counter)) => (key, path) = (whole, Some((counter, count))),
                             None => (path, *unmatched) = (None, *unmatched + 1),
                         },
@@ -158,7 +158,7 @@ impl Aggregator {
                     written = sorter.add(UserPathRow { unit, counter, user, reports: 1, count });
                 }
             });
-            // A failure of the temporary file takes precedence over a damaged report.
+            // A failure of the temporary file takes precedence over a corrupt report.
             std::mem::replace(&mut written, Ok(())).map_err(FieldError::io(&std::env::temp_dir(), "write"))?;
             if !more? {
                 break;
@@ -182,9 +182,9 @@ impl Aggregator {
         let mut ranking = Ranking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
         self.sorter.finish(&mut |row| {
             let unit = units[row.unit as usize].0;
-            let one = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
-            ranking.add(&one);
-            each(&one)
+            let user_path = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
+            ranking.add(&user_path);
+            each(&user_path)
         })?;
         ranking.close();
         let (reports, paths) = (self.reports, ranking.paths);
@@ -212,10 +212,10 @@ struct Ranking {
 }
 
 impl Ranking {
-    fn add(&mut self, one: &UserPath) {
-        if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (one.unit, one.counter)) {
+    fn add(&mut self, user_path: &UserPath) {
+        if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (user_path.unit, user_path.counter)) {
             self.close();
-            let (unit, counter) = (one.unit, one.counter);
+            let (unit, counter) = (user_path.unit, user_path.counter);
             self.current = Some(AggregatedPath {
                 unit,
                 counter,
@@ -229,12 +229,12 @@ impl Ranking {
         }
         let Some(path) = &mut self.current else { return };
         path.users += 1;
-        path.reports = path.reports.saturating_add(one.reports);
-        path.count = path.count.saturating_add(one.count);
-        path.squares += one.count as f64 * one.count as f64;
-        let place = path.top_users.partition_point(|m| m.1 >= one.count);
+        path.reports = path.reports.saturating_add(user_path.reports);
+        path.count = path.count.saturating_add(user_path.count);
+        path.squares += user_path.count as f64 * user_path.count as f64;
+        let place = path.top_users.partition_point(|m| m.1 >= user_path.count);
         if place < self.limits.users {
-            path.top_users.insert(place, (one.user, one.count));
+            path.top_users.insert(place, (user_path.user, user_path.count));
             path.top_users.truncate(self.limits.users);
         }
     }
@@ -242,7 +242,7 @@ impl Ranking {
     fn close(&mut self) {
         let Some(mut path) = self.current.take() else { return };
         if let Some((copies, reporting)) = &mut self.copies {
-            path.counting_users = Some(reporting.users_with_any(&copies.watching(path.unit, path.counter)));
+            path.counting_users = Some(reporting.users_with_any(&copies.copies_counting(path.unit, path.counter)));
         }
         self.paths += 1;
         self.best.insert(rank(&path), path);

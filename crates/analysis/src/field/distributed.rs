@@ -20,9 +20,9 @@ pub struct UnitKey {
 /// A distributed copy.
 #[derive(Clone, Debug)]
 pub struct DistributedCopy {
-    /// Identity of its image.
+    /// Identity of the copy's image.
     pub image: Identity,
-    /// Its units.
+    /// The copy's units.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
@@ -31,7 +31,7 @@ pub struct DistributedCopies {
     program: PartitionedProgram,
     copies: Vec<DistributedCopy>,
     numbers: HashMap<Identity, u32>,
-    /// For each unit of a copy, the program's unit that it was made from, and its own map.
+    /// For each unit of a copy, the program's unit that it was made from, and the copy's map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
     /// For each function (the program's unit and the name), the copies that count part of it.
     copies_with: HashMap<(Identity, String), Vec<(u32, CopyEdges)>>,
@@ -41,7 +41,7 @@ pub struct DistributedCopies {
 
 /// A copy does not belong to the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("copy {copy} is of another build: its function `{function}` differs from the program's")]
+#[error("copy {copy} belongs to a different build: its function `{function}` differs from the program's")]
 pub struct OtherProgram {
     /// Number of the copy.
     pub copy: u32,
@@ -65,9 +65,9 @@ impl DistributedCopies {
                 }
                 for own in &map.functions {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
-                    let within = function.and_then(|function| CopyEdges::new(function, own));
-                    let within = within.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
-                    copies_with.entry((origin, own.name.clone())).or_default().push((number, within));
+                    let copy_edges = function.and_then(|function| CopyEdges::new(function, own));
+                    let copy_edges = copy_edges.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
+                    copies_with.entry((origin, own.name.clone())).or_default().push((number, copy_edges));
                 }
             }
         }
@@ -75,7 +75,7 @@ impl DistributedCopies {
         Ok(DistributedCopies { program, copies, numbers, origins, copies_with, graphs: HashMap::new() })
     }
 
-    /// The program.
+    /// The program that the copies were made from.
     pub fn program(&self) -> &PartitionedProgram {
         &self.program
     }
@@ -86,36 +86,36 @@ impl DistributedCopies {
     }
 
     /// Number of the copy with this image.
-    pub fn number(&self, image: Identity) -> Option<u32> {
+    pub fn copy_number(&self, image: Identity) -> Option<u32> {
         self.numbers.get(&image).copied()
     }
 
     /// Converts a counter of a copy to one of the program; `None` if there is none.
-    pub fn counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
+    pub fn to_program_counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
         let (origin, map) = self.origins.get(&key)?.clone();
-        let (place, own) = function_of(&map, counter)?;
-        let (dag, numbering) = graph(&mut self.graphs, key, place, own)?;
+        let (place, own) = find_function(&map, counter)?;
+        let (dag, numbering) = cached_graph(&mut self.graphs, key, place, own)?;
         let path = numbering.path(dag, counter - own.first_counter)?;
         let whole = self.program.units.iter().find(|(unit, _)| *unit == origin)?.1.clone();
         let function = whole.functions.iter().find(|f| f.name == own.name)?;
-        let number = self.number(key.image)?;
-        let (_, within) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
+        let number = self.copy_number(key.image)?;
+        let (_, copy_edges) = self.copies_with.get(&(origin, own.name.clone()))?.iter().find(|(copy, _)| *copy == number)?;
         let unit = UnitKey { image: self.program.identity, unit: origin };
-        Some((unit, function.first_counter + within.program_id(function, &path)))
+        Some((unit, function.first_counter + copy_edges.program_id(function, &path)))
     }
 
     /// Returns the copies that count a path of the program.
-    pub fn watching(&mut self, key: UnitKey, counter: u64) -> Vec<u32> {
-        self.find_watching(key, counter).unwrap_or_default()
+    pub fn copies_counting(&mut self, key: UnitKey, counter: u64) -> Vec<u32> {
+        self.find_copies_counting(key, counter).unwrap_or_default()
     }
 
-    fn find_watching(&mut self, key: UnitKey, counter: u64) -> Option<Vec<u32>> {
+    fn find_copies_counting(&mut self, key: UnitKey, counter: u64) -> Option<Vec<u32>> {
         let map = self.program.units.iter().find(|(unit, _)| *unit == key.unit)?.1.clone();
-        let (place, function) = function_of(&map, counter)?;
-        let (dag, numbering) = graph(&mut self.graphs, key, place, function)?;
+        let (place, function) = find_function(&map, counter)?;
+        let (dag, numbering) = cached_graph(&mut self.graphs, key, place, function)?;
         let path = numbering.path(dag, counter - function.first_counter)?;
         let copies_with = self.copies_with.get(&(key.unit, function.name.clone()))?;
-        Some(copies_with.iter().filter(|(_, within)| within.contains(&path)).map(|(copy, _)| *copy).collect())
+        Some(copies_with.iter().filter(|(_, copy_edges)| copy_edges.contains(&path)).map(|(copy, _)| *copy).collect())
     }
 
     /// Returns the linkage names of the functions in which a copy counts paths.
@@ -128,12 +128,12 @@ impl DistributedCopies {
     }
 }
 
-fn function_of(map: &UnitMap, counter: u64) -> Option<(usize, &FunctionMap)> {
+fn find_function(map: &UnitMap, counter: u64) -> Option<(usize, &FunctionMap)> {
     let has = |f: &FunctionMap| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter);
     map.functions.iter().enumerate().find(|(_, f)| has(f))
 }
 
-fn graph<'a>(
+fn cached_graph<'a>(
     graphs: &'a mut HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
     key: UnitKey,
     place: usize,

@@ -33,7 +33,7 @@ pub struct UsersEstimate {
 pub struct CountEstimate {
     /// The estimated number.
     pub value: f64,
-    /// Standard error; `None` if the sample is one of several users.
+    /// Standard error; `None` if only one of several users was sampled.
     pub error: Option<f64>,
 }
 

@@ -28,7 +28,7 @@ impl UnitMaps {
     }
 
     /// The map of a unit; `None` if it is not found.
-    pub fn of(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
+    pub fn get(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
         if let Some(map) = self.program.get(&key) {
             return Some(map.clone());
         }

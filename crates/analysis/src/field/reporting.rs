@@ -1,5 +1,5 @@
-//! The number of reporting users for each set of copies, in bounded memory for any number of users: pairs of user and copy are sorted
-//! externally, by user. As most users have one copy, there are few sets.
+//! Counts reporting users by the set of copies that they use. Memory is bounded for any number of users, because pairs of user and copy are
+//! sorted externally, by user, and because most users have one copy, so that there are few sets.
 
 use super::User;
 use super::external::{Sorter, UserPathRow};
@@ -31,7 +31,7 @@ impl ReportingUsersCounter {
     /// # Errors
     /// A temporary file cannot be written.
     pub fn add(&mut self, user: &User, copy: u32) -> io::Result<()> {
-        self.sorter.add(row(user, copy))
+        self.sorter.add(encode_row(user, copy))
     }
 
     /// Computes the result.
@@ -39,7 +39,7 @@ impl ReportingUsersCounter {
         let mut reporting = ReportingUsers::default();
         let mut open: Option<(User, Vec<u32>)> = None;
         self.sorter.finish(&mut |row| {
-            let (user, copy) = pair(row);
+            let (user, copy) = decode_row(row);
             *reporting.reports.entry(copy).or_default() += row.reports;
             match &mut open {
                 Some((same, copies)) if *same == user => copies.push(copy),
@@ -74,13 +74,13 @@ impl ReportingUsers {
 }
 
 /// Encodes a pair as a row, such that rows are sorted by user, then copy.
-fn row(user: &User, copy: u32) -> UserPathRow {
+fn encode_row(user: &User, copy: u32) -> UserPathRow {
     let user = u128::from_be_bytes(*user);
     let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;
     UserPathRow { unit: (user >> 96) as u32, counter: (user >> 32) as u64, user: rest.to_be_bytes(), reports: 1, count: 0 }
 }
 
-fn pair(row: &UserPathRow) -> (User, u32) {
+fn decode_row(row: &UserPathRow) -> (User, u32) {
     let rest = u128::from_be_bytes(row.user);
     let user = u128::from(row.unit) << 96 | u128::from(row.counter) << 32 | rest >> 96;
     (user.to_be_bytes(), (rest >> 64) as u32)

@@ -41,7 +41,7 @@ impl Costs {
         let mut costs: Vec<BuildCost> = builds.iter().map(row).collect::<Result<_>>()?;
         for _ in 0..rounds {
             for (row, (_, file)) in costs.iter_mut().zip(builds) {
-                let time = run(&field(file)?, cpu_time)?;
+                let time = run_timed(&field(file)?, cpu_time)?;
                 row.time = Some(row.time.map_or(time, |least| least.min(time)));
             }
         }
@@ -63,7 +63,7 @@ fn code_size(file: &Path) -> Result<u64> {
 }
 
 /// Runs a command, and returns the user and system time of it and its children.
-fn run(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
+fn run_timed(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
     let before = cpu_time();
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

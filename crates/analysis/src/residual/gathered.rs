@@ -1,6 +1,6 @@
-//! All profiles of the field merged, and what no test took.
+//! Merges the profiles of the field and removes the paths that tests took.
 
-use super::inputs::{RunLabel, inputs};
+use super::inputs::{RunLabel, find_inputs};
 use super::known::KnownInput;
 use crate::segments::{ObservedSegments, SegmentProfiles};
 use crate::untested::Sightings;
@@ -10,7 +10,7 @@ use trodden_stored::Folders;
 
 /// Profiles of the field.
 pub struct FieldProfiles {
-    /// The paths that were counted; without known ones, unless [`FieldProfiles::gather`] kept them.
+    /// The counted paths, without known paths unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,
     /// The counted segments across calls.
     pub across: Option<ObservedSegments>,
@@ -27,16 +27,16 @@ impl FieldProfiles {
     /// whose details are unknown.
     ///
     /// # Errors
-    /// There are no such profiles, or nothing says which paths are known.
+    /// There are no such profiles, or no known paths are given.
     pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
-        let inputs = inputs(wanted, folders)?;
+        let inputs = find_inputs(wanted, folders)?;
         let mut known = KnownInput::default();
         tests.iter().try_for_each(|wanted| known.add_named(wanted))?;
         let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
         let (mut field, mut across) = (Merger::new(BuildPolicy::Separate), SegmentProfiles::default());
         for input in inputs {
             let Some((label, mut profile)) = input.read(one_run, folders)? else { continue };
-            across.take(&label.words, &mut profile)?;
+            across.take_images(&label.words, &mut profile)?;
             known.add_from_builds(&profile, folders)?;
             if !all {
                 sightings.add(runs.len(), &mut profile, &known.paths)?;

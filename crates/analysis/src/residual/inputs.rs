@@ -15,7 +15,7 @@ pub const FIELD_FOLDER: &str = "field";
 /// A run's label in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLabel {
-    /// Its number, if it is in the run store.
+    /// The run's number, if it is in the run store.
     pub number: Option<u64>,
     /// The command line; for a raw file, which has none, the program and the file.
     pub words: String,
@@ -36,7 +36,7 @@ impl ProfileInput {
     /// # Errors
     /// A stored profile cannot be read.
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
-        match self.read_whole(one_run, folders) {
+        match self.read_profile(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
                 log::warn!("{}. The file is skipped", reasons(error.chain().map(ToString::to_string)));
                 Ok(None)
@@ -45,7 +45,7 @@ impl ProfileInput {
         }
     }
 
-    fn read_whole(&self, one_run: &Run, folders: &Folders) -> Result<(RunLabel, Profile)> {
+    fn read_profile(&self, one_run: &Run, folders: &Folders) -> Result<(RunLabel, Profile)> {
         match self {
             ProfileInput::Stored(file, number) => {
                 let profile = named::load_file(file)?;
@@ -72,8 +72,8 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
     // Digits that are part of an image's identity (`%m`) do not count.
-    let of_one = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
-    match of_one {
+    let is_single_process = name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == pid);
+    match is_single_process {
         true => format!("{} (pid {pid}), {}", raw.image_path.display(), file.display()),
         false => format!("a process of {}, {}", raw.image_path.display(), file.display()),
     }
@@ -82,8 +82,8 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
 /// Finds the named profiles, or those of residual builds if none is named.
 ///
 /// # Errors
-/// A name stands for no profile, or there is no profile of a residual build.
-pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
+/// A name matches no profile, or there is no profile of a residual build.
+pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
         return inputs_of_residual_builds(folders);
     }
@@ -108,7 +108,7 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
             Err(error) => return Err(error.into()),
         }
     }
-    // A file that is named twice counts once.
+    // A file that is named twice is read once.
     let mut seen = BTreeSet::new();
     out.retain(|input| {
         let (ProfileInput::Stored(file, _) | ProfileInput::Raw(file)) = input;
@@ -121,14 +121,15 @@ pub fn inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>>
 fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
-    // All runs of one build agree in this, so only one of them is loaded.
+    // All runs of a build are alike in this respect, so only one of them is loaded.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
     for entry in store.list()? {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
-                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched()) || knows_tests(&image, folders);
-                if is {
+                let is_residual =
+                    image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched()) || knows_tests(&image, folders);
+                if is_residual {
                     residual.insert(image.identity)
                 } else {
                     others.insert(image.identity)
@@ -142,7 +143,7 @@ fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     if out.is_empty() {
         bail!(
             "the run store has no counts of programs built with --residual. Run one (`trodden instrument PROG --residual TESTS -o \
-             PROG-field` makes it), or pass a profile together with --known TESTS"
+             PROG-field` builds one), or pass a profile together with --known TESTS"
         );
     }
     Ok(out)

@@ -1,7 +1,7 @@
 //! The known paths, which are removed from the profiles of the field.
 //!
-//! A build names the set that it knew in its units' experiments. The file with that identity is in the unit cache (`inputs/`), where
-//! `--residual` stored it.
+//! The experiments of a build's units contain the identity of the set of paths that were known at build time. The set itself is in the unit
+//! cache (`inputs/`), where `--residual` stored it.
 
 use crate::untested;
 use anyhow::{Context, Result, bail};
@@ -19,14 +19,14 @@ use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 
-/// Known paths that the user named, and those that builds knew.
+/// Known paths from the runs and files that the user named, and from the sets that were known at build time.
 #[derive(Default)]
 pub struct KnownInput {
     /// All known paths.
     pub paths: KnownPaths,
     /// Identities of the builds' sets that were looked up.
     added: BTreeSet<Identity>,
-    /// Those that are not in the cache.
+    /// The sets in `added` that are not in the cache.
     missing: BTreeSet<Identity>,
 }
 
@@ -37,7 +37,7 @@ impl KnownInput {
         Ok(self.paths.merge(known)?)
     }
 
-    /// Adds the sets that the builds of a profile knew.
+    /// Adds the sets that were known when a profile's programs were built.
     pub fn add_from_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
         let units = profile.images.iter().flat_map(|i| &i.units);
         let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.tested_paths()).collect();
@@ -63,7 +63,7 @@ impl KnownInput {
     pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
-            bail!("no known paths: name the tests with --known, or record a program built with --residual");
+            bail!("no known paths are given. Name the tests with --known, or record a program built with --residual");
         }
         for identity in &self.missing {
             log::warn!(
@@ -76,8 +76,8 @@ impl KnownInput {
     }
 }
 
-/// Warns if the tests are of another program or of another version of it; `then` says what that means for the result.
-pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
+/// Warns if the tests ran a different program or a different version of it. `consequence` says what this means for the result.
+pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
         for function in map.functions.iter().filter(|f| known.has_function(&map.source, &f.name)) {
@@ -91,9 +91,9 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
         let names = changed.iter().take(5).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let more = if changed.len() > 5 { ", ..." } else { "" };
         let functions = plural(changed.len() as u128, "function has", "functions have");
-        log::warn!("{functions} changed since the tests were recorded, and {then} ({names}{more}). Record the tests again");
+        log::warn!("{functions} changed since the tests were recorded, and {consequence} ({names}{more}). Record the tests again");
     } else if !same {
-        log::warn!("the tests executed no function of this program, and {then}. Record them with this program");
+        log::warn!("the tests executed no function of this program, and {consequence}. Record them with this program");
     }
 }
 
@@ -109,8 +109,9 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
     let mut residual = false;
     for placed in &image.units {
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
-        let frame =
-            frame.with_context(|| format!("{}: the map of unit {} is missing: set TRODDEN_CACHE", program.display(), placed.unit))?;
+        let frame = frame.with_context(|| {
+            format!("{}: the map of unit {} is missing. Set TRODDEN_CACHE to the cache of its build", program.display(), placed.unit)
+        })?;
         let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
         for function in map.functions.iter().filter(|_| map.has_times()) {
@@ -125,7 +126,9 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
     anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
     let head = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
     let mut file = vec![0; KnownHeader::BYTES];
-    KnownHeader { head, image: image.identity.0, counters, checksum: checksum(&bits) }.write(&mut file).context("a header has its size")?;
+    KnownHeader { head, image: image.identity.0, counters, checksum: checksum(&bits) }
+        .write(&mut file)
+        .context("cannot write the header")?;
     file.extend(bits);
     Ok(file)
 }

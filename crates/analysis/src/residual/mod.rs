@@ -10,6 +10,6 @@ mod schemes;
 
 pub use cost::{BuildCost, Costs};
 pub use gathered::FieldProfiles;
-pub use inputs::{FIELD_FOLDER, ProfileInput, RunLabel, inputs};
+pub use inputs::{FIELD_FOLDER, ProfileInput, RunLabel, find_inputs};
 pub use known::{KnownInput, known_file, warn_if_tests_differ};
 pub use schemes::{Scheme, SchemeJob, Schemes};

@@ -64,12 +64,12 @@ pub struct SchemeJob<'a> {
 }
 
 impl Schemes {
-    /// Makes the builds in a folder and runs them. Also returns the profiles of the field that are to be reported.
+    /// Builds the variants of the program in a folder and runs them. Also returns the profiles of the field that are to be reported.
     pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(Schemes, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
                 command.contains(PLACEHOLDER),
-                "{option} `{command}` does not name the program: write {PLACEHOLDER} where the program belongs"
+                "{option} `{command}` does not name the program. Write {PLACEHOLDER} in place of the program"
             );
         }
         let stages = Stages { job, folder, folders };
@@ -77,7 +77,7 @@ impl Schemes {
         let (second, paths) = stages.three_stages()?;
         let known = stages.instrument("residual", &["--residual", path_text(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
-        let (counts_segments, across_calls) = (stages.place("segments")?, stages.place("stage-2")?);
+        let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
         let builds = [
             ("nothing is counted", &*plain),
@@ -126,7 +126,7 @@ impl Stages<'_> {
 
     /// Path of a build. The file name is the program's own, since some programs depend on it, and all folder names have the same length,
     /// since some programs store their path.
-    fn place(&self, name: &str) -> Result<PathBuf> {
+    fn build_path(&self, name: &str) -> Result<PathBuf> {
         Ok(self
             .folder
             .join(format!("{name:-<8}"))
@@ -135,7 +135,7 @@ impl Stages<'_> {
 
     /// Instruments the program; `choices` are laboratory options.
     fn instrument(&self, name: &str, options: &[&str], choices: &str) -> Result<PathBuf> {
-        let output = self.place(name)?;
+        let output = self.build_path(name)?;
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
         log::info!("building `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
@@ -162,7 +162,7 @@ impl Stages<'_> {
         Ok((output, time))
     }
 
-    /// Runs a command of `trodden`; on failure, the error has its output.
+    /// Runs a command of `trodden`. On failure, the error contains the command's standard error.
     fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
         let output = command
@@ -172,8 +172,8 @@ impl Stages<'_> {
             .stdout(Stdio::null())
             .output()
             .context("cannot run trodden")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {}", output.status, said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", output.status, stderr.trim());
         Ok(())
     }
 }
@@ -187,7 +187,7 @@ impl Scheme {
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
         let observed = ObservedSegments::load(path_text(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.requested(DEPTH, false);
-        let untested = observed.named(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
+        let untested = observed.by_name(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
         let executions = untested.iter().map(|(_, count)| count).sum();
         let untested = untested.into_iter().map(|(segment, _)| segment).collect();
@@ -197,7 +197,7 @@ impl Scheme {
 
 impl Schemes {
     /// Names of the segments that scheme `which` finds and the other does not.
-    pub fn alone(&self, which: usize) -> Vec<String> {
+    pub fn found_only_by(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
         let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);
         let segment = |s: &Vec<NamedPath>| s.iter().map(name).collect::<Vec<_>>().join(" > ");

@@ -1,5 +1,5 @@
-//! The functions that a path which ends at a call may call: those that its last block names, and, for calls through a pointer, all
-//! functions that are known to have been called through some pointer.
+//! Determines which functions a path that ends at a call may call: those that its last block names and, for calls through a pointer, all
+//! functions known to have been called through some pointer.
 
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
@@ -29,20 +29,20 @@ impl<'a> Callees<'a> {
         Callees { image, names, by_pointer: BTreeSet::new() }
     }
 
-    fn named(&self, from: FunctionIndex, name: &str) -> Option<FunctionIndex> {
+    fn resolve(&self, from: FunctionIndex, name: &str) -> Option<FunctionIndex> {
         self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
     }
 
     /// Returns true if the function has paths that end at each of its calls to functions of the image.
     pub fn has_paths_to_calls(&self, place: FunctionIndex, function: &FunctionMap) -> bool {
-        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
+        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.resolve(place, name).is_some()));
         let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
         calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
     }
 
     /// Returns the functions that the last block of a path calls or may call.
-    pub fn of_path(&self, at: FunctionPath) -> Vec<FunctionIndex> {
-        let (mut found, by_pointer) = self.called(at);
+    pub fn callees_of(&self, at: FunctionPath) -> Vec<FunctionIndex> {
+        let (mut found, by_pointer) = self.direct_callees(at);
         if by_pointer {
             found.extend(&self.by_pointer);
         }
@@ -52,14 +52,14 @@ impl<'a> Callees<'a> {
     }
 
     /// Returns the functions that the last block of a path calls by name, and whether it calls through a pointer.
-    fn called(&self, at: FunctionPath) -> (Vec<FunctionIndex>, bool) {
+    fn direct_callees(&self, at: FunctionPath) -> (Vec<FunctionIndex>, bool) {
         let function = function_map(self.image, at.function);
         let Some(walk) = PathDecoder::from_function(function).ok().and_then(|walks| walks.decode(at.path)) else {
             return (Vec::new(), false);
         };
         let block = calling_block(function, &walk);
         let here: Vec<_> = function.calls.iter().filter(|call| Some(call.block) == block).collect();
-        let named = here.iter().filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect();
+        let named = here.iter().filter_map(|call| self.resolve(at.function, call.callee.as_deref()?)).collect();
         (named, here.iter().any(|call| call.callee.is_none()))
     }
 
@@ -67,7 +67,7 @@ impl<'a> Callees<'a> {
     pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
         let pairs: BTreeSet<(FunctionPath, FunctionIndex)> =
             segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
-        let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionIndex)| !self.called(*caller).0.contains(callee);
+        let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionIndex)| !self.direct_callees(*caller).0.contains(callee);
         let found: Vec<FunctionIndex> = pairs.iter().filter(|pair| is_by_pointer(pair)).map(|(_, callee)| *callee).collect();
         self.by_pointer.extend(found);
     }
@@ -77,8 +77,8 @@ impl<'a> Callees<'a> {
     pub fn infer_from_counts(&mut self) -> Result<()> {
         let mut by_name: HashMap<FunctionIndex, u64> = HashMap::new();
         for (place, function) in functions(self.image) {
-            for (path, count) in executed(self.image, place, function) {
-                for callee in self.called(FunctionPath { function: place, path }).0 {
+            for (path, count) in executed_paths(self.image, place, function) {
+                for callee in self.direct_callees(FunctionPath { function: place, path }).0 {
                     *by_name.entry(callee).or_default() += count;
                 }
             }
@@ -102,6 +102,6 @@ pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &
 }
 
 /// The executed paths of a function, with their counts.
-pub fn executed(image: &ImageProfile, place: FunctionIndex, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
+pub fn executed_paths(image: &ImageProfile, place: FunctionIndex, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
     image.units[place.unit].counts_of(function).filter(|(_, count)| *count > 0)
 }

@@ -25,7 +25,7 @@ pub struct ComparedSegments {
 /// # Errors
 /// The program does not count segments of this depth, or the run does not exist.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
-    ensure!(counted.is_counted, "the run to check is not of a program that counts segments (`trodden instrument --segments`)");
+    ensure!(counted.is_counted, "the run to check is not from a program that counts segments (`trodden instrument --segments`)");
     let deepest = counted.deepest();
     ensure!(deepest > 0, "the program counts no segments, so there is nothing to compare");
     if let Some(depth) = depth {
@@ -34,12 +34,12 @@ pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, fo
     let expected = ObservedSegments::load(other, depth.unwrap_or(deepest), folders)?;
     let mut all = Vec::new();
     for each in depth.map_or(1..=deepest, |depth| depth..=depth) {
-        let (asked, unplaced) = counted.requested(each, depth.is_none());
-        let checked: BTreeSet<&Vec<NamedPath>> = asked.difference(&unplaced).collect();
+        let (requested_segments, unplaced) = counted.requested(each, depth.is_none());
+        let checked: BTreeSet<&Vec<NamedPath>> = requested_segments.difference(&unplaced).collect();
         if checked.is_empty() && unplaced.is_empty() {
             continue;
         }
-        all.push(compare_depth(&checked, (&counted.named(each), &expected.named(each)), each, unplaced.len()));
+        all.push(compare_depth(&checked, (&counted.by_name(each), &expected.by_name(each)), each, unplaced.len()));
     }
     Ok(all)
 }
@@ -51,13 +51,14 @@ fn compare_depth(
     depth: usize,
     left_out: usize,
 ) -> ComparedSegments {
-    let of = |counts: &NamedCounts, segment: &[NamedPath]| counts.get(segment).copied().unwrap_or(0);
+    let count_of = |counts: &NamedCounts, segment: &[NamedPath]| counts.get(segment).copied().unwrap_or(0);
     let (found, expected) = counts;
-    let differing = checked.iter().map(|s| ((*s).clone(), of(found, s), of(expected, s))).filter(|(_, found, expected)| found != expected);
+    let differing =
+        checked.iter().map(|s| ((*s).clone(), count_of(found, s), count_of(expected, s))).filter(|(_, found, expected)| found != expected);
     ComparedSegments {
         depth,
         compared: checked.len(),
-        executions: checked.iter().map(|s| u128::from(of(expected, s))).sum(),
+        executions: checked.iter().map(|s| u128::from(count_of(expected, s))).sum(),
         differing: differing.collect(),
         left_out,
     }

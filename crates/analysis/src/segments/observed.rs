@@ -31,7 +31,7 @@ impl ObservedSegments {
     /// Loads the segments of a run, a suite, a profile, or stream logs.
     ///
     /// # Errors
-    /// There is nothing of that name, or it has neither streams nor counted segments.
+    /// Nothing has this name, or the run has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
@@ -44,7 +44,7 @@ impl ObservedSegments {
 
     /// Like [`ObservedSegments::load`], but returns `None` if there are no segments.
     pub fn load_if_any(wanted: &str, depth: usize, folders: &Folders) -> Result<Option<ObservedSegments>> {
-        let logs = logs(wanted)?;
+        let logs = find_logs(wanted)?;
         if !logs.is_empty() {
             return from_logs(&logs, depth, folders).map(Some);
         }
@@ -71,7 +71,7 @@ impl ObservedSegments {
     }
 
     /// Returns all segments of a depth by name.
-    pub fn named(&self, depth: usize) -> NamedCounts {
+    pub fn by_name(&self, depth: usize) -> NamedCounts {
         let mut out = NamedCounts::new();
         for (image, segment, count) in self.of_depth(depth) {
             *out.entry(to_names(image, &segment)).or_default() += count;
@@ -79,19 +79,19 @@ impl ObservedSegments {
         out
     }
 
-    /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
-    /// are included unless `alone`.
-    pub fn requested(&self, depth: usize, alone: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
-        let (mut asked, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
+    /// Returns, by name, the segments that programs were built to count, and the subset that no code counts. Suffixes of longer
+    /// segments are included unless `exact_depth_only` is true.
+    pub fn requested(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
+        let (mut requested, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
             let of = |segments: &BTreeSet<Segment>| -> Vec<Vec<NamedPath>> {
-                let deep = segments.iter().filter(|s| s.len() > depth && (!alone || s.len() == depth + 1));
+                let deep = segments.iter().filter(|s| s.len() > depth && (!exact_depth_only || s.len() == depth + 1));
                 deep.map(|s| to_names(image, &s[s.len() - 1 - depth..])).collect()
             };
-            asked.extend(of(&found.interesting));
+            requested.extend(of(&found.interesting));
             unplaced.extend(of(&found.unplaced));
         }
-        (asked, unplaced)
+        (requested, unplaced)
     }
 }
 
@@ -101,8 +101,8 @@ pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath
     segment.iter().map(name).collect()
 }
 
-/// The stream logs that a name stands for; empty if it is not a run with streams.
-fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
+/// The stream logs of the named run; empty if it is not a run with streams.
+fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_dir() || path.extension().is_some_and(|e| e == LOG) {
         return streams::logs(wanted);
@@ -114,7 +114,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = store.select(wanted)?.into_iter().map(|run| store.streams(run.number)).collect();
     let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = folders.into_iter().partition(|folder| folder.is_dir());
     if !with.is_empty() && !without.is_empty() {
-        bail!("some runs of `{wanted}` have streams and others do not. Name only runs of one kind");
+        bail!("some runs of `{wanted}` have streams and others do not. Name either runs with streams or runs without");
     }
     let logs = with.iter().map(|folder| files_with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
@@ -136,7 +136,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
             images.len() - 1
         });
         let (image, counts) = &mut images[place];
-        for (segment, count) in read(&log, image, depth)? {
+        for (segment, count) in count_segments(&log, image, depth)? {
             *counts.entry(segment).or_default() += count;
         }
     }
@@ -146,7 +146,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
     Ok(ObservedSegments { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
 }
 
-fn read(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
+fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
     let mut counts = SegmentCounts::new();
     let places = CounterLookup::new(log.head(), image);
     for thread in log.threads() {

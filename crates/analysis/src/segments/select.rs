@@ -1,10 +1,10 @@
-//! Selection of the segments that a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
+//! Selects the segments that a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
 //!
-//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments end here. In the first, a stream has the segments that the
-//! tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build that
-//! counts what follows them has the segments (stage II).
+//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first, a stream has the segments
+//! that the tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build
+//! that counts what follows them has the segments (stage II).
 
-use super::callees::{Callees, executed, functions};
+use super::callees::{Callees, executed_paths, functions};
 use super::observed::ObservedSegments;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
@@ -33,8 +33,8 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
             let observed = ObservedSegments::load(run, depth, folders)?;
             let mut rows = observed.of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
-            let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
-            rows.truncate(most);
+            let count = if kind == "top" { parse_top(number)? } else { parse_share(number, &rows)? };
+            rows.truncate(count);
             set_from_rows(&rows, run)
         }
         _ => {
@@ -66,7 +66,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
             numbers.insert(&mut builder, image, &segment);
             for at in 0..segment.len() {
-                for callee in callees.of_path(segment[at]) {
+                for callee in callees.callees_of(segment[at]) {
                     let callers = &segment[(at + 1).saturating_sub(depth)..=at];
                     numbers.add_context(&mut builder, image, callers, callee);
                 }
@@ -85,7 +85,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
         callees.infer_from_counts()?;
         let mut numbers = Numbers::default();
         for (place, function) in functions(image) {
-            let executed: Vec<u64> = executed(image, place, function).map(|(path, _)| path).collect();
+            let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
                 "the run did not record which paths of `{}` lead to calls, as calls:RUN requires: record a program built by \
@@ -94,7 +94,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             );
             for path in executed {
                 let caller = FunctionPath { function: place, path };
-                for callee in callees.of_path(caller) {
+                for callee in callees.callees_of(caller) {
                     numbers.add_context(&mut builder, image, &[caller], callee);
                 }
             }
@@ -154,19 +154,19 @@ impl Numbers {
         *self.known.entry(place).or_insert_with(|| builder.function(unit_map(image, place), function_map(image, place)))
     }
 
-    fn chain(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
+    fn path_numbers(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
         paths.iter().map(|at| (self.number(builder, image, at.function), at.path)).collect()
     }
 
     fn insert(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
-        let chain = self.chain(builder, image, segment);
+        let chain = self.path_numbers(builder, image, segment);
         if let Some(((function, path), callers)) = chain.split_last() {
             builder.insert(callers, *function, *path);
         }
     }
 
     fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionIndex) {
-        let chain = self.chain(builder, image, callers);
+        let chain = self.path_numbers(builder, image, callers);
         let callee = self.number(builder, image, callee);
         builder.context(&chain, callee);
     }
@@ -183,14 +183,14 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))
 }
 
-fn top(number: &str) -> Result<usize> {
-    let parsed = number.parse().with_context(|| format!("`{number}` is not a number of segments"))?;
-    ensure!(parsed > 0, "top:{number} would count no segment: the number must be at least 1");
+fn parse_top(number: &str) -> Result<usize> {
+    let parsed = number.parse().with_context(|| format!("`{number}` must be a number of segments"))?;
+    ensure!(parsed > 0, "top:{number} would count no segments. The number must be at least 1");
     Ok(parsed)
 }
 
 /// Returns how many of the most frequent segments make up a share of all executions.
-fn share(text: &str, rows: &Rows) -> Result<usize> {
+fn parse_share(text: &str, rows: &Rows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {
         bail!("`{text}` must be a percentage above 0% and up to 100%, for example 99%")

@@ -45,7 +45,7 @@ pub struct UntestedSegmentSelection<'a> {
 }
 
 impl Default for SegmentProfiles {
-    /// No profiles.
+    /// Creates a collection without profiles.
     fn default() -> SegmentProfiles {
         SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
     }
@@ -55,8 +55,8 @@ impl SegmentProfiles {
     /// Moves the images that count segments out of a profile.
     ///
     /// # Errors
-    /// They cannot be merged with those taken before.
-    pub fn take(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
+    /// The images cannot be merged with those of earlier profiles.
+    pub fn take_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
         let counted: Vec<ImageProfile> = counted;
@@ -89,7 +89,7 @@ impl<'a> UntestedSegments<'a> {
             let (mut known, _) = observed.requested(depth, false);
             for known_as in wanted.known {
                 let tests = ObservedSegments::load_if_any(known_as, depth, folders).with_context(|| format!("--known {known_as}"))?;
-                known.extend(tests.iter().flat_map(|tests| tests.named(depth).into_keys()));
+                known.extend(tests.iter().flat_map(|tests| tests.by_name(depth).into_keys()));
             }
             let mut found = observed.of_depth(depth);
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());

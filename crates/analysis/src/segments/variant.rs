@@ -1,4 +1,4 @@
-//! Check that a variant counts the segments that it was built for.
+//! Checks that a variant counts the segments that it was built for.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -11,10 +11,10 @@ use trodden_unit::{Identity, Image, SegmentFunction, SegmentSet, UnitMap};
 /// Maximum number of functions named in a warning.
 const MAX_NAMED: usize = 5;
 
-/// Warns of functions of a set that a variant of `program` lacks.
+/// Warns of functions in a set that a variant of `program` does not contain.
 ///
 /// # Errors
-/// The variant has none of them and so counts nothing. It is removed then.
+/// The variant contains none of them and would count nothing. It is then removed.
 pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
     let bytes = folder.get(InputKind::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;

@@ -8,7 +8,7 @@ use trodden_sequence::Grammar;
 use trodden_sequence::compare::{differences, first_difference};
 use trodden_sequence::grammar::{Fingerprints, Frames};
 
-/// Maximum number of events of a difference that are listed on each side.
+/// Maximum number of events listed on each side of a difference.
 pub const MAX_SHOWN: u64 = 12;
 
 /// The differences between two sequences.

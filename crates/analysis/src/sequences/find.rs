@@ -28,12 +28,12 @@ pub struct FoundPosition {
 /// Finds a string of events, given by their labels. Returns the first `top` occurrences, or all if `top` is 0.
 ///
 /// # Errors
-/// The recording has no such event.
+/// The recording does not contain one of the events.
 pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<FoundEvents> {
     let frames = Frames::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
     let mut positions = Vec::new();
-    for string in strings(&opened.table, events)? {
+    for string in symbol_strings(&opened.table, events)? {
         let Some(pattern) = SearchPattern::new(&opened.grammar, &string) else { continue };
         occurrences += pattern.count();
         let wanted = if top == 0 { usize::MAX } else { top };
@@ -47,12 +47,12 @@ pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<Fo
     Ok(FoundEvents { occurrences, found })
 }
 
-/// All strings of symbols with these labels.
-fn strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
+/// All strings of symbols with these labels. A label may belong to several symbols.
+fn symbol_strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
     let mut strings = vec![Vec::new()];
     for label in labels {
         let symbols = table.labelled(label);
-        ensure!(!symbols.is_empty(), "the recording has no event `{label}`: write FUNCTION:PATH, `enter FUNCTION` or `leave`");
+        ensure!(!symbols.is_empty(), "the recording has no event `{label}`. Write FUNCTION:PATH, `enter FUNCTION` or `leave`");
         strings = strings.iter().flat_map(|s| symbols.iter().map(move |symbol| s.iter().copied().chain([*symbol]).collect())).collect();
     }
     Ok(strings)

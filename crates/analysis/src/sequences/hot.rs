@@ -36,7 +36,7 @@ pub struct HotSubpaths {
 /// A hot subpath.
 #[derive(Serialize)]
 pub struct HotSubpath {
-    /// Its paths.
+    /// The paths in the subpath.
     pub events: Vec<String>,
     /// Number of executions.
     pub frequency: u64,
@@ -49,7 +49,7 @@ pub struct HotSubpath {
 impl HotQuery {
     /// Checks the ranges of the parameters.
     pub fn check(&self) -> Result<()> {
-        ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {}: must be above 0 and at most 100 percent", self.threshold);
+        ensure!(self.threshold > 0.0 && self.threshold <= 100.0, "--threshold {} must be above 0 and at most 100 percent", self.threshold);
         ensure!(self.shortest <= self.longest, "the minimum length {} is greater than the maximum {}", self.shortest, self.longest);
         Ok(())
     }

@@ -86,7 +86,7 @@ pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, questio
             }
         }
     }
-    document(&profile, table, question)
+    build_document(&profile, table, question)
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
@@ -98,11 +98,11 @@ pub fn iteration_document(opened: &OpenedSequence, job: IterationQuery) -> Resul
     for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
     }
-    document(&profile, table, job)
+    build_document(&profile, table, job)
 }
 
 /// Builds the results.
-fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuery) -> Result<IterationDocument> {
+fn build_document(profile: &IterationProfile, table: &EventTable, job: IterationQuery) -> Result<IterationDocument> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
     for (function, forest) in profile.functions() {
@@ -113,7 +113,7 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuery)
             for found in profile.repeated_patterns(function, period, job.share / 100.0) {
                 let percent = percent(found.count, found.of);
                 let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
-                let advice = advice(period);
+                let advice = unrolling_advice(period);
                 let function = table.function_name(function).to_owned();
                 patterns.push(IterationPattern { function, period, count: found.count, percent, advice, iterations });
             }
@@ -133,7 +133,7 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuery)
     Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
 }
 
-fn advice(period: usize) -> String {
+fn unrolling_advice(period: usize) -> String {
     match period {
         2 => "every second iteration takes the other path: unroll the loop by 2, so that each copy of its body has one path".into(),
         _ => format!("{period} paths alternate: unroll the loop by {period}, so that each copy of its body has one path"),
@@ -148,28 +148,28 @@ pub struct BranchPathDocument {
     /// Number of distinct paths.
     pub distinct: usize,
     /// The most frequent paths.
-    pub paths: Vec<GeneralRow>,
+    pub paths: Vec<BranchPath>,
 }
 
 /// A path of the last k branches.
 #[derive(Serialize)]
-pub struct GeneralRow {
+pub struct BranchPath {
     /// Number of executions.
     pub count: u64,
     /// Edges between blocks, by block names.
     pub branches: Vec<(String, String)>,
 }
 
-/// Counts paths of the last `k` branches in the first `most` symbols of the sequence. Returns the `top` most frequent, or all if `top` is
-/// 0.
+/// Counts paths of the last `k` branches in the first `max_symbols` symbols of the sequence. Returns the `top` most frequent, or all if
+/// `top` is 0.
 ///
 /// # Errors
 /// `k` is out of range, or the events name no blocks.
-pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, most: u64) -> Result<BranchPathDocument> {
+pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols: u64) -> Result<BranchPathDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = Edges::default();
     let mut frames = vec![(paths.start(), None)];
-    for symbol in opened.grammar.symbols().take(usize::try_from(most).unwrap_or(usize::MAX)) {
+    for symbol in opened.grammar.symbols().take(usize::try_from(max_symbols).unwrap_or(usize::MAX)) {
         match opened.table.class(symbol) {
             EventClass::Enter => frames.push((paths.start(), None)),
             EventClass::Leave if frames.len() > 1 => drop(frames.pop()),
@@ -177,7 +177,7 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, most: u64) -
             EventClass::Subpath { .. } if opened.table.entry(symbol).is_prefix => {}
             EventClass::Subpath { end, .. } => {
                 if let Some((position, last)) = frames.last_mut() {
-                    walk(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
+                    follow_blocks(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
                     if end == SubpathEnd::Return {
                         *last = None;
                     }
@@ -189,7 +189,7 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, most: u64) -
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     let distinct = rows.len();
     let names = |(from, to)| (opened.table.block_name(from).to_owned(), opened.table.block_name(to).to_owned());
-    let row = |(branches, count): (&[u64], u64)| GeneralRow {
+    let row = |(branches, count): (&[u64], u64)| BranchPath {
         count,
         branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
     };
@@ -204,7 +204,7 @@ struct Edges {
 }
 
 /// Follows the edges of a path, beginning with the one from the block before it.
-fn walk(
+fn follow_blocks(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,
     last: &mut Option<u64>,

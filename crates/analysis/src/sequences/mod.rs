@@ -17,7 +17,7 @@ pub use diff::{EventRange, MAX_SHOWN, SequenceDifference, SequenceDifferences, d
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuery, HotSubpath, HotSubpaths, hot};
 pub use iterations::{
-    BranchPathDocument, GeneralRow, IterationDocument, IterationPath, IterationPattern, IterationQuery, iteration_document,
+    BranchPath, BranchPathDocument, IterationDocument, IterationPath, IterationPattern, IterationQuery, iteration_document,
     iterations_of_copies, last_branches,
 };
 pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};

@@ -27,7 +27,7 @@ pub struct PhaseDocument {
 pub struct FoundPhases {
     /// The index of each interval's phase.
     pub phase_of_interval: Vec<usize>,
-    /// Intervals with another phase than the previous interval.
+    /// Intervals with a different phase than the previous interval.
     pub changes: Vec<usize>,
     /// The phases.
     pub phases: Vec<PhaseRow>,
@@ -36,7 +36,7 @@ pub struct FoundPhases {
 /// A phase.
 #[derive(Serialize)]
 pub struct PhaseRow {
-    /// Number of its intervals.
+    /// Number of intervals in the phase.
     pub intervals: usize,
     /// The most representative interval.
     pub representative: usize,
@@ -44,19 +44,19 @@ pub struct PhaseRow {
     pub hot: Vec<(String, f64)>,
 }
 
-/// Finds at most `most` phases by paths and by blocks. The sequence is split into about 100 intervals.
-pub fn phase_document(opened: &OpenedSequence, most: usize) -> Result<PhaseDocument> {
+/// Finds at most `max_phases` phases by paths and by blocks. The sequence is split into about 100 intervals.
+pub fn phase_document(opened: &OpenedSequence, max_phases: usize) -> Result<PhaseDocument> {
     let interval = opened.path_events().div_ceil(100).max(1);
-    let parameters = PhaseParameters { max_phases: most, ..PhaseParameters::default() };
+    let parameters = PhaseParameters { max_phases, ..PhaseParameters::default() };
     let table = &opened.table;
-    let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
+    let by_paths = find_in_sequence(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
     let by_blocks = if has_blocks(opened) {
         let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
-        Some(found(phases(opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
+        Some(to_found_phases(find_in_sequence(opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
     } else {
         None
     };
-    let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
+    let by_paths = to_found_phases(by_paths, |symbol| table.label(symbol).to_owned());
     let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
     Ok(PhaseDocument { interval, by_paths, by_blocks, sources })
 }
@@ -66,7 +66,7 @@ fn has_blocks(opened: &OpenedSequence) -> bool {
     paths.all(|symbol| !opened.table.entry(*symbol).blocks.is_empty())
 }
 
-fn phases(
+fn find_in_sequence(
     opened: &OpenedSequence,
     interval: u64,
     parameters: PhaseParameters,
@@ -76,7 +76,7 @@ fn phases(
     Ok(find_phases(&intervals(paths, interval, features)?, parameters)?)
 }
 
-fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
+fn to_found_phases(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
     let changes = phases.changes();
     let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,

@@ -1,5 +1,5 @@
-//! Recordings: for each thread a grammar of its events, and a table of what each symbol means. Symbols index the table, which recordings
-//! that are compared share. At any time, memory holds one window of events and the grammars of earlier windows, never the whole sequence.
+//! Recordings: a grammar for each thread's events, and a table with the meaning of each symbol. Symbols index the table. Recordings that
+//! are compared share one table. Memory holds only one window of events and the grammars of earlier windows, never the whole sequence.
 
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,7 +10,7 @@ use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 /// The meaning of a symbol.
 #[derive(Clone, Debug)]
 pub struct EventEntry {
-    /// Its class.
+    /// The event's class.
     pub class: EventClass,
     /// `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
     pub label: String,
@@ -25,13 +25,13 @@ pub struct EventEntry {
 /// A path, as passed to [`EventTable::path`].
 #[derive(Clone, Debug)]
 pub struct PathEvent {
-    /// Number of its function.
+    /// Number of the path's function.
     pub function: u32,
-    /// How it ends.
+    /// How the path ends.
     pub end: SubpathEnd,
     /// True for a path up to a call, which is a prefix of a later path.
     pub is_prefix: bool,
-    /// Its source location, if known.
+    /// The path's source location, if known.
     pub source: Option<String>,
 }
 
@@ -167,7 +167,7 @@ impl Classify for EventTable {
 pub struct ThreadSequence {
     /// The thread's name.
     pub name: String,
-    /// Consecutive grammars that together are its sequence.
+    /// Consecutive grammars that together represent the sequence.
     pub windows: Vec<Window>,
 }
 
@@ -175,7 +175,7 @@ pub struct ThreadSequence {
 pub struct Recording {
     /// How paths with calls are represented.
     pub convention: Convention,
-    /// Its threads.
+    /// The threads.
     pub threads: Vec<ThreadSequence>,
 }
 

@@ -20,7 +20,7 @@ pub struct CountedSegments {
     pub executed: u64,
     /// Number of supergraph paths that did not end; 0 for call segments.
     pub unfinished: usize,
-    /// The most frequent ones.
+    /// The most frequent segments.
     pub segments: Vec<CountedSegment>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub struct CountedSegments {
 /// A segment.
 #[derive(Serialize)]
 pub struct CountedSegment {
-    /// Its events.
+    /// The segment's events.
     pub events: Vec<String>,
     /// Number of executions.
     pub count: u64,
@@ -37,7 +37,7 @@ pub struct CountedSegment {
 
 /// Checks that the depth is valid for this kind of segment.
 pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
-    ensure!(supergraph || depth > 0, "--depth 0: a call segment spans at least one call");
+    ensure!(supergraph || depth > 0, "--depth must be at least 1, because a call segment spans at least one call");
     Ok(())
 }
 

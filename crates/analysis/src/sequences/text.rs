@@ -57,7 +57,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
         }
         let parsed = match &mut simulated {
             Some(frames) => events.push_simulated(text, frames),
-            None => events.take(text),
+            None => events.parse_line(text),
         };
         parsed.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
     }
@@ -83,14 +83,14 @@ struct Frames {
 }
 
 impl TextEvents<'_> {
-    fn take(&mut self, line: &str) -> Result<()> {
+    fn parse_line(&mut self, line: &str) -> Result<()> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
         let fields: Vec<&str> = line.split('\t').collect();
         match fields[..] {
             ["convention", name] => {
-                self.convention = convention(name)?;
+                self.convention = parse_convention(name)?;
                 return Ok(());
             }
             ["thread", name] => {
@@ -104,12 +104,12 @@ impl TextEvents<'_> {
             None => self.writer.thread("main")?,
         };
         self.thread = Some(thread);
-        let symbol = self.event(&fields, thread)?;
+        let symbol = self.parse_event(&fields, thread)?;
         self.writer.push(thread, symbol)
     }
 
     /// Parses an event and returns its symbol.
-    fn event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
+    fn parse_event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
         self.frames.resize(self.frames.len().max(thread + 1), Vec::new());
         let frames = &mut self.frames[thread];
         Ok(match *fields {
@@ -119,14 +119,16 @@ impl TextEvents<'_> {
                 self.table.enter(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "no function is open that could be left: each `leave` needs an earlier `enter`");
+                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter`");
                 self.table.leave()
             }
             ["path", function, path, end, ref blocks @ ..] => {
-                let (function, end) = (self.table.function(function), path_end(end)?);
+                let (function, end) = (self.table.function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("no function is open that could have a path: `enter` must come first"),
-                    Some(open) => ensure!(*open == function, "the innermost open function is `{}`", self.table.function_name(*open)),
+                    None => bail!("`path` without an earlier `enter`"),
+                    Some(open) => {
+                        ensure!(*open == function, "this path is not of the innermost open function `{}`", self.table.function_name(*open))
+                    }
                 }
                 let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
@@ -158,7 +160,7 @@ impl TextEvents<'_> {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
             end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("`{end}` is not the end of a path: expected call, return, {}", SIMULATED_ENDS.join(", ")),
+            _ => bail!("expected call, return, {} as the end of a path, found `{end}`", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
@@ -173,7 +175,7 @@ impl TextEvents<'_> {
     }
 }
 
-fn convention(name: &str) -> Result<Convention> {
+fn parse_convention(name: &str) -> Result<Convention> {
     Ok(match name {
         "subpaths" => Convention::Subpaths,
         "whole-paths" => Convention::WholePaths,
@@ -182,7 +184,7 @@ fn convention(name: &str) -> Result<Convention> {
     })
 }
 
-fn path_end(name: &str) -> Result<SubpathEnd> {
+fn parse_path_end(name: &str) -> Result<SubpathEnd> {
     Ok(match name {
         "call" => SubpathEnd::Call,
         "loop" => SubpathEnd::BackEdge,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Lagrangian multipliers are in units of 1/SCALE.
 const SCALE: i128 = 1 << 12;
-/// Subgradient steps for a bound: at the root, and at each node of the search.
+/// Numbers of subgradient steps for a bound: at the root, and at each node of the search.
 const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
 
 /// A weighted set-cover problem.
@@ -27,7 +27,7 @@ pub struct CoverProblem {
 pub struct Cover {
     /// Indices of the selected sets, ascending.
     pub selected: Vec<usize>,
-    /// Sum of their costs.
+    /// Sum of the selected sets' costs.
     pub cost: u64,
     /// Lower bound of the cost of any cover.
     pub bound: u64,
@@ -40,49 +40,51 @@ impl Cover {
     }
 }
 
-/// For each element, the sets that contain it. Elements in the same sets share a row.
+/// The sets that contain each element. Elements of the same sets share a row.
 type Rows = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
 pub fn greedy(problem: &CoverProblem) -> Cover {
-    let rows = rows(problem);
+    let rows = build_rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
-    let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&selected, &problem.costs));
-    finish(selected, bound, problem)
+    let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
+    build_cover(selected, bound, problem)
 }
 
-/// Returns the cheapest cover, or the best one found before `should_continue` returned false. It is called once per search node.
+/// Returns the cheapest cover, or the best one found before `should_continue` returned false. The function is called once per search
+/// node.
 pub fn exact(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
-    let mut rows = rows(problem);
+    let mut rows = build_rows(problem);
     let mut selected = reduce(&mut rows, &problem.costs);
-    let mut bound = cost(&selected, &problem.costs);
-    for rows in parts(rows) {
+    let mut bound = total_cost(&selected, &problem.costs);
+    for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
         let best = greedy_rows(&part.rows, &problem.costs);
-        let least = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, cost(&best, &problem.costs));
-        let mut search = CoverSearch { costs: &problem.costs, cost: cost(&best, &problem.costs), best, should_continue, stopped: false };
-        if search.cost > least {
+        let lower_bound = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
+        let mut search =
+            CoverSearch { costs: &problem.costs, cost: total_cost(&best, &problem.costs), best, should_continue, stopped: false };
+        if search.cost > lower_bound {
             search.descend(&part, &mut Vec::new(), BTreeMap::new());
         }
-        bound += if search.stopped { least } else { search.cost };
+        bound += if search.stopped { lower_bound } else { search.cost };
         selected.extend(search.best);
     }
-    finish(selected, bound, problem)
+    build_cover(selected, bound, problem)
 }
 
-fn finish(mut selected: Vec<u32>, bound: u64, problem: &CoverProblem) -> Cover {
+fn build_cover(mut selected: Vec<u32>, bound: u64, problem: &CoverProblem) -> Cover {
     selected.sort_unstable();
-    let cost = cost(&selected, &problem.costs);
+    let cost = total_cost(&selected, &problem.costs);
     Cover { selected: selected.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
 }
 
-fn cost(sets: &[u32], costs: &[u64]) -> u64 {
+fn total_cost(sets: &[u32], costs: &[u64]) -> u64 {
     sets.iter().map(|s| costs[*s as usize]).sum()
 }
 
 /// Builds the rows of a problem.
-fn rows(problem: &CoverProblem) -> Rows {
+fn build_rows(problem: &CoverProblem) -> Rows {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
         for element in elements.iter().collect::<BTreeSet<_>>() {
@@ -161,7 +163,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
     small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
 }
 
-/// Removes rows that are covered whenever another row is, as the other row's sets are a subset of theirs.
+/// Removes rows that are covered whenever some other row is, because the other row's sets are a subset of theirs.
 fn drop_implied_rows(rows: &mut Rows) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
@@ -181,7 +183,7 @@ fn drop_implied_rows(rows: &mut Rows) {
     rows.retain(|_| !implied[at.next().expect("endless")]);
 }
 
-/// Removes sets whose rows are all covered by another set that costs no more.
+/// Removes sets whose rows are all covered by a different set that costs no more.
 fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
     let columns = columns(rows);
     let mut gone = BTreeSet::new();
@@ -200,7 +202,7 @@ fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
 }
 
 /// Splits rows into parts that share no set.
-fn parts(rows: Rows) -> Vec<Rows> {
+fn split_parts(rows: Rows) -> Vec<Rows> {
     let mut part_of: BTreeMap<u32, usize> = BTreeMap::new();
     let mut parts: Vec<Rows> = Vec::new();
     for row in rows {
@@ -292,10 +294,10 @@ impl CoverSearch<'_> {
         if self.stopped {
             return;
         }
-        let spent = cost(selected, self.costs);
+        let spent = total_cost(selected, self.costs);
         let completed = greedy_rows(&part.rows, self.costs);
-        if spent + cost(&completed, self.costs) < self.cost {
-            self.cost = spent + cost(&completed, self.costs);
+        if spent + total_cost(&completed, self.costs) < self.cost {
+            self.cost = spent + total_cost(&completed, self.costs);
             self.best = selected.iter().chain(&completed).copied().collect();
         }
         if spent + part.bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {

@@ -1,8 +1,8 @@
 //! Test suites: each test as the set of paths that it takes.
 //!
-//! A test that takes no path of its own is redundant, and tests that take paths through changed code should run first. Runs with the same
-//! name are one test, since a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished, as in
-//! [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional coverage.
+//! A test is redundant if other tests take all of its paths, and tests that take paths through changed code should run first. Runs with the
+//! same name are one test, since a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished, as
+//! in [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional coverage.
 
 pub mod cover;
 pub mod order;
@@ -22,9 +22,9 @@ pub struct PathIndex(pub u32);
 /// Identifies a path of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SuitePathKey {
-    /// Its function.
+    /// The path's function.
     pub function: FunctionKey,
-    /// Its number.
+    /// The path's number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
     pub complete: bool,
@@ -33,41 +33,41 @@ pub struct SuitePathKey {
 /// A test: all runs with one name.
 #[derive(Clone, Debug, Default)]
 pub struct SuiteTest {
-    /// Its name; the command line if the run has no test name.
+    /// The test's name; the command line if the run has none.
     pub name: String,
-    /// Number of its runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Total time of its runs, in nanoseconds.
+    /// Total time of all runs, in nanoseconds.
     pub duration_ns: u64,
-    /// Whether any of its runs failed.
+    /// Whether any run failed.
     pub failed: bool,
-    /// The paths that it takes.
+    /// The paths that the test takes.
     pub paths: BTreeSet<PathIndex>,
 }
 
 /// A suite of tests.
 #[derive(Debug, Default)]
 pub struct Suite {
-    /// Its tests, in the order in which they were recorded.
+    /// The tests, in the order in which they were recorded.
     pub tests: Vec<SuiteTest>,
     /// All paths that some test takes.
     pub paths: Vec<SuitePathKey>,
     index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
-    /// Identity of each image, by path, with a test that ran it.
+    /// The identity of each image, and a test that ran the image, by path.
     builds: BTreeMap<String, (Identity, String)>,
 }
 
 /// The reasons why a run cannot be added to a suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// A unit map is damaged.
+    /// A unit map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The run is of another build.
+    /// The run is of a different build.
     #[error(
-        "`{test}` ran another build of {image} than `{other}`, and paths can be compared within one build only. Record the suite again, \
+        "`{test}` ran a different build of {image} than `{other}`, and only paths of one build can be compared. Record the suite again, \
             or remove the old runs (`trodden runs remove`)"
     )]
     OtherBuild {
@@ -84,7 +84,7 @@ impl Suite {
     /// Adds a run.
     ///
     /// # Errors
-    /// The run is of another build than earlier ones, or a map is damaged. The suite is unchanged then.
+    /// The run is of a different build than earlier ones, or a map is corrupt. The suite is then unchanged.
     pub fn add(&mut self, profile: &Profile) -> Result<(), SuiteError> {
         let run = &profile.run;
         let name = run.test.clone().unwrap_or_else(|| run.command.join(" "));
@@ -134,17 +134,17 @@ impl Suite {
         self.paths.iter().map(|p| p.function).collect()
     }
 
-    /// Removes the paths of all other functions. Tests that are left without paths remain.
+    /// Removes the paths of all functions but these. Tests that are left without paths remain.
     pub fn keep(&mut self, functions: &BTreeSet<FunctionKey>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
-        let places: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
+        let new_indices: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
         for test in &mut self.tests {
-            test.paths = test.paths.iter().filter_map(|p| places[p.0 as usize]).collect();
+            test.paths = test.paths.iter().filter_map(|p| new_indices[p.0 as usize]).collect();
         }
     }
 
-    /// Returns a function's map, and that of its unit.
+    /// Returns the map of a function's unit, and the function's map.
     pub fn function(&self, key: FunctionKey) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;
         Some((map, map.functions.get(key.1)?))

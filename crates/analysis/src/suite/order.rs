@@ -1,27 +1,27 @@
 //! Test order by additional coverage.
 //!
 //! The next test is always the one that takes the most paths not yet taken. When no test takes any, all paths count as not taken again, and
-//! another pass orders the rest. An order is rated by its average percentage of paths covered. Both after Rothermel, Untch, Chu and
-//! Harrold, "Prioritizing test cases for regression testing", 2001 (their APFD, with paths in place of faults).
+//! a new pass orders the rest. An order is rated by its average percentage of paths covered. Both follow Rothermel, Untch, Chu and Harrold,
+//! "Prioritizing test cases for regression testing", 2001 (their APFD, with paths in place of faults).
 
 use super::{PathIndex, SuiteTest};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// A test at its place in the order.
+/// A test and its position in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedTest {
-    /// Its index in the suite.
+    /// The test's index in the suite.
     pub test: usize,
-    /// Number of interesting paths that it takes.
+    /// Number of interesting paths that the test takes.
     pub paths: u64,
-    /// Number of those that no earlier test of the same pass takes.
+    /// Number of interesting paths that no earlier test of the same pass takes.
     pub new_paths: u64,
     /// The pass, from 0.
     pub pass: u32,
 }
 
-/// What a test is valued by.
+/// The criterion by which tests are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderBy {
     /// The number of new paths.
@@ -45,9 +45,9 @@ pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by:
 
 /// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
 /// and is recomputed only when it reaches the top of the heap.
-fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
+fn order_by_additional(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
-    while !left.is_empty() {
+    while !remaining.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
         let value = |test: usize, adds: u64| match by {
             OrderBy::Paths => u128::from(adds) << 64,
@@ -55,7 +55,7 @@ fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<Pa
             OrderBy::PathsPerTime => (u128::from(adds) << 64) / u128::from(tests[test].duration_ns.max(1)),
         };
         let mut heap: BinaryHeap<(u128, Reverse<usize>, u64)> =
-            left.iter().map(|t| (value(*t, sets[*t].len() as u64), Reverse(*t), sets[*t].len() as u64)).collect();
+            remaining.iter().map(|t| (value(*t, sets[*t].len() as u64), Reverse(*t), sets[*t].len() as u64)).collect();
         let before = placed.len();
         while let Some((_, Reverse(test), known)) = heap.pop() {
             let new_paths = sets[test].iter().filter(|p| !covered.contains(p)).count() as u64;
@@ -69,10 +69,10 @@ fn order_by_additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<Pa
             }
         }
         let done: BTreeSet<usize> = placed[before..].iter().map(|p| p.test).collect();
-        left.retain(|t| !done.contains(t));
+        remaining.retain(|t| !done.contains(t));
         if done.is_empty() {
             // Tests without paths keep their order.
-            placed.extend(left.drain(..).map(|test| OrderedTest { test, paths: 0, new_paths: 0, pass }));
+            placed.extend(remaining.drain(..).map(|test| OrderedTest { test, paths: 0, new_paths: 0, pass }));
         }
         pass += 1;
     }

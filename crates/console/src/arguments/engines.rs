@@ -10,7 +10,7 @@ use trodden_profile::private;
 /// An engine as given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// Processes of this machine.
+    /// Processes on this machine.
     #[default]
     Local,
     /// A job array on a Slurm cluster, with options of sbatch.
@@ -29,13 +29,13 @@ pub enum EngineChoice {
 /// Parameters of an engine.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineParameters<'a> {
-    /// Maximum number of jobs at a time; `None`: the number of cores.
+    /// Maximum number of jobs at a time; `None` for the number of cores.
     pub jobs: Option<usize>,
     /// Memory limit of each job on this machine, in bytes.
     pub memory: Option<u64>,
-    /// Number of times that a job without a result is run again.
+    /// Maximum number of times that a job without a result runs again.
     pub retries: u32,
-    /// A folder that all machines share; created for Kubernetes.
+    /// A folder that all machines share. Kubernetes creates it if necessary.
     pub shared: Option<&'a Path>,
 }
 
@@ -50,26 +50,29 @@ impl EngineChoice {
         }
     }
 
-    /// Returns the engine.
+    /// Returns the engine with these parameters.
     ///
     /// # Errors
     /// The engine needs a shared folder, or a program that is not installed.
     pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
-        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory limits copies on this machine only: omit it or --engine");
+        ensure!(
+            memory.is_none() || *self == EngineChoice::Local,
+            "--memory applies only to copies on this machine. Omit --memory or --engine"
+        );
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("Slurm needs a folder that all machines of the cluster share: add --work FOLDER")?;
+                shared.context("Slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
                 let path = env::var_os("PATH").unwrap_or_default();
-                let is_there = env::split_paths(&path).any(|folder| folder.join("sbatch").is_file());
-                ensure!(is_there, "`sbatch` is not on the search path: run this on a machine that submits jobs to Slurm");
+                let is_installed = env::split_paths(&path).any(|folder| folder.join("sbatch").is_file());
+                ensure!(is_installed, "`sbatch` is not on the search path. Run this command on a machine that submits jobs to Slurm");
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
             EngineChoice::Kubernetes { image, claim } => {
-                let folder = shared.context("Kubernetes needs a folder on the volume of the claim: add --work FOLDER")?;
+                let folder = shared.context("Kubernetes needs a folder on the volume of the claim. Add --work FOLDER")?;
                 private::create_folder(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
                 let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
                 Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })
@@ -78,7 +81,7 @@ impl EngineChoice {
     }
 }
 
-/// Parses an engine.
+/// Parses the value of `--engine`.
 ///
 /// # Errors
 /// The engine is unknown, or its options are incomplete.
@@ -87,11 +90,11 @@ pub fn engine(text: &str) -> Result<EngineChoice, String> {
     match (name, rest) {
         ("local", "") => Ok(EngineChoice::Local),
         ("slurm", options) => Ok(EngineChoice::Slurm(options.split_whitespace().map(str::to_owned).collect())),
-        ("template", line) if ["{script}", "{index}", "{each}"].iter().any(|place| line.contains(place)) => {
+        ("template", line) if ["{script}", "{index}", "{each}"].iter().any(|placeholder| line.contains(placeholder)) => {
             Ok(EngineChoice::Template(line.to_owned()))
         }
         ("template", line) if !line.is_empty() => {
-            Err("the template must contain {script}, {index} or {each}, such as template:ssh host{index} sh {script}".into())
+            Err("the template must contain {script}, {index} or {each}, as in template:ssh host{index} sh {script}".into())
         }
         ("kubernetes", rest) => match rest.split_once(',') {
             Some((image, claim)) if !image.is_empty() && !claim.is_empty() => {

@@ -1,8 +1,8 @@
-//! Options of `trodden-lab with`: published methods that exist for comparison with trodden's own, and tuning.
+//! Options of `trodden-lab with`: published methods for comparison with trodden's own methods, and tuning parameters.
 //!
-//! `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], each word percent-encoded; `trodden` has no such
-//! options. There is a structure for each set of commands, whose help heading names the commands; [`GivenChoice::commands`] is read from
-//! the heading.
+//! `trodden` has no such options. `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], with each word
+//! percent-encoded. Options of the same commands form a structure, whose help heading names the commands; [`GivenChoice::commands`] is read
+//! from the heading.
 
 mod tracing;
 
@@ -26,7 +26,7 @@ use trodden_unit::experiment::spelling::{MAX_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
 use trodden_wire::stream::MAX_REGIONS;
 
-/// Environment variable that holds choices, in the syntax of their options.
+/// Environment variable with the choices, in command-line syntax.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
 /// Choices for a command of `trodden`.
@@ -41,13 +41,13 @@ pub struct LaboratoryChoices {
     /// Options of profile-guided optimisation.
     #[command(flatten)]
     pub guided: GuidedChoices,
-    /// Options of the division among copies.
+    /// Options that divide paths among copies.
     #[command(flatten)]
     pub division: DivisionChoices,
     /// Options of copies.
     #[command(flatten)]
     pub copies: CopyChoices,
-    /// Options of whole streams.
+    /// Options of complete streams.
     #[command(flatten)]
     pub streams: StreamChoices,
     /// Options of traces.
@@ -92,7 +92,7 @@ pub struct CountingChoices {
     /// Calls at which arrival is counted, to find paths whose call never returned.
     #[arg(long, value_parser = by_spelling::<Reach>())]
     pub reach: Option<Reach>,
-    /// Data to keep of each unit; `trodden instrument` needs the bitcode.
+    /// Data stored for each unit; `trodden instrument` needs the bitcode.
     #[arg(long, value_parser = by_spelling::<Keep>())]
     pub keep: Option<Keep>,
     /// Count nothing; add a sled to each block, for `trace record --collector compiled`.
@@ -157,11 +157,11 @@ pub struct GuidedChoices {
     pub keep_profile: Option<PathBuf>,
 }
 
-/// Options of the division of the counting among copies.
+/// Options that divide paths among copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record, fleet copies")]
 pub struct DivisionChoices {
-    /// Strategy that divides the counting among copies [default: weighted].
+    /// Strategy that divides paths among copies [default: weighted].
     #[arg(long, value_parser = one_of(COPY_STRATEGIES))]
     pub strategy: Option<PartitionStrategy>,
     /// Options of the strategy `p3`.
@@ -176,13 +176,13 @@ pub struct DivisionChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct CopyChoices {
-    /// Without a stored run, divide by estimates, not by a first run.
+    /// Without a stored run, use estimated frequencies, not a first run.
     #[arg(long)]
     pub no_first_run: bool,
     /// Maximum address space of each copy on this machine, in MiB.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
     pub memory: Option<u64>,
-    /// Number of times that an unfinished copy is run again [default: 2].
+    /// Maximum number of times that an unfinished copy runs again [default: 2].
     #[arg(long, value_name = "N")]
     pub retries: Option<u32>,
     /// Also run the program as built and without counting, to measure overheads.
@@ -199,7 +199,7 @@ pub struct CopyChoices {
     pub count_hits: bool,
 }
 
-/// Options of whole streams.
+/// Options of complete streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct StreamChoices {
@@ -229,7 +229,7 @@ pub struct WaitChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "report")]
 pub struct ReportChoices {
-    /// Waits: print each wait as the difference of two paths, with class and distance.
+    /// Print each wait as the difference of two paths, with class and distance.
     #[arg(long)]
     pub explain: bool,
 }
@@ -247,7 +247,7 @@ pub struct IsolationChoices {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "coverage report, coverage show, export")]
 pub struct CoverageChoices {
-    /// Reproduce the counts of another tool, even where they are wrong.
+    /// Reproduce the counts of a different tool, even where they are wrong.
     ///
     /// llvm-cov counts code after a call as executed although the call did not return.
     #[arg(long = "like", value_name = "TOOL", value_enum)]
@@ -272,41 +272,41 @@ struct VariableContent {
     choices: GivenChoices,
 }
 
-/// Commands that trodden starts itself; they inherit the variable with the choices of the command that started them.
+/// Commands that trodden itself starts. They inherit the variable, with choices that may apply only to the command that started them.
 const STARTED_BY_TRODDEN: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
     /// Reads the choices for a command, given by its words, from the environment.
     ///
     /// # Errors
-    /// The variable contains an invalid choice, or one that does not apply to the command.
+    /// The variable contains a choice that is invalid or does not apply to the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
         LaboratoryChoices::for_command(&text.to_string_lossy(), command)
     }
 
     fn for_command(text: &str, command: &[&str]) -> Result<LaboratoryChoices, String> {
-        const REMEDY: &str = "Unset it and use `trodden-lab with`";
-        let GivenChoices { choices, given } = parse(text).map_err(|error| {
+        const ADVICE: &str = "Unset it and use `trodden-lab with`";
+        let GivenChoices { choices, given } = parse_variable(text).map_err(|error| {
             let error = error.to_string();
             let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {REMEDY}")
+            format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {ADVICE}")
         })?;
-        let is_foreign = |choice: &&GivenChoice| !choice.concerns(command) && !STARTED_BY_TRODDEN.contains(&command);
-        match given.iter().find(is_foreign) {
+        let is_inapplicable = |choice: &&GivenChoice| !choice.applies_to(command) && !STARTED_BY_TRODDEN.contains(&command);
+        match given.iter().find(is_inapplicable) {
             Some(GivenChoice { option, .. }) => {
-                Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {REMEDY}", command.join(" ")))
+                Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {ADVICE}", command.join(" ")))
             }
             None => Ok(choices),
         }
     }
 }
 
-fn parse(text: &str) -> Result<GivenChoices, clap::Error> {
+fn parse_variable(text: &str) -> Result<GivenChoices, clap::Error> {
     Ok(VariableContent::try_parse_from(text.split_whitespace().map(decode))?.choices)
 }
 
-/// A choice as given on the command line.
+/// A choice, as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenChoice {
     /// The option, with its dashes.
@@ -319,12 +319,12 @@ pub struct GivenChoice {
 
 impl GivenChoice {
     /// Returns true if the option applies to the command that these words start with.
-    pub fn concerns(&self, words: &[&str]) -> bool {
+    pub fn applies_to(&self, words: &[&str]) -> bool {
         self.commands.iter().any(|command| words.starts_with(&command.split(' ').collect::<Vec<_>>()))
     }
 }
 
-/// Choices, both parsed and as given.
+/// Choices, parsed and as the user wrote them.
 #[derive(Clone, Debug, Default)]
 pub struct GivenChoices {
     /// The parsed choices.
@@ -349,14 +349,14 @@ impl GivenChoices {
     }
 }
 
-/// Returns a command with the options of all choices.
-fn options() -> Command {
+/// Returns a clap command with the options of all choices.
+fn all_options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
 /// Returns the names of all options, for a message.
 pub fn names() -> String {
-    let options = options();
+    let options = all_options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")
 }
 
@@ -373,7 +373,7 @@ impl Args for GivenChoices {
 impl FromArgMatches for GivenChoices {
     fn from_arg_matches(matches: &ArgMatches) -> Result<GivenChoices, clap::Error> {
         let mut given = Vec::new();
-        for option in options().get_arguments() {
+        for option in all_options().get_arguments() {
             let id = option.get_id().as_str();
             if matches.value_source(id) != Some(ValueSource::CommandLine) {
                 continue;
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn variable_is_parsed_as_options_and_checked_for_the_command() {
         assert_eq!(LaboratoryChoices::for_command("", &["report"]).unwrap(), LaboratoryChoices::default());
-        let choices = parse("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
+        let choices = parse_variable("--scheme ppp --strategy p3 --all-procedures --collector uprobes").unwrap().choices;
         assert_eq!(
             (choices.division.strategy, choices.tracing.collector),
             (Some(PartitionStrategy::P3), Some(LaboratoryCollector::Uprobes))
@@ -436,7 +436,7 @@ mod tests {
         }
         let line = ["--chords", "off", "--keep-profile", "a %file=\n", "--all-procedures", "--min-share=-1"];
         let given = Line::try_parse_from(line).unwrap().given;
-        let choices = parse(&given.spelled()).unwrap().choices;
+        let choices = parse_variable(&given.spelled()).unwrap().choices;
         assert_eq!(choices, given.choices);
         assert_eq!((choices.counting.chords, choices.guided.min_share), (Some(false), Some(-1.0)));
         assert_eq!(choices.guided.keep_profile, Some("a %file=\n".into()));

@@ -6,7 +6,7 @@
 //! | `times.rs` | durations |
 //! | `compression.rs` | methods of compressing sequences |
 //! | `engines.rs` | engines that run jobs |
-//! | `partition.rs` | division of the counting among copies |
+//! | `partition.rs` | options that divide paths among copies |
 //! | `places.rs`, `shares.rs` | names of output files; percentages |
 //! | `parameters.rs` | options of counting |
 //! | `simulate.rs` | options of the simulation and its model |

@@ -1,5 +1,5 @@
-//! Options of counting that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations; files are read
-//! when the settings are resolved.
+//! Options of counting that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations. Files are not read
+//! here, but when settings are resolved.
 
 use super::choices::{Choice, by_spelling, one_of};
 use super::laboratory::CountingChoices;
@@ -78,28 +78,28 @@ impl Parameters {
         .or(self.choices.settings())
     }
 
-    /// Takes over options of `trodden-lab with`.
+    /// Adds options of `trodden-lab with`.
     ///
     /// # Errors
-    /// One conflicts with an option given here; the message names it.
+    /// One of them conflicts with an option of these parameters.
     pub fn add_laboratory_choices(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observe().is_some() {
             return Err(
-                "--witnesses counts nothing and conflicts with --addresses, --pgo, --stream and --coverage: omit one of them".into()
+                "--witnesses counts nothing and conflicts with --addresses, --pgo, --stream and --coverage. Omit one of them".into()
             );
         }
         self.choices = choices.clone();
         Ok(())
     }
 
-    /// Returns what is observed: `--addresses`, `--pgo`, `--stream` and `--coverage` exclude each other.
+    /// Returns what is observed; `None` for paths. `--addresses`, `--pgo`, `--stream` and `--coverage` exclude each other.
     fn observe(&self) -> Option<Observe> {
         let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
         requested.or(self.coverage)
     }
 
-    /// Removes the options of counting, with their values, from the arguments of another command, and parses them.
+    /// Removes the options of counting, with their values, from the arguments of a command, and parses them.
     ///
     /// # Errors
     /// A value is missing or invalid; the message is clap's.

@@ -1,4 +1,4 @@
-//! Division of the counting among copies of a program.
+//! Options that divide paths among copies of a program.
 
 use super::choices::Choice;
 use clap::Args;
@@ -8,7 +8,7 @@ use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 /// Maximum number of copies, or of profiles.
 const MAX_COPIES: usize = 4096;
 
-/// Strategies that divide the counting among copies.
+/// Strategies that divide paths among copies.
 pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Sbl, "sbl", "No division: sequential Ball-Larus"),
     (PartitionStrategy::Pbl, "pbl", "By whole functions"),
@@ -16,7 +16,7 @@ pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Weighted, "weighted", "By frequencies and path ends, improved by search"),
 ];
 
-/// Definitions of a hit, an execution of a probe.
+/// Definitions of a hit, which is an execution of a probe.
 pub const HITS: [Choice<Measure>; 2] = [
     (Measure::All, "all", "Increments of the path register and of path counters"),
     (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),

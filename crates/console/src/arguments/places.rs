@@ -3,11 +3,11 @@
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::PathBuf;
 
-/// Returns a parser for the name of an output file or folder that cannot be standard output, such as a profile or a program. It refuses
-/// `-`, which other options take for standard output; `./-` names a file of that name.
+/// Returns a parser for the path of an output file or folder, such as a profile or a program, that cannot be standard output. It rejects
+/// `-`, which is standard output for other options; `./-` is the path of a file `-`.
 pub fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("this cannot go to standard output: name a file or folder (`./-` for one named `-`)"),
+        true => Err("this cannot be written to standard output. Name a file or folder (`./-` for a file named `-`)"),
         false => Ok(path),
     })
 }
@@ -18,7 +18,7 @@ mod tests {
     use clap::{Arg, Command};
 
     #[test]
-    fn dash_is_refused() {
+    fn dash_is_rejected() {
         let read = |name: &str| {
             let command = Command::new("test").arg(Arg::new("output").value_parser(output_path()));
             command.try_get_matches_from(["test", "--", name]).map(|found| found.get_one::<PathBuf>("output").cloned())

@@ -1,4 +1,4 @@
-//! Options of `trodden simulate`, and the further ones of `trodden-lab simulate`.
+//! Options of `trodden simulate`, and additional options of `trodden-lab simulate`.
 
 use super::choices::{Choice, one_of};
 use clap::{Args, Parser};
@@ -14,7 +14,7 @@ pub struct SimulateOptions {
     /// Read branches from this file instead of running a program.
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub from: Option<PathBuf>,
-    /// Use the part of the input before the first damaged or missing part.
+    /// Use the input up to the first corrupt or missing part.
     #[arg(long)]
     pub partial: bool,
     /// Executable or library that the `perf script` text is of (repeatable).
@@ -28,7 +28,7 @@ pub struct SimulateOptions {
     /// ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]; the default is 512x4,xor,lfu.
     #[arg(long, value_name = "TABLE")]
     pub table: Vec<String>,
-    /// Count an event along paths, in a table of its own (repeatable).
+    /// Count an event along paths, in a separate table (repeatable).
     #[arg(long, value_name = "EVENT", value_parser = one_of(EVENTS))]
     pub event: Vec<ProcessorEvent>,
     /// Write the first table as a profile of a program built with --addresses.
@@ -102,7 +102,7 @@ pub struct SimulateModel {
     pub steps: usize,
 }
 
-/// The model without any option.
+/// The model if no option is given.
 impl Default for SimulateModel {
     fn default() -> SimulateModel {
         #[derive(Parser)]
@@ -119,7 +119,7 @@ impl Default for SimulateModel {
 const PROFILES: [Choice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "Paths in the first table"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-/// Returns the formats of a file of branches.
+/// Returns the formats of branch files that `--format` accepts.
 fn formats() -> Vec<Choice<SourceFormat>> {
     let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_model_is_that_of_the_thesis() {
+    fn default_model_is_as_in_the_thesis() {
         let model = SimulateModel::default();
         assert_eq!((model.preset, model.path_limit, model.path_stack, model.counter_bits), (Preset::BallLarus, 32, 32, 8));
     }

@@ -8,7 +8,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a whole number of seconds"))
 }
 
-/// Parses the time limit of a search during a build, 1 to 3600 whole seconds.
+/// Parses a whole number of seconds from 1 to 3600.
 pub fn seconds_up_to_an_hour(text: &str) -> Result<u64, String> {
     seconds(text).ok().filter(|s| (1..=3600).contains(s)).ok_or_else(|| format!("`{text}` is not a whole number of seconds from 1 to 3600"))
 }
@@ -24,7 +24,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| format!("`{number}` is not a number"))?;
     let nearest = (number * micros).round();
-    // NaN is in no range.
+    // No range contains NaN.
     if (1.0..=86_400e6).contains(&nearest) {
         Ok(Duration::from_micros(nearest as u64))
     } else {
@@ -32,7 +32,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a duration of whole milliseconds, or 0.
+/// Parses 0, or a duration that is a multiple of a millisecond.
 pub fn max_wait(text: &str) -> Result<Duration, String> {
     let time = if text == "0" { Duration::ZERO } else { duration(text)? };
     let is_whole = time.subsec_nanos() % 1_000_000 == 0;

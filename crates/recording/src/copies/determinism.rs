@@ -1,8 +1,8 @@
-//! Checks whether a program is deterministic, by running it several times the way copies run.
+//! Checks whether a program is deterministic, by running it several times under the conditions in which copies run.
 
 use super::CopyContext;
-use super::launching::{CopyRun, Runner, launch, one_at_a_time, program, results, spec};
-use super::outcomes::outcomes;
+use super::launching::{CopyRun, Runner, build_spec, launch, one_at_a_time, read_results, resolve_program};
+use super::outcomes::outcome_differences;
 use super::preparation::CopyInput;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -15,54 +15,54 @@ use trodden_profile::copies::path_differences;
 pub struct Determinism {
     /// Differences between runs under the same conditions.
     pub differences: Vec<String>,
-    /// Differences in a run with randomised addresses, if all other runs are the same.
+    /// Differences in the run with randomised addresses; only determined if the other runs are the same.
     pub by_addresses: Vec<String>,
 }
 
 impl Determinism {
-    /// Whether all runs were the same.
+    /// Returns true if all runs were the same.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.by_addresses.is_empty()
     }
 }
 
-/// Runs a program several times the way copies run, and once more with randomised addresses.
+/// Runs a program `runs` times under the conditions in which copies run, and once more with randomised addresses.
 pub fn check_repeatable(
     command: &[OsString],
     runs: u32,
     context: CopyContext,
     input: &dyn Fn() -> Result<CopyInput>,
 ) -> Result<Determinism> {
-    let program = program(&command[0], context)?;
+    let program = resolve_program(&command[0], context)?;
     let input = input()?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let folder = context.around.temporary_folder("trodden-doctor-")?;
     let runs = runs as usize;
-    let mut spec = spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
+    let mut spec = build_spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
     let _job = spec.write(folder.path())?;
     // All runs share the working folder.
     let all: Vec<usize> = (0..=runs).collect();
     launch(folder.path(), &all, &Runner { engine: one_at_a_time(None), stop: &stop, context })?;
     drop(stop);
-    let mut copies = results(folder.path(), &all, context)?;
-    let moved = copies.pop().context("there is no run")?;
-    ensure!(!copies[0].profile.images.is_empty(), "nothing was counted: {} was not built with trodden", program.display());
-    let mut found = outcomes(&copies);
+    let mut copies = read_results(folder.path(), &all, context)?;
+    let randomised = copies.pop().context("there is no run")?;
+    ensure!(!copies[0].profile.images.is_empty(), "nothing was counted, because {} was not built with trodden", program.display());
+    let mut found = outcome_differences(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
-    // If the runs differ anyway, the effect of addresses cannot be determined.
-    let by_addresses = if found.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
+    // If the runs differ under the same conditions, the effect of addresses cannot be determined.
+    let by_addresses = if found.is_empty() { address_differences(&copies[0], &randomised) } else { Vec::new() };
     Ok(Determinism { differences: found, by_addresses })
 }
 
-/// Differences of a run with randomised addresses. They matter because copies differ in code size and so in some addresses.
-fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
-    let mut differences = path_differences(&fixed.profile, &moved.profile);
-    if fixed.outcome != moved.outcome {
-        differences.push("it prints something else, or ends differently".into());
+/// Differences in a run with randomised addresses. They matter because the code of copies differs in size, and so some addresses differ.
+fn address_differences(fixed: &CopyRun, randomised: &CopyRun) -> Vec<String> {
+    let mut differences = path_differences(&fixed.profile, &randomised.profile);
+    if fixed.outcome != randomised.outcome {
+        differences.push("its output or exit status differs".into());
     }
     differences
 }

@@ -1,7 +1,8 @@
-//! `trodden fleet copies PROG -k K -o FOLDER`: copies of a program to distribute to users, each of which counts a part of the paths; and
-//! reading the copies again to merge reports.
+//! `trodden fleet copies PROG -k K -o FOLDER`: makes copies of a program to distribute to users, each of which counts some of the paths,
+//! and reads the copies again to merge reports.
 //!
-//! `FOLDER/program/PROG` is the original program, `FOLDER/copy-0000/PROG` and so on are the copies. Everything else is in their maps.
+//! `FOLDER/program/PROG` is the original program; `FOLDER/copy-0000/PROG` and so on are the copies, whose maps say what each of them
+//! counts.
 
 use super::CopyContext;
 use super::make::{COPY_PREFIX, CopiedProgram, PathPartition};
@@ -18,7 +19,7 @@ use trodden_profile::procedures::{add_call_sites, add_estimates, procedures};
 use trodden_stored::named;
 use trodden_unit::{Identity, Image, UnitCache, UnitMap, parts};
 
-/// The folder of the original program.
+/// Name of the original program's folder.
 const PROGRAM: &str = "program";
 
 /// Options for making copies to distribute.
@@ -26,46 +27,46 @@ const PROGRAM: &str = "program";
 pub struct DistributedOptions<'a> {
     /// The original program.
     pub program: &'a Path,
-    /// The new folder to put the copies in.
+    /// The folder for the copies, which is empty or does not exist yet.
     pub folder: &'a Path,
     /// Number of copies.
     pub copies: usize,
-    /// The profile whose counts weigh the partition; `None` to estimate frequencies.
+    /// The profile whose counts are the weights of the partition; `None` to estimate frequencies.
     pub profile: Option<&'a str>,
-    /// The pattern of output files that copies use if the environment does not set one.
+    /// Pattern of the copies' output file names, which the environment may override.
     pub writes: Option<&'a str>,
     /// The partition strategy.
     pub strategy: PartitionStrategy,
     /// Which functions the strategy p3 divides, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes of a copy, instead of a strategy.
+    /// Maximum number of probes in a copy; replaces the strategy.
     pub max_probes: Option<usize>,
 }
 
-/// Makes copies that share the counting of a program.
+/// Makes copies that each count some of a program's paths.
 ///
 /// # Errors
 /// The folder is not empty or cannot be written, the profile is not of this program, the counting cannot be divided, or a tool fails.
 pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
-    let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    ensure!(!there, "{} is not empty: pass a new folder to --output", folder.display());
+    let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    ensure!(!has_entries, "{} is not empty. Pass a new folder to --output", folder.display());
     let program = CopiedProgram::read(file, context.around.units.as_ref())?;
     let plan = plan(job, &program)?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let is_new = !folder.exists();
-    let made = make_in(job, PathPartition::planned(program, plan), &stop, context);
+    let made = fill_folder(job, PathPartition::from_plan(program, plan), &stop, context);
     if made.is_err() {
         // Otherwise a second attempt would fail because the folder is not empty.
-        let _ = if is_new { fs::remove_dir_all(folder) } else { clear(folder) };
+        let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
     }
     let made = made?;
     log::info!("{made} copies are in {}; `trodden fleet` explains how to collect and merge the reports of their users", folder.display());
     Ok(())
 }
 
-fn clear(folder: &Path) -> io::Result<()> {
+fn remove_contents(folder: &Path) -> io::Result<()> {
     fs::read_dir(folder)?.try_for_each(|entry| {
         let entry = entry?;
         if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
@@ -73,16 +74,16 @@ fn clear(folder: &Path) -> io::Result<()> {
 }
 
 /// Fills the folder. Returns the number of copies.
-fn make_in(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
+fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
-    let whole = folder.join(PROGRAM);
-    trodden_profile::temporary::create_folders(&whole).with_context(|| format!("cannot create the folder {}", whole.display()))?;
+    let original = folder.join(PROGRAM);
+    trodden_profile::temporary::create_folders(&original).with_context(|| format!("cannot create the folder {}", original.display()))?;
     let name = file.file_name().with_context(|| format!("{} is not a program", file.display()))?;
-    fs::copy(file, whole.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+    fs::copy(file, original.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     Ok(partition.make(folder, false, job.writes, stop, context)?.len())
 }
 
-/// Plans which copy counts what.
+/// Assigns the program's paths to copies.
 fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
@@ -95,13 +96,13 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     let basis = match profile {
         Some(_) => add_estimates(units, &measured)?,
         None => {
-            log::info!("the partition uses estimated frequencies: pass a profile of the program (--profile last) to use measured counts");
+            log::info!("the partition uses estimated frequencies. Pass a profile of the program (--profile last) to use measured counts");
             measured
         }
     };
     let options = PartitionOptions { profitable: job.profitable, ..PartitionOptions::new(job.copies, Measure::All) };
     match job.max_probes {
-        Some(most) => program.divide_bounded(&basis, most, &options),
+        Some(max_probes) => program.divide_bounded(&basis, max_probes, &options),
         None => program.divide(&basis, job.strategy, &options),
     }
 }
@@ -119,13 +120,13 @@ pub struct CopyUnits {
 /// # Errors
 /// The folder has no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
-    let none = || format!("there are no copies in {}: create some with `trodden fleet copies PROG -k 8 -o FOLDER`", folder.display());
-    let whole = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
+    let none = || format!("there are no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
+    let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
-        identity: whole.image.identity,
-        path: whole.file.display().to_string(),
-        build_id: whole.image.build_id,
-        units: whole.units,
+        identity: original.image.identity,
+        path: original.file.display().to_string(),
+        build_id: original.image.build_id,
+        units: original.units,
         edges: false,
     };
     let mut folders: Vec<PathBuf> = fs::read_dir(folder).with_context(none)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -140,14 +141,14 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
     Ok((program, copies))
 }
 
-/// The identities of a copy's image and of one of its units.
+/// The identities of a copy's image and of its first unit that counts some of the paths.
 pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, Identity)> {
     let LoadedProgram { image, units, .. } = LoadedProgram::read(program, store)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
             bail!(
-                "{} is not a copy that counts a part of the paths: create copies with `trodden fleet copies PROG -k 8 -o FOLDER`",
+                "{} is not a copy that counts some of the paths. Create copies with `trodden fleet copies PROG -k 8 -o FOLDER`",
                 program.display()
             )
         }
@@ -167,7 +168,10 @@ impl LoadedProgram {
         let map = |unit: Identity| {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
-                format!("{}: the map of unit {unit} is neither in the file nor in the unit cache: set TRODDEN_CACHE", file.display())
+                format!(
+                    "{}: the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of its build",
+                    file.display()
+                )
             })?;
             Ok((unit, Arc::new(frame.map()?)))
         };
@@ -176,7 +180,7 @@ impl LoadedProgram {
     }
 }
 
-/// The only program in a folder; raw files are ignored.
+/// The only file in a folder, apart from raw files.
 fn only_file(folder: &Path) -> Result<PathBuf> {
     let read = || format!("cannot read {}", folder.display());
     let files: Vec<PathBuf> = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;

@@ -1,8 +1,9 @@
-//! Private working folders for copies. Each is a clone of a pristine clone of the user's folder; the changes of the first copy are brought
-//! back to the user's folder.
+//! Private working folders for copies. Each private folder is made from a pristine clone of the user's folder, and the changes that the
+//! first copy makes are brought back to the user's folder.
 //!
-//! Paths may lead out of the working folder (`../data.txt`). A private folder is therefore placed under a root at the same path as the
-//! original, and each folder on the way there gets links to the siblings of the original, so that `..` leads to the same files.
+//! Programs may use paths that leave the working folder (`../data.txt`). Therefore a private folder has the same path below a private root
+//! as the original has below `/`, and the folders along this path link to the original folders' other entries, so `..` leads to the same
+//! files.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -11,60 +12,60 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Clones the folder `original` to `kept`, except for the entry that contains the job folder.
-pub fn keep(original: &Path, kept: &Path, job_folder: &Path) -> Result<()> {
-    fs::create_dir(kept).with_context(|| format!("cannot create the folder {}", kept.display()))?;
+/// Clones the folder `original` to `pristine`, without the entry that contains the job folder.
+pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) -> Result<()> {
+    fs::create_dir(pristine).with_context(|| format!("cannot create the folder {}", pristine.display()))?;
     if !job_folder.starts_with(original) {
-        return copy_folder(original, kept);
+        return copy_folder(original, pristine);
     }
     for entry in fs::read_dir(original)? {
         let path = entry?.path();
         if !job_folder.starts_with(&path) {
-            let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(kept).status().context("cannot run cp")?;
+            let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(&path).arg(pristine).status().context("cannot run cp")?;
             ensure!(status.success(), "cannot copy {}", path.display());
         }
     }
     Ok(())
 }
 
-/// Makes a private folder under `root` from the clone `kept`, with links to its surroundings. Returns its path.
-pub fn make_private(root: &Path, original: &Path, kept: &Path) -> Result<PathBuf> {
-    let (mut here, mut there) = (root.to_owned(), PathBuf::from("/"));
-    for name in steps(original) {
-        link_all_but(name, &there, &here).with_context(|| format!("cannot create links in {}", here.display()))?;
-        here.push(name);
-        there.push(name);
-        fs::create_dir(&here).with_context(|| format!("cannot create the folder {}", here.display()))?;
+/// Makes a private folder under `root` from the clone `pristine`, with links to the entries of its parents. Returns its path.
+pub fn make_private(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
+    let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
+    for name in path_components(original) {
+        link_all_but(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
+        private.push(name);
+        real.push(name);
+        fs::create_dir(&private).with_context(|| format!("cannot create the folder {}", private.display()))?;
     }
-    copy_folder(kept, &here)?;
-    Ok(here)
+    copy_folder(pristine, &private)?;
+    Ok(private)
 }
 
-/// Copies to the original what changed in a private folder, and what was created next to the folders on the way to it.
-pub fn bring_back(root: &Path, original: &Path, kept: &Path) -> Result<()> {
-    let (mut here, mut there) = (root.to_owned(), PathBuf::from("/"));
-    for name in steps(original) {
-        for entry in fs::read_dir(&here)? {
+/// Copies all changes in a private folder, and new entries in its parents, to the original folders.
+pub fn bring_back(root: &Path, original: &Path, pristine: &Path) -> Result<()> {
+    let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
+    for name in path_components(original) {
+        for entry in fs::read_dir(&private)? {
             let entry = entry?;
-            let target = there.join(entry.file_name());
+            let target = real.join(entry.file_name());
             if entry.file_name() != name && fs::read_link(entry.path()).ok().as_ref() != Some(&target) {
                 copy_over(&entry.path(), &target)?;
             }
         }
-        here.push(name);
-        there.push(name);
+        private.push(name);
+        real.push(name);
     }
-    bring_back_changes(&here, kept, original)
+    bring_back_changes(&private, pristine, original)
 }
 
-fn steps(path: &Path) -> impl Iterator<Item = &OsStr> {
+fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name),
         _ => None,
     })
 }
 
-/// Links to all entries of a folder but one. A folder that can be entered but not listed gets no links.
+/// Creates links in `to` to all entries of `from` except `name`. Creates none if `from` cannot be listed.
 fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     let others = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != name);
@@ -97,16 +98,16 @@ fn bring_back_changes(made: &Path, before: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether two paths have the same content; false if the second does not exist.
+/// Returns true if two paths have the same type, permissions and content; false if the second does not exist.
 fn is_same(one: &Path, other: &Path) -> Result<bool> {
-    let Ok(there) = other.symlink_metadata() else { return Ok(false) };
-    let here = one.symlink_metadata()?;
-    if here.file_type() != there.file_type() || here.permissions() != there.permissions() {
+    let Ok(second) = other.symlink_metadata() else { return Ok(false) };
+    let first = one.symlink_metadata()?;
+    if first.file_type() != second.file_type() || first.permissions() != second.permissions() {
         return Ok(false);
     }
-    if here.is_symlink() {
+    if first.is_symlink() {
         return Ok(fs::read_link(one)? == fs::read_link(other)?);
     }
     // Modification times are not compared, since a program may set them.
-    Ok(!here.is_file() || here.len() == there.len() && fs::read(one)? == fs::read(other)?)
+    Ok(!first.is_file() || first.len() == second.len() && fs::read(one)? == fs::read(other)?)
 }

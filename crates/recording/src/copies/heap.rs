@@ -1,9 +1,9 @@
-//! Aligning the heaps of copies at one address. Paths may depend on addresses of objects (hash tables of pointers), and copies must
-//! execute the same paths.
+//! Makes the heaps of all copies start at the same address. Paths may depend on the addresses of objects (hash tables of pointers), and
+//! copies must execute the same paths.
 //!
 //! Without randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). The code of copies differs in size, so
-//! their last segments end at different pages. The memory size of each last segment is increased to reach the furthest end. That costs no
-//! memory, since the added pages are never touched, and leaves static data where it is.
+//! their last segments end at different pages. Each last segment is therefore extended to the highest of these ends. This uses no memory,
+//! since the added pages are never touched, and does not move static data.
 
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
@@ -30,7 +30,7 @@ impl LastSegment {
     }
 }
 
-/// Makes the heaps of all copies start at one address, which is not below that of the original program's heap.
+/// Makes the heaps of all copies start at the same address, which is at or above the start of the original program's heap.
 pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastSegment>> {
         Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn writable_last_segments_are_extended_to_a_common_end() {
+    fn writable_last_segments_are_extended_to_the_same_end() {
         let folder = tempfile::tempdir().unwrap();
         let made = |name: &str, last: [u64; 4]| {
             let path = folder.path().join(name);

@@ -1,8 +1,8 @@
-//! Copies of a program that counts interesting paths only (`trodden instrument --interesting`), each of which counts a part of them: P3
-//! of a subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
+//! Copies of a program that only counts interesting paths (`trodden instrument --interesting`). Each copy counts some of these paths, like
+//! strategy P3 restricted to a subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
 //!
-//! The interesting paths are divided by [`super::path_sets`]. If the program counts all paths of the functions that the set names, whole
-//! functions are divided.
+//! [`super::path_sets`] divides the interesting paths. If the program counts all paths of the functions in the set, each function belongs
+//! to one copy.
 
 use super::path_sets::{self, Owners};
 use super::preparation::CopyInput;
@@ -19,11 +19,11 @@ use trodden_profile::{ImageProfile, Profile};
 use trodden_unit::experiment::{InputKind, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
-/// The option that such programs are made with.
+/// The option that builds such programs.
 const KIND: &str = "--interesting";
 
-/// Returns the interesting paths that a program counts; `None` if it observes something else.
-fn observed(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
+/// Returns the interesting paths that a program counts; `None` if the program does not count interesting paths.
+fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
     let units = units(program, context.around.units.as_ref()).ok()?;
     units.iter().find_map(|(_, map)| match map.experiment.observation() {
         Observation::InterestingPaths(paths) => Some(paths),
@@ -31,9 +31,9 @@ fn observed(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
     })
 }
 
-/// Returns true if a program counts interesting paths only.
+/// Returns true if a program only counts interesting paths.
 pub fn is_counting(program: &Path, context: CopyContext) -> bool {
-    observed(program, context).is_some()
+    find_interesting_paths(program, context).is_some()
 }
 
 /// Records a run by copies that share the interesting paths.
@@ -41,7 +41,7 @@ pub fn is_counting(program: &Path, context: CopyContext) -> bool {
 /// # Errors
 /// The copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check(&job.options, KIND)?;
+    path_sets::check_options(&job.options, KIND)?;
     shared::run(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
 }
 
@@ -53,7 +53,7 @@ struct InterestingPartition {
     settings: Settings,
     /// The interesting paths.
     paths: KnownPaths,
-    /// Whether whole functions are divided; then a function's owner is that of its path 0.
+    /// Whether each function belongs to one copy, which is then the owner of path 0.
     whole_functions: bool,
     owners: Owners,
     copies: usize,
@@ -63,18 +63,18 @@ impl InterestingPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<InterestingPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let units = units(program, context.around.units.as_ref())?;
-        let numbering = observed(program, context).and_then(|paths| paths.numbering);
-        // The numbers of other schemes may alias paths, and would alias others in each copy.
+        let numbering = find_interesting_paths(program, context).and_then(|paths| paths.numbering);
+        // Other schemes may give several paths the same number, and different paths in each copy.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
-            "copies share interesting paths only under their usual numbers, and {} uses another scheme: build it without --scheme",
+            "copies cannot share the interesting paths of {}, which was built with a different numbering scheme. Build it without --scheme",
             program.display()
         );
         let settings = path_sets::settings(&units, program, KIND)?;
         let file =
-            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
+            settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let mut paths = experiment::stored_paths(context.driver, InputKind::Interesting, file)?;
-        // A set may have functions of other programs.
+        // The set may contain functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
         paths.retain_functions(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));
@@ -84,8 +84,8 @@ impl InterestingPartition {
             true => path_sets::divide(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
             false => path_sets::divide(paths.known(), &weights, copies),
         };
-        ensure!(copies > 0, "{} has no interesting path: build it again with paths of its own functions", program.display());
-        path_sets::report(&owners, copies, "counted");
+        ensure!(copies > 0, "{} has no interesting paths. Build it again with paths of its own functions", program.display());
+        path_sets::log_division(&owners, copies, "counted");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
         Ok(InterestingPartition { image, settings, paths, whole_functions, owners, copies })
     }
@@ -116,7 +116,7 @@ impl Partition for InterestingPartition {
         Ok((path_sets::join(image, elsewhere), differences))
     }
 
-    fn keep(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
+    fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! Copies that each record path sequences of some of the functions.
+//! Copies that each record the path sequences of some functions.
 //!
-//! A path over k iterations stays within one activation of a function, so the stream of any copy that has the function's paths and the
-//! calls of it in order suffices. Functions that catch exceptions, or call functions that return twice, are in all streams, because
-//! frames may end there without an event.
+//! A path over k iterations stays within one activation of a function. It can therefore be read from any stream that contains the
+//! function's paths and calls in order. Functions that catch exceptions, or call functions that return twice, are in all streams, because
+//! frames may end in them without an event.
 //!
-//! Path counts follow from the streams. The streams are kept, one folder per copy; `trodden patterns iterations` reads them for any k.
+//! Path counts are computed from the streams, which are stored in one folder per copy; `trodden patterns iterations` reads them for any k.
 
 use super::preparation::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
-use super::spec::file;
+use super::spec::copy_file;
 use super::units::units;
 use super::weights::recent_profile;
 use super::{CopiesRecorded, CopyContext, CopyJob};
@@ -46,10 +46,10 @@ impl IterationPartition {
         let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
-        ensure!(!functions.is_empty(), "{} has no instrumented functions: build it with trodden", program.display());
+        ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
         // Without a profile, functions are weighted by their number of paths.
         let weight = |(unit, function): &(&UnitMap, &FunctionMap)| match &profile {
-            Some(_) => 1 + executed.get(&key(unit, function)).copied().unwrap_or(0),
+            Some(_) => 1 + executed.get(&function_key(unit, function)).copied().unwrap_or(0),
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
@@ -73,14 +73,14 @@ impl IterationPartition {
     }
 }
 
-fn key(unit: &UnitMap, function: &FunctionMap) -> StreamFunction {
+fn function_key(unit: &UnitMap, function: &FunctionMap) -> StreamFunction {
     (unit.source.clone(), function.name.clone())
 }
 
 fn executions(profile: Option<&Profile>) -> HashMap<StreamFunction, u64> {
     let mut executions: HashMap<StreamFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
-        let sum = executions.entry(key(&unit.map, function)).or_default();
+        let sum = executions.entry(function_key(&unit.map, function)).or_default();
         *sum = unit.counts_of(function).fold(*sum, |sum, (_, count)| sum.saturating_add(count));
     }
     executions
@@ -104,28 +104,28 @@ impl Partition for IterationPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let merged = merge(profiles, work);
-        ensure!(!merged.0.is_empty(), "no copy wrote a stream: none of the program's functions was executed");
+        ensure!(!merged.0.is_empty(), "no copy wrote a stream, because none of the program's functions was executed");
         Ok(merged)
     }
 
-    fn keep(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()> {
-        let place = match (run, &job.what.destination.output) {
+    fn store_results(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()> {
+        let streams = match (run, &job.what.destination.output) {
             (Some(run), _) => context.around.run_store()?.streams(run),
             (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {
-            let own = folder_of_copy(&place, copy);
+            let own = folder_of_copy(&streams, copy);
             private::create_folder(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-            move_logs(&files_with_extension(&file(work, "logs", copy), LOG)?, &own)?;
+            move_logs(&files_with_extension(&copy_file(work, "logs", copy), LOG)?, &own)?;
         }
-        let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
+        let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
         log::info!("show paths across iterations with `trodden patterns iterations {}`", shell_word(&shown));
         Ok(())
     }
 }
 
-/// Combines the images of all copies. Of functions that several copies have, the first copy's counts are kept and differences are
-/// reported. Images that are not copies, such as libraries, are taken from the first copy.
+/// Combines the images of all copies. If several copies have a function, the result has the first copy's counts, and differences between
+/// the copies are returned. Images that are not copies, such as libraries, come from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut counted: BTreeMap<StreamFunction, (usize, Counts)> = BTreeMap::new();
@@ -139,9 +139,9 @@ fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>
             for unit in &mut image.units {
                 let map = unit.map.clone();
                 for function in &map.functions {
-                    let counts = own.entry(key(&map, function)).or_default();
+                    let counts = own.entry(function_key(&map, function)).or_default();
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
-                    if counted.contains_key(&key(&map, function)) {
+                    if counted.contains_key(&function_key(&map, function)) {
                         let range = function.first_counter..function.first_counter.saturating_add(function.counters);
                         unit.counts.executions.retain(|(word, _)| !range.contains(word));
                     }

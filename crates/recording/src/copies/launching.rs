@@ -1,7 +1,7 @@
-//! Runs copies as a job of an engine.
+//! Runs copies as the tasks of an engine's job.
 
 use super::preparation::CopyInput;
-use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, file};
+use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, copy_file};
 use super::{CopyContext, folders};
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// Name of the folder with the pristine clone of the working folder.
 pub const PRISTINE: &str = "pristine";
 
-/// What is needed to launch copies.
+/// Where copies run, and what interrupts them.
 pub struct Runner<'a> {
     pub engine: Engine,
     pub stop: &'a StopFlag,
@@ -30,53 +30,52 @@ pub struct Runner<'a> {
 
 /// The result of one copy's run.
 pub struct CopyRun {
-    /// How it ended, and hashes of what it printed.
+    /// The exit status, and hashes of the output.
     pub outcome: CopyOutcome,
     pub profile: Profile,
     pub times: CopyTimes,
 }
 
-/// Reads the results of copies.
-pub fn results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
+/// Reads the results of the given copies.
+pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
     let read = |&copy: &usize| {
-        let (outcome, profile) = spec::read_result(&file(folder, "result", copy), &context.around.temporary)?;
-        let times = fs::read(file(folder, "times", copy).with_extension("json"))?;
+        let (outcome, profile) = spec::read_result(&copy_file(folder, "result", copy), &context.around.temporary)?;
+        let times = fs::read(copy_file(folder, "times", copy).with_extension("json"))?;
         Ok(CopyRun { outcome, profile, times: serde_json::from_slice(&times)? })
     };
     copies.iter().map(read).collect()
 }
 
-/// Runs all copies. If a signal ended some but not all of them, those run once more. Returns their results and the number of attempts of
-/// each.
+/// Runs all copies. If a signal ended some copies but not all, these run once more. Returns each copy's result and number of attempts.
 pub fn run_all(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
-    let copies = results(work, &all, runner.context)?;
+    let copies = read_results(work, &all, runner.context)?;
     let cut = ended_by_signal(&copies);
     if cut.is_empty() {
         return Ok((copies, attempts));
     }
     let again = if cut.len() == 1 { "it is" } else { "they are" };
-    log::info!("a signal ended {} of {}, but not the others: {again} run again", cut.len(), plural(count as u128, "copy", "copies"));
+    log::info!("a signal ended {} of {}, but not the others, so {again} run again", cut.len(), plural(count as u128, "copy", "copies"));
     run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
-    Ok((results(work, &all, runner.context)?, attempts))
+    Ok((read_results(work, &all, runner.context)?, attempts))
 }
 
-/// The local engine with one task at a time.
+/// A local engine that runs one task at a time, with a limit on its address space in bytes.
 pub fn one_at_a_time(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 
-/// Finds the file of a program as a shell would.
-pub fn program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
+/// Finds a program's file as a shell does.
+pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
     let path = find_program(context.driver, word)
         .filter(|p| p.is_file())
         .with_context(|| format!("cannot find the program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 
-/// Describes what copies of a command have in common. With `own_folders`, the working folder is cloned.
-pub fn spec(
+/// Describes what the copies of a command have in common. With `own_folders`, clones the working folder.
+pub fn build_spec(
     command: &[OsString],
     programs: Vec<OsText>,
     folder: &Path,
@@ -84,34 +83,34 @@ pub fn spec(
     input: CopyInput,
     context: CopyContext,
 ) -> Result<Spec> {
-    let here = context.driver.directory()?;
-    let own = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
-    let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !own(name)).collect();
+    let working = context.driver.directory()?;
+    let is_replaced = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
+    let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !is_replaced(name)).collect();
     environment.sort();
     let environment = environment.into_iter().map(|(n, v)| (OsText::from(n.as_os_str()), OsText::from(v.as_os_str()))).collect();
     let arguments = command.iter().map(|w| OsText::from(w.as_os_str())).collect();
-    let (schema_version, directory) = (SCHEMA_VERSION, OsText::from(here.as_os_str()));
+    let (schema_version, directory) = (SCHEMA_VERSION, OsText::from(working.as_os_str()));
     let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
-    spec.input = input.file(folder)?.map(|file| OsText::from(file.as_os_str()));
+    spec.input = input.into_file(folder)?.map(|file| OsText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
-        folders::keep(here, &pristine, folder)?;
+        folders::make_pristine_clone(working, &pristine, folder)?;
         spec.pristine = Some(OsText::from(pristine.as_os_str()));
     }
     Ok(spec)
 }
 
-/// Runs the given copies of a job. Returns the number of attempts of each.
+/// Runs some of a job's copies. Returns each copy's number of attempts.
 pub fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
     let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
     launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
-/// Runs copies that a signal ended once more, replacing their results.
+/// Runs copies once more after a signal ended them, and replaces their results.
 fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
     for &copy in copies {
-        fs::remove_file(file(folder, "result", copy))?;
-        let made = file(folder, "made", copy);
+        fs::remove_file(copy_file(folder, "result", copy))?;
+        let made = copy_file(folder, "made", copy);
         if made.exists() {
             fs::remove_dir_all(&made).with_context(|| format!("cannot remove {}", made.display()))?;
         }
@@ -119,7 +118,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
     launch_in(folder, copies, &folder.join("tasks-again"), runner)
 }
 
-/// As [`launch`], with a folder for the scripts.
+/// Like [`launch`], with a folder for the engine's scripts.
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = runner.context.driver.own_program()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
@@ -128,28 +127,31 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
         environment: vec![(CACHE_VARIABLE.into(), store.clone())],
         directory: folder.to_owned(),
         input: None,
-        result: file(folder, "result", *copy),
+        result: copy_file(folder, "result", *copy),
     };
-    // Clusters identify jobs by name, even after they have ended, so each name must be unique.
-    let own = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
-    let job =
-        LaunchJob { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
-    let mut known = 0;
+    // Clusters identify jobs by name, even after they have ended, so no name may be used twice.
+    let unique = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
+    let job = LaunchJob {
+        name: format!("trodden-copies-{}", &unique[..8]),
+        folder: scripts.to_owned(),
+        tasks: copies.iter().map(task).collect(),
+    };
+    let mut last_reported = 0;
     let mut report = |event: JobEvent| match event {
-        JobEvent::Done(done, all) if done != known && done < all => {
-            known = done;
+        JobEvent::Done(done, all) if done != last_reported && done < all => {
+            last_reported = done;
             log::info!("{done} of {} done", plural(all as u128, "run is", "runs are"));
         }
         JobEvent::Done(..) => {}
         JobEvent::Retried(task) => {
-            log::warn!("copy {} ended without a result and is run again (see {})", copies[task], job.log(task).display())
+            log::warn!("copy {} ended without a result and runs again (see {})", copies[task], job.log(task).display())
         }
         JobEvent::Note(text) => log::info!("{}", text),
     };
     Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
 }
 
-/// The copies that a signal ended; empty if it ended all of them.
+/// The copies that a signal ended; none if signals ended all copies.
 fn ended_by_signal(copies: &[CopyRun]) -> Vec<usize> {
     let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
     let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();

@@ -1,4 +1,4 @@
-//! Makes the copies of a program: a plan divides its counting, and each part is built into a program from the stored bitcode.
+//! Makes copies of a program: a plan assigns its paths or edges to copies, which are built from the stored bitcode.
 
 use super::objects::Objects;
 use super::units::units;
@@ -20,9 +20,9 @@ use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings, UnitCache, UnitMap};
 
-/// Prefix of the names of copies' folders; the number follows.
+/// Prefix of the copies' folder names, before the number.
 pub const COPY_PREFIX: &str = "copy-";
-/// A program whose counting can be divided.
+/// A program whose paths or edges can be divided among copies.
 pub struct CopiedProgram {
     /// The program in the form that merging needs.
     pub original: PartitionedProgram,
@@ -35,11 +35,12 @@ impl CopiedProgram {
     /// Reads a program.
     ///
     /// # Errors
-    /// It cannot be read, or does not count all its paths or all its unknown paths.
+    /// The program cannot be read, or counts neither all paths nor all unknown paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let image = Image::read(&bytes)
-            .with_context(|| format!("{}: pass the instrumented program itself, not a script that runs it", path.display()))?;
+        let image = Image::read(&bytes).with_context(|| {
+            format!("{} is not an instrumented program (pass the program itself, not a script that runs it)", path.display())
+        })?;
         let mut units = units(path, store)?;
         let original = PartitionedProgram {
             identity: image.identity,
@@ -48,73 +49,81 @@ impl CopiedProgram {
             units: units.iter().map(|(frame, map)| (frame.unit, Arc::new(map.clone()))).collect(),
             edges: false,
         };
-        let mut known = HashSet::new();
-        units.retain(|(frame, _)| known.insert(frame.unit));
-        let settings = settings(&units)?;
+        let mut seen = HashSet::new();
+        units.retain(|(frame, _)| seen.insert(frame.unit));
+        let settings = shared_settings(&units)?;
         Ok(CopiedProgram { original, units, settings })
     }
 
-    /// Whether the program counts unknown paths only.
+    /// Returns true if the program only counts unknown paths.
     pub fn is_residual(&self) -> bool {
         self.settings.known.is_some()
     }
 
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: pass a program that counts all to --divide edges", self.original.path);
+        ensure!(
+            !self.is_residual(),
+            "{} counts only unknown paths. Pass a program that counts all paths to --divide edges",
+            self.original.path
+        );
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::edge_unit(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = edge_procedures(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
         let original = edges::edge_program(&self.original)?;
-        Ok(PathPartition::planned(CopiedProgram { original, units: edges, ..self }, plan))
+        Ok(PathPartition::from_plan(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
-    /// Divides the counting of paths. `procedures` are the functions of the distinct units.
+    /// Divides paths among copies. `procedures` are the functions of the distinct units.
     ///
     /// # Errors
-    /// The strategy does not suit the program.
+    /// The strategy cannot divide the program's paths.
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
-                self.note_undivided(procedures, options);
+                self.log_undivided(procedures, options);
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
-            // Known paths cost little in a function that is counted anyway, so dividing its unknown paths would save nothing.
+            // In a function that a copy counts, known paths cost little, so dividing its unknown paths would save nothing.
             (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
-                "{} counts unknown paths only, which copies share by whole functions: pass --strategy weighted or pbl",
+                "{} counts only unknown paths, and copies can divide these only by function. Pass --strategy weighted or pbl",
                 self.original.path
             ),
         }
     }
 
-    /// Divides the counting among as few copies as possible with at most `most` probes each.
+    /// Divides paths among as few copies as possible, each with at most `max_probes` probes.
     ///
     /// # Errors
-    /// Some paths need more probes than that, or the program counts unknown paths only.
-    pub fn bounded(&self, procedures: &[Procedure], most: usize, measure: Measure) -> Result<PartitionPlan> {
-        ensure!(!self.is_residual(), "{} counts unknown paths only: leave --max-probes out", self.original.path);
-        bounded::plan(procedures, most, measure).map_err(|few| {
+    /// Some paths need more probes, or the program only counts unknown paths.
+    pub fn bounded(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
+        ensure!(
+            !self.is_residual(),
+            "{} counts only unknown paths, to which --max-probes does not apply. Omit --max-probes",
+            self.original.path
+        );
+        bounded::plan(procedures, max_probes, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
-            anyhow!("--max-probes {most} is too small for `{name}`: some of its paths need {} probes together", few.probes)
+            anyhow!("--max-probes {max_probes} is too small: some paths of `{name}` need {} probes together", few.probes)
         })
     }
 
-    /// As [`CopiedProgram::bounded`], for a given number of copies. Copies that are not needed count nothing.
-    pub fn divide_bounded(&self, procedures: &[Procedure], most: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
-        let mut plan = self.bounded(procedures, most, options.measure)?;
+    /// Like [`CopiedProgram::bounded`], but for a given number of copies. Copies that are not needed count nothing.
+    pub fn divide_bounded(&self, procedures: &[Procedure], max_probes: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
+        let mut plan = self.bounded(procedures, max_probes, options.measure)?;
         let needed = plan.copies.len();
-        ensure!(needed <= options.copies, "--max-probes {most} needs {needed} copies: pass --copies {needed} or more");
+        ensure!(needed <= options.copies, "--max-probes {max_probes} needs {needed} copies. Pass --copies {needed} or more");
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }
 
-    /// Reports the functions that p3 does not divide because they would have too many tasks.
-    fn note_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
+    /// Logs the functions that strategy p3 does not divide because they would have too many tasks.
+    fn log_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
         let threshold = |procedure: &Procedure| profitable.threshold(&procedure.dag, options.copies);
@@ -123,7 +132,7 @@ impl CopiedProgram {
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             log::info!(
-                "strategy p3 does not divide {first}{more}, which would have too many tasks: `--strategy weighted` divides large functions"
+                "strategy p3 does not divide {first}{more}, which would have too many tasks. `--strategy weighted` divides large functions"
             );
         }
     }
@@ -133,7 +142,7 @@ impl CopiedProgram {
         &self.units
     }
 
-    /// Settings of a sampled variant that counts all paths under the same numbers.
+    /// Settings of a sampled variant that counts all paths, with the same path numbers.
     pub fn sampled(&self) -> Settings {
         Settings {
             when: Some(Timing::Bursts),
@@ -146,32 +155,35 @@ impl CopiedProgram {
     }
 }
 
-/// A program with a partition of its counting.
+/// A program with the assignment of its paths or edges to copies.
 pub struct PathPartition {
     /// The program in the form that merging needs.
     pub program: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
-    /// For each copy, its part of each function of the units, in order.
+    /// Each copy's part of each function, in the order of the units.
     pub copies: Vec<CopyPlan>,
-    /// The plan of a single copy that counts all paths; only if copies count paths, and all of them.
+    /// The plan of a single copy that counts all paths; `None` if copies count edges or only unknown paths.
     pub whole: Option<CopyPlan>,
     /// Settings that all copies share.
     settings: Settings,
-    /// Expected hits of each copy, if the partition was based on a run with the same input.
+    /// Each copy's expected hits; `None` if the partition was not based on a run with the same input.
     expected: Option<Vec<u64>>,
 }
 
 impl PathPartition {
-    /// Divides a program's counting.
+    /// Divides a program's paths or edges among copies.
     ///
     /// # Errors
-    /// The profile is not of this program, or a map is damaged.
+    /// The profile is not of this program, a map is corrupt, or the options contradict each other.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&Weights>) -> Result<PathPartition> {
         if matches!(options.shared, DividedCounts::Edges) {
-            ensure!(!options.count_hits, "only copies that count paths can count hits: leave out --count-hits");
+            ensure!(!options.count_hits, "--count-hits applies only to copies that count paths. Omit --count-hits");
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
         }
-        ensure!(!options.count_hits || !program.is_residual(), "only copies that count all paths can count hits: leave out --count-hits");
+        ensure!(
+            !options.count_hits || !program.is_residual(),
+            "--count-hits applies only to copies that count all paths. Omit --count-hits"
+        );
         let by = || {
             format!("cannot base the partition of {} on {}", program.original.path, options.weights.as_deref().unwrap_or("the first run"))
         };
@@ -184,39 +196,39 @@ impl PathPartition {
         let estimated = weights.map(|_| add_estimates(&program.units, &procedures)).transpose()?;
         let basis = estimated.as_ref().unwrap_or(&procedures);
         let mut plan = match options.max_probes {
-            Some(most) => program.divide_bounded(basis, most, &choices)?,
+            Some(max_probes) => program.divide_bounded(basis, max_probes, &choices)?,
             None => program.divide(basis, strategy, &choices)?,
         };
         let is_whole = !program.is_residual();
         if is_whole && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
-        // The baseline for the relative cost of copies. Its labels must be placed by the same frequencies as theirs.
+        // The baseline for the relative cost of copies. Its labels must be placed with the same frequencies as the copies' labels.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
-        let mut partition = PathPartition::planned(program, plan);
+        let mut partition = PathPartition::from_plan(program, plan);
         partition.settings.count_hits = options.count_hits.then_some(true);
         Ok(PathPartition { expected, whole, ..partition })
     }
 
-    /// A partition by a plan for the program's units.
-    pub fn planned(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
+    /// The partition that a plan for the program's units describes.
+    pub fn from_plan(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { original: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
     }
 
-    /// Whether the program counts unknown paths only.
+    /// Returns true if the program only counts unknown paths.
     pub fn is_residual(&self) -> bool {
         self.settings.known.is_some()
     }
 
-    /// Whether an earlier run on the same input implies that a copy counts something.
+    /// Returns true if an earlier run with the same input implies that a copy counts something.
     pub fn expects_counts(&self, copy: usize) -> bool {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Builds the programs of the copies in a folder and, if `plain`, one that counts nothing. They write where the environment says, or
+    /// Builds the copies in a folder and, if `plain`, a program that counts nothing. They write to the files that the environment names, or
     /// else to files of the pattern `writes`.
     ///
     /// # Errors
@@ -226,7 +238,7 @@ impl PathPartition {
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = Objects::new(&settings, context)?;
-        // The request without parts is for links and the plugin; each unit has its own parts.
+        // This request, without parts, is for links and the plugin. Each unit has a request with its parts.
         let request = experiment::write_request(
             context.driver,
             &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?,
@@ -241,10 +253,10 @@ impl PathPartition {
                 inputs.frames.iter().map(|f| (f.unit, objects.request(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
-        objects.make(stop)?;
+        objects.compile_missing(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
-            // Each copy gets its own folder and keeps the file name, which is the process name.
+            // Each copy gets its own folder, and keeps the original file name, since that is the process name.
             let own = folder.join(format!("{COPY_PREFIX}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
@@ -254,7 +266,7 @@ impl PathPartition {
         copies.into_iter().enumerate().map(link).collect()
     }
 
-    /// A copy's parts of each unit in which it counts something.
+    /// A copy's parts by unit; units in which it counts nothing are missing.
     fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
         let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
@@ -264,7 +276,7 @@ impl PathPartition {
         units
     }
 
-    /// The functions with their executions in a profile of the program, in the order of the plans.
+    /// The functions with their executions in a profile of the program, in the same order as in the plans.
     pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
         // The first image is the program's own; libraries may contain units of the same object.
         let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
@@ -283,49 +295,51 @@ impl PathPartition {
     }
 }
 
-/// The settings that all copies share. Fails unless the program counts all its paths under their usual numbers, or is residual; copies of
-/// a residual program keep its functions as they are.
-fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
+/// The settings that all copies share. Fails unless the program counts all paths with the standard numbering, or is residual. Copies of a
+/// residual program instrument each function as the program does.
+fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
         let observation = map.experiment.observation();
-        let remedy = match observation {
+        let advice = match observation {
             Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
             // Reached only with --divide: the paths themselves are divided by `interesting`.
-            Observation::InterestingPaths(_) => Some("record it with --copies alone, or pass the program that counts all paths"),
-            Observation::SegmentCounts(_) => Some("pass the program that counts all paths, with --divide segments:SET"),
-            _ => Some("build it with default parameters"),
+            Observation::InterestingPaths(_) => Some("Omit --divide, or pass the program that counts all paths"),
+            Observation::SegmentCounts(_) => Some("Pass the program that counts all paths, with --divide segments:SET"),
+            _ => Some("Build it with default parameters"),
         };
-        if let Some(remedy) = remedy {
+        if let Some(advice) = advice {
             let (source, what) = (&map.source, observation.observed().kind().option);
-            bail!("the unit of {source} was built with {what}, which copies cannot share: {remedy}");
+            bail!("the unit of {source} was built with {what}, which copies cannot share. {advice}");
         }
         for function in &map.functions {
             ensure!(
                 has_standard_numbering(function)?,
-                "the paths of function `{}` do not have their usual numbers: build without table-slots",
+                "function `{}` does not have the standard path numbering. Build the program without table-slots",
                 function.name
             );
         }
-        let said = Settings::from(&map.experiment);
-        let common = Settings { reach: said.reach, threads: said.threads, ..Settings::default() };
-        let taken = match map.experiment.is_residual() {
+        let stated = Settings::from(&map.experiment);
+        let common = Settings { reach: stated.reach, threads: stated.threads, ..Settings::default() };
+        let shared = match map.experiment.is_residual() {
             false => common,
             true => Settings {
-                known: said.known,
-                max_paths: said.max_paths,
-                chords: said.chords,
-                trip_counts: said.trip_counts,
-                early: said.early,
+                known: stated.known,
+                max_paths: stated.max_paths,
+                chords: stated.chords,
+                trip_counts: stated.trip_counts,
+                early: stated.early,
                 ..common
             },
         };
         match &all {
-            Some(others) if others.known != taken.known => bail!("units of the program know different paths: build all with the same ones"),
-            Some(others) if *others != taken => {
-                bail!("units of the program were built with different settings of reach or threads: build all with the same ones")
+            Some(others) if others.known != shared.known => {
+                bail!("units of the program were built with different known paths. Build all units with the same known paths")
             }
-            _ => all = Some(taken),
+            Some(others) if *others != shared => {
+                bail!("units of the program were built with different settings of reach or threads. Build all units with the same settings")
+            }
+            _ => all = Some(shared),
         }
     }
     Ok(all.unwrap_or_default())
@@ -335,6 +349,6 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 pub struct Weights {
     /// The profile.
     pub profile: Profile,
-    /// Whether it is of the same command with the same input.
+    /// Whether the profile is of the same command with the same input.
     pub same_input: bool,
 }

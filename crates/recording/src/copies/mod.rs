@@ -1,10 +1,10 @@
-//! Copies of a program that each count a part of its paths on the same input, and whose counts are merged into one profile.
+//! Copies of a program that each count some of its paths, on the same input. Their counts are merged into one profile.
 //!
-//! [`weights`] finds frequencies to base the partition on, which may take a first run. [`make`] divides the counting and builds the copies
-//! from shared [`objects`], with their [`heap`]s at one address. An engine of `trodden_launch` runs a [`worker`] for each copy;
-//! [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that divides
-//! whole functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]), [`distribute`] makes copies for users to
-//! run, and [`determinism`] checks a program.
+//! [`weights`] finds frequencies on which the partition is based, if necessary by a first run. [`make`] divides the paths and builds the
+//! copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs a [`worker`]
+//! for each copy; [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that
+//! divides complete functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]). [`distribute`] makes copies
+//! that users run, and [`determinism`] checks whether a program is deterministic.
 
 mod determinism;
 pub mod distribute;
@@ -33,11 +33,11 @@ pub use worker::work;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, PRISTINE, Runner, launch, one_at_a_time, program, results, run_all, spec};
+use launching::{CopyRun, PRISTINE, Runner, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
 use make::{CopiedProgram, PathPartition};
-use outcomes::{explain, outcomes, report_differences, report_interrupted, status};
+use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, status};
 use preparation::{CopiesFailed, WorkFolder};
-use spec::{CopyOutcome, Spec, file};
+use spec::{CopyOutcome, Spec, copy_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,16 +56,16 @@ use trodden_unit::SegmentSet;
 pub struct CopyContext<'a> {
     /// Compilers, the plugin and the unit cache.
     pub driver: &'a DriverContext,
-    /// The surroundings of all recordings.
+    /// Folders and stores that all recordings use.
     pub around: &'a RecordingContext,
 }
 
-/// What the counting that copies share consists of.
+/// What is divided among copies.
 #[derive(Clone, Debug)]
 pub enum DividedCounts {
-    /// Paths: all of them, or those that the program watches for.
+    /// All paths, or those that the program watches for, or its interesting or unknown paths.
     Paths,
-    /// The edges from which all edge counts can be derived.
+    /// A set of edges from whose counts those of all edges can be derived.
     Edges,
     /// Interprocedural segments, divided by function.
     Segments(SegmentSet),
@@ -78,35 +78,35 @@ pub enum DividedCounts {
 pub struct CopyOptions {
     /// Number of copies.
     pub copies: usize,
-    /// The counting to divide.
+    /// What is divided among the copies.
     pub shared: DividedCounts,
     /// The strategy for dividing paths.
     pub strategy: PartitionStrategy,
     /// Which functions the strategy p3 divides, and how finely.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes of a copy, instead of a strategy.
+    /// Maximum number of probes in a copy; replaces the strategy.
     pub max_probes: Option<usize>,
     /// Which hits to minimise.
     pub hits: Measure,
-    /// A profile to base the partition on: the name of a file, a run or a suite.
+    /// Name of the profile on which the partition is based: a file, a run or a suite.
     pub weights: Option<String>,
-    /// Whether to use estimated frequencies instead of a first run if the run store has no run of the build.
+    /// Whether estimated frequencies replace the first run if the run store has no run of the build.
     pub no_first_run: bool,
     /// How the copies are run.
     pub engine: Engine,
     /// Limit on the address space of each local copy, in bytes.
     pub memory: Option<u64>,
-    /// Whether each copy runs in a private copy of the working folder.
+    /// Whether each copy runs in its own clone of the working folder.
     pub private_folders: bool,
-    /// Whether to accept different output.
+    /// Whether copies may print different output.
     pub ignore_output: bool,
-    /// Whether to run the original program and one without counting as well, one at a time.
+    /// Whether to run also the original program and a program without counting, one at a time.
     pub baseline: bool,
     /// Whether copies count the executions of their probes.
     pub count_hits: bool,
-    /// A file to which the caller will write the costs. It is checked in advance that it can be written.
+    /// A file to which the caller will write the costs. Recording fails early if it cannot be written.
     pub costs: Option<PathBuf>,
-    /// A folder that keeps the copies and their results.
+    /// A folder in which the copies and their results are kept; `None` for a temporary folder.
     pub work: Option<PathBuf>,
 }
 
@@ -125,7 +125,7 @@ pub struct CopiesRecorded {
     outcome: CopyOutcome,
     /// Differences between the copies.
     pub differences: Vec<String>,
-    /// Times and executions of the copies; `None` if they share whole functions.
+    /// Times and executions of the copies; `None` if they divide functions or sets of paths.
     pub measurements: Option<CopyMeasurements>,
     /// The user's working folder, if copies ran in private ones.
     home: Option<PathBuf>,
@@ -146,14 +146,14 @@ impl CopiesRecorded {
 
     /// The standard output and the standard error of the first copy.
     pub fn output(&self) -> Result<[Vec<u8>; 2]> {
-        let read = |name: &str| fs::read(file(self.work.path(), name, 0));
+        let read = |name: &str| fs::read(copy_file(self.work.path(), name, 0));
         Ok([read("out")?, read("err")?])
     }
 
-    /// Copies what the first copy changed in its private folder to the working folder.
+    /// Copies the changes that the first copy made in its private folder to the working folder.
     pub fn copy_changes_back(&self) -> Result<()> {
         let work = self.work.path();
-        self.home.as_ref().map_or(Ok(()), |home| folders::bring_back(&file(work, "made", 0), home, &work.join(PRISTINE)))
+        self.home.as_ref().map_or(Ok(()), |home| folders::bring_back(&copy_file(work, "made", 0), home, &work.join(PRISTINE)))
     }
 
     /// The program's exit status or, after a warning, 1 if the copies differ.
@@ -166,14 +166,14 @@ impl CopiesRecorded {
     }
 }
 
-/// Records a run with several copies. `input` reads their standard input, and is called only after all checks have passed.
+/// Records a run with several copies. `input` reads their standard input; it is called only after all checks have passed.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     match &job.options.shared {
         DividedCounts::Segments(set) => return segments::run(job, set, context, input),
         DividedCounts::Iterations => return iterations::run(job, context, input),
         DividedCounts::Paths | DividedCounts::Edges => {}
     }
-    let file = program(&job.what.command[0], context)?;
+    let file = resolve_program(&job.what.command[0], context)?;
     if matches!(job.options.shared, DividedCounts::Paths) {
         if watched::watches_paths(&file, context) {
             return watched::run(job, context, input);
@@ -185,16 +185,16 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
     preparation::check_destinations(job)?;
     let input = input()?;
-    // Taken this late so that signals still end the process while it reads input. From here on, `stop` is polled.
+    // Until here, signals end the process, even while it reads input. From here on, `stop` is polled.
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.around)?;
     let runner = Runner { engine: job.options.engine.clone(), stop: &stop, context };
-    let spec = spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
-    let counted = spec.and_then(|spec| count(job, &runner, program, spec, work.path()));
-    let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.end_with(error, &stop))?;
+    let spec = build_spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
+    let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
+    let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    // The profile is stored before anything that may fail later, such as writing output to a closed pipe.
+    // The profile is stored first, since later steps may fail, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
@@ -208,7 +208,7 @@ struct Counted {
     outcome: CopyOutcome,
 }
 
-fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
+fn count_with_copies(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
     let options = &job.options;
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(job, &program, &spec, work, runner)?;
@@ -224,25 +224,25 @@ fn count(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec,
 fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &Path) -> Result<Counted> {
     let options = &job.options;
     let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
-    let mut differences = outcomes(&copies);
+    let mut differences = outcome_differences(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&partition.program, run_of(job, &copies, runner.context), &profiles)
-        .map_err(|error| explain(error, &copies[0], work))?;
+        .map_err(|error| add_first_copy_output(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(CopyDivergence::to_string));
     report_interrupted(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
     } else {
-        // A signal interrupts each copy elsewhere, so their output differs even though they ended alike.
+        // A signal interrupts each copy at a different point, so output may differ although all copies ended with the same signal.
         differences.clear();
     }
-    let mut measurements = measure(partition, &merged.profile, &copies, attempts, options)?;
+    let mut measurements = collect_measurements(partition, &merged.profile, &copies, attempts, options)?;
     measurements.confirmed = merged.confirmed;
     let is_interrupted = !merged.interrupted.is_empty();
     let mut profile = merged.into_profile();
     if options.baseline {
-        let found = baseline(work, options, &profile, runner, &mut measurements)?;
+        let found = run_baseline(work, options, &profile, runner, &mut measurements)?;
         // Unfinished paths may differ if a signal interrupted the program.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found.iter().for_each(|at| log::info!("{at} in the program that counts all paths, which a signal ended as well"));
@@ -257,8 +257,8 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
 
-/// The costs of the copies: their times, and the executions that all of them together counted.
-fn measure(
+/// The copies' times, and the executions that they counted together.
+fn collect_measurements(
     partition: &PathPartition,
     counted: &Profile,
     copies: &[CopyRun],
@@ -286,8 +286,9 @@ fn measure(
     })
 }
 
-/// Runs the program without counting and with full counting, one at a time on this machine. Returns how its profile differs from `merged`.
-fn baseline(
+/// Runs the program without counting and with full counting, one at a time on this machine. Returns the differences between the profile
+/// with full counting and `merged`.
+fn run_baseline(
     folder: &Path,
     options: &CopyOptions,
     merged: &Profile,
@@ -296,7 +297,7 @@ fn baseline(
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
     launch(folder, &both, &Runner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
-    let base = results(folder, &both, runner.context)?;
+    let base = read_results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {
         true => edge_differences(merged, &base[1].profile)?,
@@ -304,7 +305,7 @@ fn baseline(
     })
 }
 
-/// The metadata of the run that the copies represent together.
+/// The metadata of the run that the copies represent.
 fn run_of(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
     let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.around);

@@ -1,10 +1,10 @@
-//! Objects of copies in the unit cache. Most units are the same in all but a few copies, and in the copies of later runs.
+//! Compiled objects of copies in the unit cache. Most units are the same in almost all copies, and in the copies of later runs.
 //!
 //! Objects are stored as `ROOT/copies/ab/abcdef....o`. The name is a hash of everything that determines the object: the unit, the copy's
 //! part of it, the plugin's parameters and the compiler.
 
 use super::CopyContext;
-use super::spec::write_whole;
+use super::spec::write_atomically;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
-/// Compiles the objects of copies, each distinct one once.
+/// Compiles the objects of copies. Each distinct object is compiled once.
 pub struct Objects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
@@ -27,9 +27,9 @@ pub struct Objects<'a> {
     /// Hash of everything that all objects depend on.
     common: Identity,
     settings: &'a Settings,
-    /// Objects that are wanted but not in the cache.
-    open: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
-    wanted: usize,
+    /// Requested objects that are not in the cache.
+    missing: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
+    requested: usize,
 }
 
 impl<'a> Objects<'a> {
@@ -47,20 +47,20 @@ impl<'a> Objects<'a> {
             compiler,
             common,
             settings,
-            open: BTreeMap::new(),
-            wanted: 0,
+            missing: BTreeMap::new(),
+            requested: 0,
         })
     }
 
-    /// Requests the object of a unit with the given parts, or of the whole unit. Returns its future path.
+    /// Requests the object of a unit with the given parts, or of the complete unit. Returns the path that it will have.
     pub fn request(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
         let parts = parts.map(FunctionParts::to_bytes);
         let own = parts.as_deref().map(Identity::from_content);
         let name = Identity::from_content(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();
         let path = self.folder.join(&name[..2]).join(format!("{name}.o"));
-        self.wanted += 1;
+        self.requested += 1;
         if !path.exists() {
-            self.open.insert(path.clone(), (frame, parts));
+            self.missing.insert(path.clone(), (frame, parts));
         }
         path
     }
@@ -69,20 +69,20 @@ impl<'a> Objects<'a> {
     ///
     /// # Errors
     /// A unit has no bitcode or does not compile, the cache cannot be written, or a signal interrupts the compilation.
-    pub fn make(self, stop: &StopFlag) -> Result<()> {
+    pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
         log::info!(
-            "compiling {} of {}: the others are shared with another copy or in the cache",
-            self.open.len(),
-            plural(self.wanted as u128, "unit", "units")
+            "compiling {} of {}; the others are shared between copies or in the cache",
+            self.missing.len(),
+            plural(self.requested as u128, "unit", "units")
         );
         let scratch = self.driver.folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
             InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
         }
-        let mut open: Vec<_> = self.open.iter().collect();
-        // Large units first, so that none is left over when all others are done.
-        open.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
-        for_each_in_parallel(self.driver, &open, "units", |(path, (frame, parts))| {
+        let mut missing: Vec<_> = self.missing.iter().collect();
+        // Large units come first, since a large unit at the end would run alone.
+        missing.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
+        for_each_in_parallel(self.driver, &missing, "units", |(path, (frame, parts))| {
             stop.check()?;
             self.compile(frame, parts.as_deref(), path, scratch.path())
         })
@@ -92,7 +92,7 @@ impl<'a> Objects<'a> {
         let map = frame.map()?;
         let stem = to.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
-        fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("no bitcode was kept of {}", map.source))?)?;
+        fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("the bitcode of {} was not stored", map.source))?)?;
         let folder = InputFolder::new(scratch);
         let mut settings = self.settings.clone();
         if let Some(parts) = parts {
@@ -106,7 +106,7 @@ impl<'a> Objects<'a> {
         experiment::pass_request(&mut command, &request);
         self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
-        write_whole(to, &made)?;
+        write_atomically(to, &made)?;
         // Intermediate files may be large and numerous.
         [input, output].iter().try_for_each(|name| fs::remove_file(scratch.join(name)))?;
         Ok(())

@@ -1,24 +1,24 @@
-//! Descriptions of how copies ended, and of differences between them.
+//! Messages about the exit status of copies, and about differences between copies.
 
 use super::launching::CopyRun;
-use super::spec::{CopyOutcome, file};
+use super::spec::{CopyOutcome, copy_file};
 use std::fs;
 use std::path::Path;
 use trodden_profile::ProcessEnding;
 use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
-const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to see whether the program is deterministic, and whether its paths depend \
-    on addresses (tables of pointers), since code and static data of copies are at different addresses";
+const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to check whether the program is deterministic, and whether its paths \
+    depend on addresses (tables of pointers), since the code and static data of copies are at different addresses";
 
-/// Differences of the copies' endings and output from the first copy's.
-pub fn outcomes(copies: &[CopyRun]) -> Vec<String> {
+/// Differences in exit status and output between each copy and the first one.
+pub fn outcome_differences(copies: &[CopyRun]) -> Vec<String> {
     let mut out = Vec::new();
     let first = &copies[0].outcome;
     for (at, copy) in copies.iter().enumerate().skip(1) {
         let own = &copy.outcome;
         if own.ending != first.ending {
-            out.push(format!("copy {at} ended with {}, but copy 0 with {}", ending(own.ending), ending(first.ending)));
+            out.push(format!("copy {at} ended with {}, but copy 0 with {}", format_ending(own.ending), format_ending(first.ending)));
         }
         if own.output != first.output {
             out.push(format!("copy {at} and copy 0 printed different output"));
@@ -30,14 +30,14 @@ pub fn outcomes(copies: &[CopyRun]) -> Vec<String> {
     out
 }
 
-fn ending(ending: ProcessEnding) -> String {
+fn format_ending(ending: ProcessEnding) -> String {
     match ending {
         ProcessEnding::Exit(code) => format!("status {code}"),
         ProcessEnding::Signal(signal) => format!("signal {signal}"),
     }
 }
 
-/// The exit status that represents a copy's ending, as in a shell.
+/// A copy's exit status as a shell reports it: 128 and the number of the signal if a signal ended the copy.
 pub fn status(outcome: &CopyOutcome) -> u8 {
     match outcome.ending {
         ProcessEnding::Exit(code) => code as u8,
@@ -45,39 +45,43 @@ pub fn status(outcome: &CopyOutcome) -> u8 {
     }
 }
 
-/// Adds the ending and the last output of the first copy to an error.
-pub fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
+/// Adds the first copy's exit status and last lines of standard error to the error that nothing was counted. Other errors are unchanged.
+pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
     const LINES: usize = 3;
     if !matches!(error, CopiesError::Nothing) {
         return error.into();
     }
-    let text = fs::read(file(work, "err", 0)).unwrap_or_default();
+    let text = fs::read(copy_file(work, "err", 0)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines[lines.len().saturating_sub(LINES)..].join("; ");
-    let said = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
-    anyhow::anyhow!("{error} (copy 0 ended with {} and printed {said})", ending(first.outcome.ending))
+    let printed = if last.is_empty() { "nothing to standard error".to_owned() } else { format!("to standard error: {last}") };
+    anyhow::anyhow!("{error} (copy 0 ended with {} and printed {printed})", format_ending(first.outcome.ending))
 }
 
-/// Reports inconsistent counts if a signal ended all copies.
+/// Warns that counts are inconsistent if a signal ended all copies at different points, and logs the paths that it interrupted.
 pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(
-            "{} ended all copies, each at a different place: counts of different functions are inconsistent, and the profile is marked \
+            "{} ended all copies, each at a different point, so the counts of different functions are inconsistent. The profile is marked \
                 accordingly",
-            ending(end)
+            format_ending(end)
         );
     } else if matches!(end, ProcessEnding::Signal(_)) {
-        log::info!("{} ended the program: the path in progress may be counted as if it were finished", ending(end));
+        log::info!("{} ended the program, whose path in progress may be counted as if it were complete", format_ending(end));
     }
-    merged.interrupted.iter().take(MAX_SHOWN).for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", ending(end)));
+    merged
+        .interrupted
+        .iter()
+        .take(MAX_SHOWN)
+        .for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", format_ending(end)));
     if merged.interrupted.len() > MAX_SHOWN {
         log::info!("and in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
     }
 }
 
-/// Warns that the copies did not execute the same, and reports their differences.
+/// Warns that the copies did not execute the same paths, and lists their differences.
 pub fn report_differences(differences: &[String]) {
     const MAX_SHOWN: usize = 10;
     log::warn!("the copies did not execute the same paths, so the profile is not exact:");

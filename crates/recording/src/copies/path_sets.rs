@@ -1,9 +1,9 @@
-//! The division of a set of paths among copies, for programs that observe only the paths of a set: watched ones ([`super::watched`]) or
-//! interesting ones ([`super::interesting`]).
+//! Divides a set of paths among copies, for programs that only observe the paths of a set: watched ([`super::watched`]) or interesting
+//! ([`super::interesting`]) paths.
 //!
-//! Such a path is observed independently of all others, so any division is correct. Paths are sorted by function and number, and the list
-//! is cut into pieces of nearly equal weight: few functions are divided, and a piece of a function has paths with neighbouring numbers,
-//! which share prefixes. The cost of a function's path register arises once in each copy that observes any of its paths.
+//! Each path in the set is observed independently, so any division is correct. Paths are sorted by function and number, and the list is cut
+//! into pieces of nearly equal weight. Therefore few functions are divided, and the paths of a function in one copy have neighbouring
+//! numbers, so they share prefixes. A function's path register costs something in each copy that observes a path of the function.
 
 use super::CopyOptions;
 use anyhow::{Result, bail, ensure};
@@ -17,8 +17,8 @@ use trodden_profile::{Counts, ImageProfile, Profile, UnitProfile};
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionKey, FunctionMap, Image, Settings, UnitMap};
 
-/// Refuses options that concern copies that count all paths. `kind` is the option that the program was made with.
-pub fn check(options: &CopyOptions, kind: &str) -> Result<()> {
+/// Rejects options that apply only to copies that count all paths. `kind` is the option with which the program was built.
+pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     let given = [
         (options.weights.is_some(), "--weights"),
         (options.no_first_run, "--no-first-run"),
@@ -29,7 +29,7 @@ pub fn check(options: &CopyOptions, kind: &str) -> Result<()> {
         (options.strategy != PartitionStrategy::Weighted, "--strategy"),
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => bail!("{option} applies to copies that count all paths, but the program was built with {kind}: leave it out"),
+        Some((_, option)) => bail!("{option} applies to copies that count all paths, but the program was built with {kind}. Omit {option}"),
         None => Ok(()),
     }
 }
@@ -37,13 +37,13 @@ pub fn check(options: &CopyOptions, kind: &str) -> Result<()> {
 /// Returns the settings that all units of a program share.
 ///
 /// # Errors
-/// Units differ.
+/// The settings of units differ.
 pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
     ensure!(
         all.len() == 1,
-        "units of {} were built with different parameters: build it again with `trodden instrument {kind}`",
+        "units of {} were built with different parameters. Build the program again with `trodden instrument {kind}`",
         program.display()
     );
     Ok(all.remove(0))
@@ -57,9 +57,9 @@ pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, Uni
     Ok(ImageProfile { identity: image.identity, path: program.display().to_string(), build_id: image.build_id, units })
 }
 
-/// Estimates the number of executions of each function from its loops and calls.
+/// Estimates each function's number of executions from loops and calls.
 pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
-    let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| key(map, function)));
+    let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| function_key(map, function)));
     let entries = |procedure: &Procedure| {
         let dag = &procedure.dag;
         dag.out(dag.entry()).iter().fold(0, |sum: u64, edge| sum.saturating_add(procedure.frequencies[edge.index()]))
@@ -67,15 +67,15 @@ pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> 
     Ok(functions.zip(procedures::procedures(units, None)?.iter().map(entries)).collect())
 }
 
-/// Returns the key by which a function is found in the other copies.
-pub fn key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
+/// Returns a function's key, which is the same in all copies.
+pub fn function_key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
     (map.source.clone(), function.name.clone(), function.version())
 }
 
-/// The copy that observes each path, by function.
+/// The copy that observes each path, by function and path number.
 pub type Owners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
 
-/// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe something.
+/// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe a path.
 pub fn divide<'a>(
     observed: impl Iterator<Item = (&'a FunctionKey, Vec<u64>)>,
     weights: &HashMap<FunctionKey, u64>,
@@ -91,9 +91,10 @@ pub fn divide<'a>(
     let (mut before, mut used) = (0u128, BTreeMap::new());
     for (weight, key, paths) in functions {
         let count = paths.len() as u128;
-        // The middle of a path's share of the weight decides.
-        let wanted = |place: usize| ((before * 2 * count + weight * (2 * place as u128 + 1)) * copies as u128 / (2 * count * all)) as usize;
-        let own: BTreeMap<u64, usize> = paths.iter().enumerate().map(|(place, path)| (*path, wanted(place))).collect();
+        // A path belongs to the copy whose share of the total weight contains the middle of the path's share.
+        let copy_at =
+            |index: usize| ((before * 2 * count + weight * (2 * index as u128 + 1)) * copies as u128 / (2 * count * all)) as usize;
+        let own: BTreeMap<u64, usize> = paths.iter().enumerate().map(|(index, path)| (*path, copy_at(index))).collect();
         used.extend(own.values().map(|copy| (*copy, 0)));
         owners.insert(key.clone(), own);
         before += weight;
@@ -103,8 +104,8 @@ pub fn divide<'a>(
     (owners, used.len())
 }
 
-/// Reports a division. `participle` says what the copies do to the paths ("watched for", "counted").
-pub fn report(owners: &Owners, copies: usize, participle: &str) {
+/// Logs a division. `participle` says what the copies do with the paths ("watched for", "counted").
+pub fn log_division(owners: &Owners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(
@@ -117,16 +118,16 @@ pub fn report(owners: &Owners, copies: usize, participle: &str) {
     );
 }
 
-/// Separates the images of the copies themselves, with the copy's number, from those of other programs and libraries, which all copies
-/// counted; of these the first copy's are returned.
+/// Returns the images of the copies, with their numbers, and the images of other programs and libraries. All copies counted the latter, so
+/// only the first copy's are returned.
 pub fn images_of_copies(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
     let images = profiles.into_iter().enumerate().flat_map(|(copy, profile)| profile.images.into_iter().map(move |image| (copy, image)));
     let (own, elsewhere): (Vec<_>, Vec<_>) = images.partition(|(_, image)| Path::new(&image.path).starts_with(work));
     (own, elsewhere.into_iter().filter(|(copy, _)| *copy == 0).map(|(_, image)| image).collect())
 }
 
-/// Puts the program's merged image in front of the images counted elsewhere. Counts of processes that started the program by its own name
-/// are added to it.
+/// Puts the program's merged image before the images of other programs and libraries. If processes started the original program, its counts
+/// are added to the merged image.
 pub fn join(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfile> {
     let mut images = vec![image];
     for other in elsewhere {
@@ -138,46 +139,46 @@ pub fn join(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfi
     images
 }
 
-/// A function of an image: its key, and the number of earlier units of the image with the same function.
+/// A function's key, and the number of earlier units in the image that contain the same function.
 pub type PlacedKey = (FunctionKey, usize);
 
-/// Returns the key of the next function; `seen` counts those before it.
-pub fn placed(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
-    let key = key(map, function);
+/// Returns the key of the next function; `seen` counts the previous functions by key.
+pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
+    let key = function_key(map, function);
     let before = seen.entry(key.clone()).or_default();
     *before += 1;
     (key, *before - 1)
 }
 
-/// A path's executions as a copy counted them, and the time of the first.
+/// A path's executions in a copy, and the time of the first execution.
 struct CountedPath {
     copy: usize,
     count: u64,
     first_seen: Option<u64>,
 }
 
-/// What the copies counted in one function.
+/// The counts of one function in all copies.
 #[derive(Default)]
 struct CountedFunction {
     paths: BTreeMap<u64, CountedPath>,
-    /// For each copy, all executions of the function, and those without a path.
+    /// For each copy: its number, the function's executions, and the function's executions without a path.
     executions: Vec<(usize, u64, u64)>,
 }
 
-/// Returns the program's image with what its copies counted, and the differences between copies.
+/// Returns the program's image with the counts of all copies, and the differences between copies.
 ///
-/// Executions without a path of their own are those that no copy attributes to one: a copy's executions less those of the paths of all
-/// copies. All copies that observe a function must have executed it equally often.
+/// The executions without a path are a copy's executions of a function minus the executions of the paths of all copies. All copies that
+/// observe a function must have executed it equally often.
 ///
 /// # Errors
-/// A copy has a function that the program lacks.
+/// A copy has a function that the program does not have.
 pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
     let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
     let mut differences = Vec::new();
     for (copy, own) in copies {
         let mut seen = HashMap::new();
         for (unit, function) in own.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |function| (unit, function))) {
-            let known = counted.entry(placed(&mut seen, &unit.map, function)).or_default();
+            let known = counted.entry(next_placed_key(&mut seen, &unit.map, function)).or_default();
             let mut sum = 0u64;
             for (path, count) in unit.counts_of(function) {
                 sum = sum.saturating_add(count);
@@ -197,8 +198,8 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
     for unit in &mut image.units {
         let map = unit.map.clone();
         for function in &map.functions {
-            let Some(known) = counted.remove(&placed(&mut seen, &map, function)) else { continue };
-            let others = known.others(&function.name, function.unattributed().start, &mut differences);
+            let Some(known) = counted.remove(&next_placed_key(&mut seen, &map, function)) else { continue };
+            let others = known.executions_without_path(&function.name, function.unattributed().start, &mut differences);
             for (path, known) in known.paths {
                 let counter = function.first_counter + path;
                 unit.counts.executions.push((counter, known.count));
@@ -212,17 +213,17 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
     let foreign = counted.iter().find(|(_, function)| !function.paths.is_empty());
     ensure!(
         foreign.is_none(),
-        "the copies have a function `{}` that the program does not have: build the program again",
+        "the copies contain a function `{}` that the program does not have. Build the program again",
         foreign.map_or("", |((key, _), _)| &key.1)
     );
     Ok((image, differences))
 }
 
 impl CountedFunction {
-    /// Returns the executions without a path, with the counter that counts them. Adds a difference if copies executed the function
-    /// differently often.
-    fn others(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
-        // Programs that watch for paths count nothing else.
+    /// Returns the executions without a path, after their counter; `None` if there are none. Adds a difference if copies executed the
+    /// function different numbers of times.
+    fn executions_without_path(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
+        // Programs that watch for paths count only these paths.
         if self.executions.iter().all(|(.., without_path)| *without_path == 0) {
             return None;
         }
@@ -245,7 +246,7 @@ mod tests {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
-    /// Divides functions with the given numbers of paths and weights among copies. Returns the copies of each function's paths.
+    /// Divides functions, given by name, number of paths and weight. Returns the copy of each path, and the number of copies.
     fn copies(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
             functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_have_nearly_equal_weight_and_every_copy_has_a_path() {
+    fn copies_have_nearly_equal_weight_and_at_least_one_path() {
         assert_eq!(copies(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
         assert_eq!(copies(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
         // The heaviest function comes first, and is divided.

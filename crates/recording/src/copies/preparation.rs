@@ -1,4 +1,4 @@
-//! Checks before copies run, so that no long run fails to write its results, and the folder that copies run in.
+//! The folder of copies and their results, their standard input, and checks before a long run that its results can be written.
 
 use super::CopyJob;
 use crate::{RecordingContext, RunFolder, run_folder};
@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 use trodden_launch::StopFlag;
 use trodden_profile::private;
 
-/// The error context of copies that ran but failed, or whose results contradict each other. Their remains may show why.
+/// Error context: copies ran but failed, or their results contradict each other. Their files may show why.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiesFailed;
 
 impl fmt::Display for CopiesFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no profile was made")
+        f.write_str("no profile was stored")
     }
 }
 
 /// The folder of copies and their results.
 pub enum WorkFolder {
     /// A folder that the user named.
-    Given(PathBuf),
+    Named(PathBuf),
     /// A temporary folder.
-    Own(RunFolder),
+    Temporary(RunFolder),
 }
 
 impl WorkFolder {
@@ -35,21 +35,21 @@ impl WorkFolder {
     pub fn new(job: &CopyJob, around: &RecordingContext) -> Result<WorkFolder> {
         if let Some(given) = &job.options.work {
             private::create_folder(given).with_context(|| format!("cannot create the folder {}", given.display()))?;
-            ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: pass a new folder to --work", given.display());
-            return Ok(WorkFolder::Given(fs::canonicalize(given)?));
+            ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty. Pass a new folder to --work", given.display());
+            return Ok(WorkFolder::Named(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Own(run_folder(&job.what.destination, around)?))
+        Ok(WorkFolder::Temporary(run_folder(&job.what.destination, around)?))
     }
 
-    /// Cleans up after an error, but keeps what copies left if they failed ([`CopiesFailed`]). If a signal interrupted the recording, that
-    /// is the error, whatever errors it caused in compilers and copies.
-    pub fn end_with(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
+    /// Returns the error to report. Keeps the files of copies that failed ([`CopiesFailed`]). If a signal interrupted the recording, this
+    /// is the error, whatever error it caused in a compiler or copy.
+    pub fn finish_with_error(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
         }
         match self {
-            WorkFolder::Own(folder) if error.is::<CopiesFailed>() => {
-                folder.leave();
+            WorkFolder::Temporary(folder) if error.is::<CopiesFailed>() => {
+                folder.keep_on_drop();
                 error.context(format!("the files of the copies are kept in {}", folder.path().display()))
             }
             _ => error,
@@ -58,13 +58,13 @@ impl WorkFolder {
 
     pub fn path(&self) -> &Path {
         match self {
-            WorkFolder::Given(path) => path,
-            WorkFolder::Own(folder) => folder.path(),
+            WorkFolder::Named(path) => path,
+            WorkFolder::Temporary(folder) => folder.path(),
         }
     }
 }
 
-/// The standard input of copies.
+/// The copies' standard input.
 pub enum CopyInput {
     /// Empty.
     Nothing,
@@ -75,8 +75,8 @@ pub enum CopyInput {
 }
 
 impl CopyInput {
-    /// The path of a file with the input; `None` if it is empty. Data from a pipe is written to `folder`.
-    pub fn file(self, folder: &Path) -> Result<Option<PathBuf>> {
+    /// The path of a file with the input; `None` for empty input. Writes data from a pipe to a file in `folder`.
+    pub fn into_file(self, folder: &Path) -> Result<Option<PathBuf>> {
         match self {
             CopyInput::Nothing => Ok(None),
             CopyInput::File(path) => Ok(Some(path)),
@@ -97,9 +97,9 @@ pub fn check_destinations(job: &CopyJob) -> Result<()> {
 }
 
 fn check_destination(path: &Path) -> Result<()> {
-    let cannot = || format!("cannot write {}: pass another file", path.display());
-    ensure!(!path.is_dir(), "cannot write {}: it is a folder. Pass a file", path.display());
-    // An existing file is replaced; a pipe is written to.
+    let cannot = || format!("cannot write {} (pass a different file)", path.display());
+    ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass a file", path.display());
+    // A regular file is replaced, which needs access to its folder. Others, such as pipes, are written to.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }

@@ -1,13 +1,13 @@
-//! Copies that each count a part of the interprocedural segments.
+//! Copies that each count some of the interprocedural segments.
 //!
-//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment is a context and a path after it. Functions are
-//! divided by the path: a copy counts some of a function's paths in every context. Dividing contexts would save no probes, since a path's
-//! labels and its count are executed in any context. The paths of a copy, and the callers' paths up to the calls that lead to them, get
+//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment is a context followed by a path. Segments are
+//! divided by path: a copy counts some of a function's paths, in every context. Dividing contexts would save no probes, since every
+//! execution of a path executes its labels and its count. A copy's paths, and the callers' paths up to the calls that lead to them, get
 //! unique selective labels; other code is not instrumented. The paths that end segments form [`procedures`], which are divided like other
-//! paths; each copy counts its part of the set ([`SegmentSet::part`]). Executions in uninteresting contexts are not counted completely.
+//! paths; each copy counts its part of the set ([`SegmentSet::part`]). Copies do not count all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Partition, checked};
+use super::shared::{self, Partition, lightest_functions};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,32 +21,33 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
 use trodden_unit::{SegmentSet, Settings};
 
-/// Maximum number of pairs of contexts and paths of a function for which a set of all pairs is spelled out, so that they can be divided.
-const MAX_SPELLED_OUT: u64 = 1 << 20;
+/// Maximum number of segments of a function that are listed individually so that they can be divided, if the set has all combinations of
+/// contexts and paths.
+const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 
 type SegmentFunction = (String, String);
-/// Executions of segments, each given by unit, function and path number of its parts.
+/// Executions of segments. A segment is a list of (unit, function, path number).
 type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 /// Records a run with copies that share the counting of segments.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_SPELLED_OUT), job))
+    shared::run(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
 }
 
-/// Which copy counts the segments that end in which path.
+/// An assignment of segments to copies, by the path in which they end.
 struct SegmentPartition {
     set: SegmentSet,
-    /// For each function, the copy of each path.
+    /// The copy of each path, by function.
     owners: Vec<BTreeMap<u64, usize>>,
     /// Copies that count something.
     copies: Vec<usize>,
-    /// Functions that all copies count, as a check.
-    checked: BTreeSet<u32>,
+    /// Functions that all copies count, to check that they execute the same paths.
+    counted_by_all: BTreeSet<u32>,
 }
 
 struct DividedFunction {
     number: u32,
-    /// Its paths as edges of the procedure's graph, with their executions.
+    /// For each path: its number, its edges in the procedure's graph, and its executions.
     paths: Vec<(u64, Vec<DagEdgeId>, u64)>,
     procedure: Procedure,
 }
@@ -61,10 +62,10 @@ impl SegmentPartition {
     fn new(set: SegmentSet, job: &CopyJob) -> Result<SegmentPartition> {
         let options = &job.options;
         let functions = procedures(&set)?;
-        let checked = checked(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
+        let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
-            functions.into_iter().partition(|f| checked.contains(&f.number));
-        ensure!(options.max_probes.is_none(), "--max-probes works only for copies that share paths: leave it or --divide out");
+            functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
+        ensure!(options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
         let choices = PartitionOptions { profitable: options.profitable, ..PartitionOptions::new(options.copies, options.hits) };
         let all: Vec<Procedure> = divided.iter().map(|f| f.procedure.clone()).collect();
         let plan = trodden_partition::plan(&all, options.strategy, &choices);
@@ -84,16 +85,16 @@ impl SegmentPartition {
         if copies.is_empty() {
             copies.push(0);
         }
-        let partition = SegmentPartition { set, owners, copies, checked };
-        partition.report(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
+        let partition = SegmentPartition { set, owners, copies, counted_by_all };
+        partition.log_division(loads.into_iter().max().unwrap_or(0), small.iter().chain(&divided));
         Ok(partition)
     }
 
-    fn report<'a>(&self, most: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
+    fn log_division<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
         let divided = self.divided().count() as u128;
         log::info!(
-            "{} of segments of {} divided among {} copies; the largest share is {most}; {} divided",
+            "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",
             plural(all.into(), "execution", "executions"),
             plural(functions.count() as u128, "function", "functions"),
             self.copies.len(),
@@ -113,10 +114,10 @@ impl SegmentPartition {
     }
 }
 
-/// The first copy that counts a path of a procedure.
+/// The first copy that counts a path.
 fn owner(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
     let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.profiles(path));
-    plan.copies.iter().position(counts).expect("every path lies in the part of a copy")
+    plan.copies.iter().position(counts).expect("every path is in the part of a copy")
 }
 
 /// The functions in which segments end, as procedures with the paths that end segments.
@@ -125,18 +126,18 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
-        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
+        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
-        let (own, place) = subgraph(&dag, &paths);
-        // Without known executions, each path counts as one.
+        let (own, renumbered) = subgraph(&dag, &paths);
+        // If no executions are known, each path has weight one.
         let executions = |path: u64| match function.executions.is_empty() {
             true => 1,
             false => function.executions.get(&path).copied().unwrap_or(0),
         };
-        let moved = |path: Vec<DagEdgeId>| path.iter().map(|edge| place[edge]).collect();
+        let in_subgraph = |path: Vec<DagEdgeId>| path.iter().map(|edge| renumbered[edge]).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>, u64)> =
-            paths.into_iter().map(|(path, edges)| (path, moved(edges), executions(path))).collect();
+            paths.into_iter().map(|(path, edges)| (path, in_subgraph(edges), executions(path))).collect();
         let next = units.len();
         let unit = *units.entry(&function.unit).or_insert(next);
         let call_sites = Some(sites.get(&number).map_or(0, |sites| sites.len() as u32));
@@ -146,11 +147,12 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     Ok(out)
 }
 
-/// The subgraph of the edges on the given paths, and the mapping of edges to it.
+/// The subgraph of the edges on the given paths, and the mapping from edges of the graph to edges of the subgraph.
 fn subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
-    let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).expect("whole paths of an acyclic graph are one");
+    let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges)
+        .expect("complete paths of an acyclic graph form an acyclic graph");
     (own, used.into_iter().zip((0..).map(DagEdgeId)).collect())
 }
 
@@ -160,13 +162,13 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
     let mut executed = Vec::new();
     for (_, edges, count) in paths {
         edges.iter().for_each(|edge| frequencies[edge.index()] = frequencies[edge.index()].saturating_add(*count));
-        let end = edges.iter().find(|edge| ends.contains(edge)).expect("every path takes an end");
+        let end = edges.iter().find(|edge| ends.contains(edge)).expect("every path has an end edge");
         executed.push(ExecutedPath { end: *end, count: *count, in_passing: false });
     }
     Procedure { dag, frequencies, paths: executed, call_sites, unit }
 }
 
-/// For each function by number, the callers of segments and the edges by which their paths arrive at the calls.
+/// The call sites by which segments enter each function: the caller's number, and the edge by which its path reaches the call.
 type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 
 /// Finds the call sites by which segments enter each function.
@@ -177,7 +179,7 @@ fn call_sites(set: &SegmentSet) -> Result<CallSites> {
         if calls.is_empty() {
             continue;
         }
-        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are damaged", function.name))?;
+        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         for (callee, context) in calls {
             let path = numbering.path(&dag, context.path).unwrap_or_default();
             let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {
@@ -196,7 +198,7 @@ impl Partition for SegmentPartition {
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: &usize| {
             let has = |number: u32, path: u64| {
-                self.checked.contains(&number) || self.owners[number as usize].get(&path).is_some_and(|owner| owner == copy)
+                self.counted_by_all.contains(&number) || self.owners[number as usize].get(&path).is_some_and(|owner| owner == copy)
             };
             let part = self.set.part(has);
             let segments = Some(SettingsFile::Stored(context.driver.inputs()?.put(&part.to_bytes())?));
@@ -207,21 +209,21 @@ impl Partition for SegmentPartition {
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let divided = self.names(self.divided());
-        let (images, differences) = merge(profiles, &self.names(self.checked.iter().copied()), &divided);
-        ensure!(images.iter().any(counts_segments), "no copy counted a segment: no function of the set was executed");
+        let (images, differences) = merge(profiles, &self.names(self.counted_by_all.iter().copied()), &divided);
+        ensure!(images.iter().any(counts_segments), "no copy counted a segment, because no function of the set was executed");
         Ok((images, differences))
     }
 
-    fn keep(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
+    fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
         Ok(())
     }
 }
 
-/// Combines the images of all copies. Functions that all copies count are taken from the first one, with differences reported, and other
-/// contexts of divided functions are dropped, since no copy sees all of their executions.
+/// Combines the images of all copies. The counts of functions that all copies count come from the first copy; differences from the others
+/// are returned. Counts in other contexts are dropped for divided functions, since no copy counts all of these executions.
 fn merge(
     profiles: Vec<Profile>,
-    checked: &BTreeSet<SegmentFunction>,
+    counted_by_all: &BTreeSet<SegmentFunction>,
     divided: &BTreeSet<SegmentFunction>,
 ) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
@@ -235,17 +237,17 @@ fn merge(
                 }
                 continue;
             }
-            own.extend(counts_of(&image, checked));
+            own.extend(counts_of(&image, counted_by_all));
             for unit in &mut image.units {
                 for function in &unit.map.functions {
                     let (key, Some(words)) = ((unit.map.source.clone(), function.name.clone()), function.segment_words()) else { continue };
                     let last = words.range().end.saturating_sub(1);
-                    let left_out = match (checked.contains(&key), divided.contains(&key)) {
+                    let dropped = match (counted_by_all.contains(&key), divided.contains(&key)) {
                         (true, _) if copy > 0 => words.range(),
                         (false, true) => last..words.range().end,
                         _ => continue,
                     };
-                    unit.counts.executions.retain(|(word, _)| !left_out.contains(word));
+                    unit.counts.executions.retain(|(word, _)| !dropped.contains(word));
                 }
             }
             images.push(image);
@@ -261,7 +263,8 @@ fn merge(
     (images, differences)
 }
 
-/// Executions of the segments that end in the given functions, by name, since copies number contexts and paths differently.
+/// Executions of the segments that end in the given functions. Segments are identified by name, since copies number contexts and paths
+/// differently.
 fn counts_of(image: &ImageProfile, functions: &BTreeSet<SegmentFunction>) -> NamedCounts {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =

@@ -1,7 +1,7 @@
-//! The files of a copy job: what copies have in common, and their results.
+//! The files of a copy job: its description, and the results of copies.
 //!
-//! `job.json` describes the job and is removed at the end. `result-N` has the counts of copy N, its ending and hashes of its output, and
-//! is the same for every attempt; `times-N.json` has its times; `out-N` and `err-N` its output.
+//! `job.json` describes the job; it is removed at the end. `result-N` has copy N's counts, exit status and output hashes, and is the same
+//! for every attempt. `times-N.json` has its times, and `out-N` and `err-N` have its output.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub const SCHEMA_VERSION: u32 = 4;
 /// Description of a copy job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Spec {
-    /// [`SCHEMA_VERSION`].
+    /// Always [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The command as the user wrote it.
     pub command: Vec<OsText>,
@@ -36,16 +36,16 @@ pub struct Spec {
     pub sampled: bool,
     /// Whether the programs write streams.
     pub streamed: bool,
-    /// The number of the copy to run with randomised addresses, to see whether paths depend on them.
+    /// Number of the copy that runs with randomised addresses, which shows whether paths depend on addresses.
     pub random_addresses: Option<usize>,
-    /// The programs by copy number.
+    /// The programs' paths, by copy number.
     pub programs: Vec<OsText>,
 }
 
 /// The outcome of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOutcome {
-    /// How it ended.
+    /// Its exit status.
     pub ending: ProcessEnding,
     /// Hash of its standard output; empty if output is ignored.
     pub output: String,
@@ -57,12 +57,12 @@ pub struct CopyOutcome {
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// Writes a file atomically.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(path, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The path of a copy's file in the job folder.
-pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
+pub fn copy_file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))
 }
 
@@ -80,24 +80,24 @@ impl Spec {
     pub fn read(folder: &Path) -> Result<Spec> {
         let path = folder.join("job.json");
         let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
-        let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", path.display()))?;
+        let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
         ensure!(
             spec.schema_version == SCHEMA_VERSION,
-            "{} was written by a different version of trodden: use that version, or make the copies again",
+            "{} was written by a different version of trodden. Use that version, or create the copies again",
             path.display()
         );
         Ok(spec)
     }
 }
 
-/// The description of a job while copies run. It contains the environment, which may hold secrets.
+/// The description of a job, which exists only while copies run. It contains the environment, which may contain secrets.
 #[derive(Debug)]
 #[must_use]
 pub struct JobFile(PathBuf);
 
 impl Drop for JobFile {
     fn drop(&mut self) {
-        // If it cannot be removed, only its owner can read it.
+        // A file that cannot be removed is readable only by its owner.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -110,14 +110,14 @@ pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, tempo
     let mut bytes = serde_json::to_vec(outcome)?;
     bytes.push(b'\n');
     bytes.extend(fs::read(&stored)?);
-    write_whole(path, &bytes)
+    write_atomically(path, &bytes)
 }
 
 /// Reads a result file.
 pub fn read_result(path: &Path, temporary: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
-    let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;
+    let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is corrupt", path.display()))?;
+    let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is corrupt", path.display()))?;
     let folder = folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;

@@ -9,7 +9,7 @@ use trodden_unit::{Frame, Image, UnitMap};
 /// Reads the units of a program with their maps, in link order.
 ///
 /// # Errors
-/// The program cannot be read or is not instrumented, or a map is missing or damaged.
+/// The program cannot be read or is not instrumented, or a map is missing or corrupt.
 pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -17,7 +17,8 @@ pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, Un
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {
             bail!(
-                "{}: the map of a unit is neither in the file nor in the unit cache: rebuild the program, or set TRODDEN_CACHE",
+                "{}: the map of a unit is neither in the file nor in the unit cache. Rebuild the program, or set TRODDEN_CACHE \
+                    to the cache of its build",
                 program.display()
             )
         };

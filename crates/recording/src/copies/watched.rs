@@ -1,10 +1,10 @@
-//! Copies of a program that watches for paths (`trodden instrument --watch`), each of which watches for a part of them.
+//! Copies of a program that watches for paths (`trodden instrument --watch`). Each copy watches for some of these paths.
 //!
 //! D. Saha, P. Dhoolia and G. Paul (ESEC/FSE 2013, section 8) name the runtime verification of policies by distributed runs as future work.
-//! The watched paths are divided by [`super::path_sets`]; together, the copies notice what a single program notices.
+//! [`super::path_sets`] divides the watched paths. Together, the copies notice every path that the program would notice.
 //!
-//! Copies only count. The messages that a single program prints about matches are printed after the counts have been merged: if the copies
-//! printed them, their outputs would differ. Actions that change the execution are refused.
+//! Copies only count. A program's messages about matches are printed after the counts have been merged, since the output of the copies
+//! would differ if they printed them. Actions that change the execution are rejected.
 
 use super::path_sets::{self, Owners};
 use super::preparation::CopyInput;
@@ -22,7 +22,7 @@ use trodden_unit::experiment::{InputKind, SettingsFile};
 use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
-/// The option that such programs are made with.
+/// The option that builds such programs.
 const KIND: &str = "--watch";
 
 /// Returns true if a program watches for paths.
@@ -30,12 +30,12 @@ pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     units(program, context.around.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
-/// Records a run by copies that share the watching.
+/// Records a run by copies that share the watched paths.
 ///
 /// # Errors
 /// The copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check(&job.options, KIND)?;
+    path_sets::check_options(&job.options, KIND)?;
     shared::run(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
@@ -59,10 +59,10 @@ impl WatchPartition {
         let units = units(program, context.around.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings(&units, program, KIND)?;
-        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are damaged: build it again")?;
+        let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let others = experiment::stored_paths(context.driver, InputKind::Watched, file)?;
         let (owners, copies) = path_sets::divide(others.unknown(), &path_sets::weights(&units)?, copies);
-        path_sets::report(&owners, copies, "watched for");
+        path_sets::log_division(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
         Ok(WatchPartition { image, settings, others, owners, copies, reported_expression })
     }
@@ -72,13 +72,14 @@ impl WatchPartition {
 fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
-        format!("{} has no symbols, so its action at a match is unknown: link it without stripping symbols", program.display())
+        format!("{} has no symbols, so its action at a match is unknown. Link it without stripping symbols", program.display())
     })?;
     let variable = context.driver.variables.get(OsStr::new(ON_UNTESTED_VARIABLE)).map(|word| word.to_string_lossy().into_owned());
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "{} does `{action}` at a match, so copies with different watched paths would behave differently: set {ON_UNTESTED_VARIABLE}=report",
+        "the action of {} at a match is `{action}`, so copies with different watched paths would behave differently. Set \
+            {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))
@@ -86,7 +87,7 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
 
 impl Partition for WatchPartition {
     const STREAMS: bool = false;
-    // The program's own action at a match, which is in its link recipe, is replaced.
+    // Replaces the action at a match that the program's link recipe contains.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -111,7 +112,7 @@ impl Partition for WatchPartition {
         Ok((path_sets::join(image, elsewhere), differences))
     }
 
-    fn keep(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
+    fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Frequencies to base a partition on: a profile that the user names, the latest runs of the build in the run store, or a first run, which
-//! is sampled to be cheap. The copies' profile is exact in any case; only the balance of the work depends on the frequencies.
+//! The frequencies on which a partition is based: from a profile that the user names, the latest runs of the build in the run store, or a
+//! first run, which is sampled to make it cheap. They affect only the balance between copies; the merged profile is always exact.
 
-use super::launching::{Runner, launch, results};
+use super::launching::{Runner, launch, read_results};
 use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
 use super::preparation::CopiesFailed;
@@ -24,19 +24,19 @@ use trodden_unit::Identity;
 const FIRST_RUN_FOLDER: &str = "first";
 /// Name of the folder of a first run with full counting.
 const FULL_RUN_FOLDER: &str = "first-whole";
-/// Maximum number of stored runs to use.
+/// Maximum number of stored runs that a partition is based on.
 const MAX_RUNS: usize = 4;
 /// Maximum duration of a first run that is repeated because no sample was taken.
 const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
-/// Finds frequencies, or runs the program to measure them. `None` if they have to be estimated.
+/// Finds frequencies, or runs the program to measure them; `None` if they must be estimated.
 ///
 /// # Errors
 /// The profile that the user named cannot be read, or the first run failed.
 pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     let options = &job.options;
-    if let Some(wanted) = &options.weights {
-        return Ok(Some(Weights { profile: named::load(wanted)?, same_input: false }));
+    if let Some(name) = &options.weights {
+        return Ok(Some(Weights { profile: named::load(name)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
@@ -46,15 +46,15 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
     }
     if options.no_first_run || program.is_residual() {
         log::info!(
-            "the partition uses estimated frequencies, since no run of this build is in the run store: record one for a better partition",
+            "the partition uses estimated frequencies, since no run of this build is in the run store. Record a run for a better partition",
         );
         return Ok(None);
     }
     first_run(program, spec, folder, runner)
 }
 
-/// Merges the latest runs of a build in the run store, since a single one may be untypical. All have the same weight, whatever their
-/// length.
+/// Merges the latest runs of a build in the run store, since a single run may be untypical. Each run has the same weight, independent of
+/// its length.
 pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.around.directory) else { return Ok(None) };
     let mut runs = store.list()?;
@@ -62,7 +62,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     runs.reverse();
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
-    // Two runs of the same command are better than one of it and others of different commands.
+    // Two or more runs of the same command are better than runs that include other commands.
     if runs.iter().filter(|run| is_same(run)).count() > 1 {
         runs.retain(is_same);
     } else {
@@ -84,16 +84,16 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     }
     match used.as_slice() {
         [] => return Ok(None),
-        [one] => log::info!("the partition is based on run {}, the latest of this build ({})", one.number, name(one)),
+        [one] => log::info!("the partition is based on run {}, the latest of this build ({})", one.number, describe_run(one)),
         several => {
-            let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, name(run))).collect();
+            let named: Vec<String> = several.iter().map(|run| format!("{} ({})", run.number, describe_run(run))).collect();
             log::info!("the partition is based on {} runs of this build, with equal weights: {}", several.len(), named.join(", "));
         }
     }
     Ok(merge_with_equal_weights(profiles, identity))
 }
 
-fn name(run: &RunEntry) -> String {
+fn describe_run(run: &RunEntry) -> String {
     match (&run.run.test, &run.run.suite) {
         (Some(test), _) => format!("test {test}"),
         (None, _) if !run.run.command.is_empty() => run.run.command.join(" "),
@@ -102,7 +102,7 @@ fn name(run: &RunEntry) -> String {
     }
 }
 
-/// Merges profiles of a build after scaling their counts to the total of the largest one.
+/// Merges a build's profiles after scaling each profile's counts to the largest total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
     let mut sum = Merger::new(BuildPolicy::Separate);
@@ -111,7 +111,7 @@ fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> O
         profile.images.retain(|image| image.identity == identity);
         let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts.executions);
         counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
-        // All profiles are of one build, so none is rejected.
+        // All profiles are of the same build, so none is rejected.
         let _ = sum.add(&at.to_string(), profile.clone());
     }
     sum.finish()
@@ -123,8 +123,8 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
     units.flat_map(|unit| &unit.counts.executions).map(|(_, count)| u128::from(*count)).sum()
 }
 
-/// Runs a sampled variant of the program once, in the way copies run. If a short run ends before a sample is taken, it is repeated with
-/// full counting. A long run without samples stays in innermost loops, where no sample begins; then the result is `None`.
+/// Runs a sampled variant of the program once, under the conditions in which copies run. If a short run ends before a sample is taken, it
+/// is repeated with full counting. Returns `None` after a long run without samples, which stays in innermost loops, where no sample begins.
 fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     log::info!(
         "no run of this build is in the run store: running the program once, sampled, to base the partition on (--weights PROFILE \
@@ -139,30 +139,30 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
     }
     if took > MAX_REPEATED_RUN {
         log::info!(
-            "no sample was taken in {:.1} s, since the program rarely leaves its innermost loops: the partition uses estimated \
-                frequencies. Pass a profile with --weights to improve it",
+            "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. The partition uses \
+                estimated frequencies. Pass a profile with --weights to improve it",
             took.as_secs_f64()
         );
         return Ok(None);
     }
-    log::info!("the program ended before a sample was taken: running it once more with full counting");
+    log::info!("the program ended before a sample was taken, so it runs once more with full counting");
     let own = folder.join(FULL_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
     let (profile, _) = run_first(Path::new(&program.original.path), false, spec, &own, runner)?;
     Ok(Some(Weights { profile, same_input: true }))
 }
 
-/// Performs a first run. Returns its profile and duration.
+/// Runs the program `file` once. Returns its profile and duration.
 fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
-        // If a node presumed lost delivers a second result, it differs, since samples depend on time.
+        // A node presumed lost may deliver a second result. It differs from the first, since samples depend on time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
         other => drop(other.context(CopiesFailed).context("the first run, on which the partition would be based, failed")?),
     }
-    let run = results(folder, &[0], runner.context)?.remove(0);
+    let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
@@ -171,7 +171,7 @@ fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Resu
     let (settings, driver) = (program.sampled(), runner.context.driver);
     let mut objects = Objects::new(&settings, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
-    objects.make(runner.stop)?;
+    objects.compile_missing(runner.stop)?;
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)

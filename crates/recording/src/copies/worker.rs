@@ -1,11 +1,11 @@
-//! Running one copy, on any machine. Everything that could make it behave differently from other copies is fixed: addresses (no
-//! randomisation), the environment (the same variables with the same lengths), the name by which the program is called, its standard input
-//! and, if requested, its working folder.
+//! Runs one copy, on any machine. Everything that could make copies behave differently is fixed: addresses (no randomisation), the
+//! environment (the same variables with the same lengths), the program's name on the command line, its standard input and, if requested,
+//! its working folder.
 
 use super::folders;
-use super::spec::{CopyOutcome, Spec, file, write_result, write_whole};
+use super::spec::{CopyOutcome, Spec, copy_file, write_atomically, write_result};
 use crate::bursts::{BurstFiles, BurstThread};
-use crate::streams::record::{STREAM_FILE_NAMES, drain_during, fold};
+use crate::streams::record::{STREAM_FILE_NAMES, drain_during, write_raw_counts};
 use crate::{Bursts, RecordingContext, cpu_time, ending, host, new_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -25,62 +25,63 @@ use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
 
-/// Bursts of a first run, which cover a tenth of the time.
+/// Bursts of a first run: a tenth of the time.
 const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
 
-/// Runs one copy of a job, and writes its result to the file `result`.
+/// Runs one copy of a job, and writes its outcome and counts to the file `result`.
 ///
 /// # Errors
-/// The copy cannot be run, or counts are lost. The program's own failure is part of the result instead.
+/// The copy cannot be run, or counts are lost. A program that fails is not an error, but part of the result.
 pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext) -> Result<()> {
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
-    let place = RunFolders::new(folder, &spec, copy)?;
+    let run_folders = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
-    let (mut command, out, err) = command(&spec, &program, &place)?;
+    let (mut command, out, err) = build_command(&spec, &program, &run_folders)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let bursting = spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
+    let bursting =
+        spec.sampled.then(|| BurstThread::start(BurstFiles::from_folder(run_folders.raw.path()), FIRST_RUN_BURSTS)).transpose()?;
     let (status, drained) = match spec.streamed {
-        true => drain_during(place.raw.path(), CompressionMethod::Phrases, || command.status()),
+        true => drain_during(run_folders.raw.path(), CompressionMethod::Phrases, || command.status()),
         false => (command.status(), Ok(DrainTotals::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
     bursting.map(BurstThread::stop);
     drained?;
     if spec.streamed {
-        keep_logs(&place, folder, copy)?;
+        keep_logs(&run_folders, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = ending(status);
     let run = Run { ending: Some(ending), ..new_run() };
-    let collected = collect(raw_files(place.raw.path())?, run, around.units.as_ref());
+    let collected = collect(raw_files(run_folders.raw.path())?, run, around.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
-    write_whole(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
+    write_atomically(&copy_file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
         CopyOutcome { ending, output: hash(&out)?, error_output: hash(&err)? }
     };
-    fs::rename(&out, file(folder, "out", copy))?;
-    fs::rename(&err, file(folder, "err", copy))?;
-    place.keep(folder, copy)?;
+    fs::rename(&out, copy_file(folder, "out", copy))?;
+    fs::rename(&err, copy_file(folder, "err", copy))?;
+    run_folders.keep_changes(folder, copy)?;
     write_result(result, &outcome, &collected.profile, &around.temporary)
 }
 
-/// Derives raw files from a copy's streams, and keeps the streams.
-fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
-    let logs = files_with_extension(place.raw.path(), LOG)?;
+/// Writes raw files with the counts of a copy's streams, and moves the streams to the job folder.
+fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
+    let logs = files_with_extension(run_folders.raw.path(), LOG)?;
     for log in &logs {
         ensure!(
-            fold(log)? == 0,
-            "some events of copy {copy} were lost, so its counts would be wrong: record again with fewer copies at a time (--jobs)"
+            write_raw_counts(log)? == 0,
+            "some events of copy {copy} were lost, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
         );
     }
-    let kept = file(folder, "logs", copy);
+    let kept = copy_file(folder, "logs", copy);
     if kept.exists() {
         fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
     }
@@ -90,14 +91,14 @@ fn keep_logs(place: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
 
 struct RunFolders {
     raw: TemporaryFolder,
-    /// Its private working folder, if it has one.
+    /// The root of the private working folder; `None` if the copy runs in the user's folder.
     own: Option<TemporaryFolder>,
     directory: PathBuf,
 }
 
 impl RunFolders {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<RunFolders> {
-        // The names have equal lengths, since the size of the environment moves the stack.
+        // The names have equal lengths, since the size of the environment determines the stack's address.
         let temporary = |prefix: &str| temporary::shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
@@ -106,10 +107,10 @@ impl RunFolders {
         Ok(RunFolders { raw, own: Some(own), directory })
     }
 
-    /// Keeps what the first copy made in its working folder.
-    fn keep(self, folder: &Path, copy: usize) -> Result<()> {
+    /// Keeps the first copy's working folder, whose changes are later copied back.
+    fn keep_changes(self, folder: &Path, copy: usize) -> Result<()> {
         if let (0, Some(own)) = (copy, self.own) {
-            let kept = file(folder, "made", copy);
+            let kept = copy_file(folder, "made", copy);
             if !kept.exists() {
                 own.rename_and_keep(&kept)?;
             }
@@ -118,8 +119,9 @@ impl RunFolders {
     }
 }
 
-fn command(spec: &Spec, program: &Path, place: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
-    let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
+/// The copy's command, and the files of its standard output and standard error.
+fn build_command(spec: &Spec, program: &Path, run_folders: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
+    let (out, err) = (run_folders.raw.path().join("out"), run_folders.raw.path().join("err"));
     // Only the owner may read what programs print.
     let made = |path: &Path| {
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -131,18 +133,18 @@ fn command(spec: &Spec, program: &Path, place: &RunFolders) -> Result<(Command, 
     };
     let mut command = Command::new(program);
     let arguments: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
-    command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&place.directory);
+    command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&run_folders.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
     let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
         // Copies may wait for the recorder as long as necessary.
         command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
     }
-    command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
+    command.env(OUTPUT_VARIABLE, pattern(run_folders.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))
 }
 
-/// Turns address randomisation of child processes off or on. Returns whether addresses are fixed now; some containers forbid it.
+/// Turns address randomisation of child processes off or on. Returns true if addresses are now fixed; some containers do not permit this.
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed

@@ -1,11 +1,11 @@
-//! Recording of whole streams and of flight recorders, and importing of leftover stream files.
+//! Records complete streams, runs programs with flight recorders, and imports leftover stream files.
 //!
-//! A program writes chunks of events to a file that it maps; this process drains full chunks, returns them, and compresses the events into
-//! grammars. If it falls behind, the file grows up to the bound in `StreamOptions`, and then the program waits. If this process is killed,
-//! the program continues until the file is full and counts the events that it loses; `trodden import` makes the log later. If the program
-//! is killed, everything it wrote is in the file.
+//! A program writes chunks of events to a mapped file. The recorder drains full chunks, returns them to the program, and compresses the
+//! events into grammars. If the recorder falls behind, the file grows up to the bound in `StreamOptions`, and then the program waits. If
+//! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` makes
+//! the log later. If the program is killed, the file contains everything that it wrote.
 
-use super::recorder::{MIN_PAUSE, Recorder, longer_pause, note_lost};
+use super::recorder::{MIN_PAUSE, Recorder, longer_pause, write_lost_threads};
 use crate::runs::reasons;
 use crate::{
     Destination, RecordedCommand, RecordingContext, command, deliver, ending, exit_code_with, host, new_run, nothing_counted, pattern,
@@ -27,17 +27,17 @@ use trodden_text::words::{count, plural, shell_word};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
-/// Name pattern of stream files, of which each process has its own.
+/// Name pattern of stream files, with one file per process.
 pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
 
-/// Options for recording whole streams.
+/// Options for recording complete streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
     /// Compression method used while programs run.
     pub method: CompressionMethod,
-    /// Maximum disk space, in MiB per thread, that the recorder may fall behind.
+    /// Maximum amount of undrained events, in MiB per thread.
     pub backlog: u64,
-    /// Longest time, in milliseconds, that a thread waits for the recorder.
+    /// Maximum time, in milliseconds, for which a thread waits for the recorder.
     pub patience: u64,
 }
 
@@ -48,7 +48,7 @@ impl StreamOptions {
     }
 }
 
-/// Runs a command with flight recorders, which keep the last paths of each thread. Returns its exit status.
+/// Runs a command with flight recorders, which keep each thread's last paths. Returns the command's exit status.
 pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext) -> Result<ExitCode> {
     let store = around.run_store()?;
     let folder = place::create_flight_folder(store.folder())?;
@@ -59,10 +59,10 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext)
     let streams = files_with_extension(&folder, STREAM)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
-        log::warn!("{} is not a stream: the program that wrote it was built without --stream, and only counted", other.display());
+        log::warn!("{} is not a stream. The program that wrote it was built without --stream, and only counted", other.display());
     }
     if streams.is_empty() {
-        log::warn!("nothing was recorded: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        log::warn!("nothing was recorded, because no program that ran was built with --stream (`trodden build --stream -- ...`)");
         let _ = fs::remove_dir_all(&folder);
         return Ok(exit_code_with(status, false));
     }
@@ -73,12 +73,12 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext)
     log::info!("the last paths are in {}; `trodden show` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
-        log::warn!("{} could not be recorded for lack of room", plural(lost.into(), "thread", "threads"));
+        log::warn!("{} could not be recorded because the file was full", plural(lost.into(), "thread", "threads"));
     }
     Ok(exit_code_with(status, lost == 0))
 }
 
-/// Runs a command and records its whole streams. Returns its exit status.
+/// Runs a command and records its complete streams. Returns the command's exit status.
 pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, around)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, around);
@@ -89,13 +89,13 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &Rec
     let status = status.with_context(|| format!("cannot run {}", what.command[0].display()))?;
     let run = run_metadata(&what.command, started, ending(status), around);
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: what.destination.suite.clone(), ..run };
-    let kept = drained.and_then(|drained| keep(what, run, folder.path(), &drained, around));
-    let is_whole = match kept {
+    let stored = drained.and_then(|drained| store_logs(what, run, folder.path(), &drained, around));
+    let is_whole = match stored {
         Ok(is_whole) => is_whole,
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no streams were recorded of this run: {1}; what was written is kept in {0} (`trodden import {2}`)",
+                "no streams of this run were stored: {1}. The stream files are kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
                 shell_word(&kept.to_string_lossy())
@@ -131,59 +131,64 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<DrainTotals> {
     recorder.finish(&folder)
 }
 
-/// Makes the profile of the logs, and delivers both. Returns whether they are complete.
-fn keep(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, around: &RecordingContext) -> Result<bool> {
+/// Delivers the logs and their profile. Returns true if they are complete.
+fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, around: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG)?;
     let mut lossy = 0;
     for log in &logs {
-        lossy += fold(log)?;
+        lossy += write_raw_counts(log)?;
     }
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);
         return Ok(true);
     }
     if logs.is_empty() {
-        log::warn!("no streams were recorded: what ran was built without --stream, and only counted");
+        log::warn!("no streams were recorded. The programs that ran were built without --stream, and only counted");
     }
     let profile = collect_profile(raw_files(folder)?, run, around.units.as_ref());
-    let lacking = deliver(&profile, &what.destination, around)?;
+    let delivered = deliver(&profile, &what.destination, around)?;
     if drained.invalid_words > 0 {
-        log::warn!("{} of the streams are not events: the program overwrote them", plural(drained.invalid_words.into(), "word", "words"));
+        log::warn!(
+            "{} of the streams are not events, because the program overwrote them",
+            plural(drained.invalid_words.into(), "word", "words")
+        );
     }
     if logs.is_empty() {
-        log::warn!("there are counts but no sequences: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
-        return Ok(lacking.problems == 0 && lossy == 0);
+        log::warn!(
+            "there are counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+        );
+        return Ok(delivered.problems == 0 && lossy == 0);
     }
-    let place = match (lacking.run, &what.destination.output) {
+    let streams = match (delivered.run, &what.destination.output) {
         (Some(run), _) => around.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&logs, &place)?;
+    move_logs(&logs, &streams)?;
     log::info!(
         "recorded {} in {} of {} bytes ({}); `trodden info {}` shows details",
         plural(drained.events.into(), "event", "events"),
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
-        place.display(),
-        lacking.run.map_or_else(|| shell_word(&place.to_string_lossy()).into_owned(), |run| run.to_string())
+        streams.display(),
+        delivered.run.map_or_else(|| shell_word(&streams.to_string_lossy()).into_owned(), |run| run.to_string())
     );
-    Ok(lacking.problems == 0 && lossy == 0)
+    Ok(delivered.problems == 0 && lossy == 0)
 }
 
-/// Writes the raw file that corresponds to a log. Returns the number of threads that lost events.
-pub fn fold(path: &Path) -> Result<u64> {
+/// Writes the raw file with the counts of a log's events. Returns the number of threads that lost events.
+pub fn write_raw_counts(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
     if lost > 0 {
-        log::warn!("{} of {} were lost for lack of room", plural(lost.into(), "event", "events"), path.display());
+        log::warn!("{} of {} were lost because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
-    let of_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.with(LostReason::Other));
-    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, of_threads)?;
+    let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.with(LostReason::Other));
+    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, lost_threads)?;
     Ok(lossy)
 }
 
-/// Makes logs and a run from leftover stream files.
+/// Makes logs and a run from the stream files of a killed recorder.
 ///
 /// # Errors
 /// A file cannot be read, the run cannot be stored, or events are lost.
@@ -192,39 +197,35 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &RecordingC
     let folder = run_folder(destination, around)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
-        // The log that a killed recorder had begun.
+        // The unfinished log of a killed recorder.
         let before = stream.with_extension(LOG);
         let log = folder.path().join(format!("{number:04}.{LOG}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         log::info!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events"));
-        note_lost(&log, drained.lost)?;
+        write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {
             let bytes = plural(drained.corrupt_bytes.into(), "byte", "bytes");
-            log::warn!("the log or a journal of {} is damaged: cannot read {bytes}", stream.display());
+            log::warn!("the log or a journal of {} is corrupt: cannot read {bytes}", stream.display());
         }
         if drained.invalid_words > 0 {
-            log::warn!(
-                "{}: {} are no events: the file is damaged",
-                stream.display(),
-                plural(drained.invalid_words.into(), "word", "words")
-            );
+            log::warn!("{} is corrupt: {} are not events", stream.display(), plural(drained.invalid_words.into(), "word", "words"));
         }
-        let is_damaged = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
-        lossy += fold(&log)? + drained.lost.threads() + u64::from(is_damaged);
+        let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
+        lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
     }
     let run = Run { host: host(), suite: destination.suite.clone(), ..new_run() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, around.units.as_ref());
     let delivered = deliver(&profile, destination, around)?;
-    let place = match (delivered.run, &destination.output) {
+    let target = match (delivered.run, &destination.output) {
         (Some(run), _) => around.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&files_with_extension(folder.path(), LOG)?, &place)?;
+    move_logs(&files_with_extension(folder.path(), LOG)?, &target)?;
     ensure!(lossy == 0, "events of {} were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
 
-/// The stream files among the given files and folders, and the raw files in those folders of programs that only counted.
+/// The stream files among the given files and in the given folders, and the raw files that programs without streams wrote to these folders.
 fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut streams, mut counted) = (Vec::new(), Vec::new());
     for path in given {
@@ -236,9 +237,9 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             files_with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
-        // Raw files derived from a log are skipped, since the log has their counts.
-        let is_folded = |raw: &Path| raw.with_extension(LOG).exists() || raw.with_extension("").with_extension(LOG).exists();
-        counted.extend(raw_files(path)?.into_iter().filter(|raw| !is_folded(raw)));
+        // Raw files that were written from a log are skipped, since the log contains their counts.
+        let has_log = |raw: &Path| raw.with_extension(LOG).exists() || raw.with_extension("").with_extension(LOG).exists();
+        counted.extend(raw_files(path)?.into_iter().filter(|raw| !has_log(raw)));
     }
     ensure!(!streams.is_empty(), "the given folders have no stream files (whose names end in .stream)");
     Ok((streams, counted))

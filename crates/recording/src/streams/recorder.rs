@@ -1,4 +1,4 @@
-//! Draining of stream files into logs while programs write them.
+//! Drains stream files into logs while programs write them.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ pub const MIN_PAUSE: Duration = Duration::from_micros(500);
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The next pause after one in which no chunk arrived.
+/// The next pause if no chunk arrived during this one.
 pub fn longer_pause(pause: Duration) -> Duration {
     (2 * pause).min(MAX_PAUSE)
 }
 
-/// Drains the stream files of a folder. Files are identified by inode number, because files of ended processes are moved by the code that
-/// follows processes.
+/// Drains the stream files of a folder. Files are identified by inode number, because the code that follows processes moves the files of
+/// processes that have ended.
 pub struct Recorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
@@ -42,30 +42,30 @@ impl<'a> Recorder<'a> {
         self.folder
     }
 
-    /// Drains the chunks that are full now, and returns their number.
+    /// Drains all full chunks, and returns their number.
     pub fn poll(&mut self) -> Result<usize> {
         if self.last_search.is_none_or(|last_search| last_search.elapsed() >= SEARCH_INTERVAL) {
             self.last_search = Some(Instant::now());
             self.start_new_drains(self.folder)?;
         }
         self.divide_memory();
-        let mut taken = 0;
+        let mut drained = 0;
         for (drain, _) in self.drains.values_mut() {
-            taken += drain.poll()?;
+            drained += drain.poll()?;
         }
-        Ok(taken)
+        Ok(drained)
     }
 
-    /// Finishes the logs of the stream files in a folder, next to them. Their programs must have ended. Files of programs that only counted
-    /// become raw files.
+    /// Finishes the logs of the stream files in a folder, and moves them next to the files, which are removed. The programs must have
+    /// ended. Stream files of programs that only counted become raw files.
     pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
         self.start_new_drains(folder)?;
         let mut all = DrainTotals::default();
         for file in files_with_extension(folder, STREAM)? {
-            let found = number(&file).and_then(|number| self.drains.remove(&number));
+            let found = inode_of(&file).and_then(|inode| self.drains.remove(&inode));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
-                    // Files of programs that only counted.
+                    // The program only counted.
                     fs::rename(&file, file.with_extension("raw")).with_context(|| format!("cannot rename {}", file.display()))?;
                 }
                 continue;
@@ -76,11 +76,11 @@ impl<'a> Recorder<'a> {
             all.invalid_words += drained.invalid_words;
             all.bytes += drained.bytes;
             all.lost = all.lost.merge(drained.lost);
-            let place = file.with_extension(LOG);
-            if log != place {
-                fs::rename(&log, &place).with_context(|| format!("cannot rename {}", log.display()))?;
+            let target = file.with_extension(LOG);
+            if log != target {
+                fs::rename(&log, &target).with_context(|| format!("cannot rename {}", log.display()))?;
             }
-            note_lost(&place, drained.lost)?;
+            write_lost_threads(&target, drained.lost)?;
             fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         }
         Ok(all)
@@ -88,39 +88,39 @@ impl<'a> Recorder<'a> {
 
     /// Divides the memory bound equally among files with open windows.
     fn divide_memory(&mut self) {
-        let whole = WindowBounds::default();
+        let total = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.is_active()).count().max(1);
-        let bounds = WindowBounds { held: whole.held / active, ..whole };
+        let bounds = WindowBounds { held: total.held / active, ..total };
         self.drains.values_mut().for_each(|(drain, _)| drain.set_bounds(bounds));
     }
 
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
         for file in files_with_extension(folder, STREAM)? {
-            // The file may just be moved, or not be initialised yet; then it is looked at again.
-            let Some(number) = number(&file).filter(|number| !self.drains.contains_key(number)) else { continue };
+            // A file that was just moved, or is not initialised yet, is found by a later search.
+            let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
                 let log = self.new_log(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
-                    // If it was moved, it will be found in its new place.
+                    // If the file was moved, a later search will find it in its new folder.
                     anyhow::ensure!(!file.exists(), "cannot record {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
                 };
-                self.drains.insert(number, (drain, log));
+                self.drains.insert(inode, (drain, log));
             }
         }
         Ok(())
     }
 
-    /// An unused name for a log. A process ID may be reused before the log of its previous user is finished.
+    /// An unused name for a log. Process IDs may be reused before the log of the previous process is finished.
     fn new_log(&self, file: &Path) -> PathBuf {
         let names = (0..).map(|n| if n == 0 { file.with_extension(LOG) } else { file.with_extension(format!("{n}.{LOG}")) });
         names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG))
     }
 }
 
-/// Records threads that wrote nothing in a raw file next to the log, which has room only for threads that wrote something.
-pub fn note_lost(log: &Path, lost: LostThreads) -> Result<()> {
+/// Writes the number of threads that could not write events to a raw file next to the log. Logs describe only threads with events.
+pub fn write_lost_threads(log: &Path, lost: LostThreads) -> Result<()> {
     if lost.threads() > 0 {
         write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.head(), &[], lost)?;
     }
@@ -128,6 +128,6 @@ pub fn note_lost(log: &Path, lost: LostThreads) -> Result<()> {
 }
 
 /// The inode number of a file; `None` if the file no longer exists.
-fn number(file: &Path) -> Option<u64> {
+fn inode_of(file: &Path) -> Option<u64> {
     file.metadata().ok().map(|data| data.ino())
 }

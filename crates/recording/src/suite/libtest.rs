@@ -1,8 +1,8 @@
-//! Rust test binaries, each test of which becomes a run.
+//! Records each test of a Rust test binary as a run.
 //!
-//! This is the `runner` through which cargo and cargo-nextest run test binaries. nextest asks a binary for its tests and runs them one by
-//! one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; they are listed and run one by one here. A
-//! binary that cannot list its tests counts as one test.
+//! This is the `runner` through which cargo and cargo-nextest run test binaries. nextest lists a binary's tests and runs each with
+//! `--exact`, so such a call is one test. Cargo runs a binary once for all its tests; this runner lists the tests and runs them one by one.
+//! A binary that cannot list its tests is recorded as one test.
 
 use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, check_no_lost_counts, run_all};
 use crate::RecordingContext;
@@ -23,7 +23,7 @@ const TEST_FAILED: u8 = 101;
 /// A test binary as called by cargo.
 #[derive(Clone, Debug)]
 pub struct TestBinary {
-    /// The suite.
+    /// Name of the suite.
     pub suite: String,
     /// The folder with the run store.
     pub project: PathBuf,
@@ -33,8 +33,8 @@ pub struct TestBinary {
     pub threads: Option<String>,
 }
 
-/// Runs a test binary, and reports on its tests to `out`.
-pub fn step(job: &TestBinary, around: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
+/// Runs a test binary, and writes the number of tests and the names of failed tests to `out`.
+pub fn run_binary(job: &TestBinary, around: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("no test binary was given")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
@@ -70,7 +70,7 @@ fn run_single(recorder: &Recorder<'_>, name: &str, command: &[OsString]) -> Resu
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// The number of tests to run at a time, by the rules of the test harness.
+/// The number of tests to run at a time, by the test harness's rules.
 fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
     let mut rest = arguments.iter().map(|a| a.to_string_lossy());
     let mut threads = from_environment;
@@ -85,19 +85,19 @@ fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
     number.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The tests that a binary would run with these arguments. `None` if it cannot list them.
+/// The tests that a binary would run with these arguments; `None` if it cannot list them.
 fn selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
-    let Some(mut names) = list(binary, arguments, &[])? else { return Ok(None) };
-    // The list includes ignored tests, unless only those are requested.
+    let Some(mut names) = list_tests(binary, arguments, &[])? else { return Ok(None) };
+    // The list includes ignored tests, which run only on request.
     if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
-        let Some(ignored) = list(binary, arguments, &["--ignored"])? else { return Ok(None) };
+        let Some(ignored) = list_tests(binary, arguments, &["--ignored"])? else { return Ok(None) };
         let ignored: BTreeSet<String> = ignored.into_iter().collect();
         names.retain(|name| !ignored.contains(name));
     }
     Ok(Some(names))
 }
 
-fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
+fn list_tests(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
     let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
     let output = output.map_err(|e| cannot_run(binary, e))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -105,7 +105,7 @@ fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Opti
     Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))
 }
 
-/// The name of a test binary without the hash that cargo appends.
+/// A test binary's name without the hash that cargo appends.
 fn crate_name(binary: &Path) -> String {
     let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match name.rsplit_once('-') {

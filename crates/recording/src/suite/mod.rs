@@ -1,7 +1,7 @@
-//! Suites: tests from a list of commands, from ctest, or from Rust test binaries, each recorded as a run.
+//! Records suites. Each test, from a list of commands, ctest or a Rust test binary, becomes a run.
 //!
-//! A test is whatever one command runs, with all its processes. ctest is called for one test at a time, so that its knowledge of the test
-//! (environment, fixtures, time limits, pass criteria) applies. Cargo runs test binaries through [`libtest`].
+//! A test is a command with all its processes. ctest is called for one test at a time, so the test's environment, fixtures, time limits and
+//! pass criteria apply. Cargo runs test binaries through [`libtest`].
 
 pub mod libtest;
 
@@ -32,9 +32,9 @@ pub struct TestCommand {
 pub enum TestSource {
     /// Shell commands, one per line.
     Commands {
-        /// The lines.
+        /// The file's content.
         text: String,
-        /// The file, for messages.
+        /// The file's name, for messages.
         name: PathBuf,
     },
     /// The tests of a CMake build.
@@ -49,21 +49,21 @@ pub enum TestSource {
 /// Lists the tests of a source.
 ///
 /// # Errors
-/// There are none, or they cannot be listed.
-pub fn tests(source: &TestSource) -> Result<Vec<TestCommand>> {
+/// There are no tests, or they cannot be listed.
+pub fn list_tests(source: &TestSource) -> Result<Vec<TestCommand>> {
     match source {
-        TestSource::Commands { text, name } => commands(text, name),
-        TestSource::Ctest { folder, options } => ctest(folder, options),
+        TestSource::Commands { text, name } => checked_commands(text, name),
+        TestSource::Ctest { folder, options } => list_ctest_tests(folder, options),
     }
 }
 
 /// Parses shell commands, one per line, and checks that names are unique.
-fn commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
+fn checked_commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
     let tests = parse_commands(text);
-    ensure!(!tests.is_empty(), "{} has no commands: put one on each line", file.display());
+    ensure!(!tests.is_empty(), "{} has no commands. Write one on each line", file.display());
     let mut names = BTreeSet::new();
     if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
-        bail!("{} has two tests `{}`: put a name and a tab before each command", file.display(), twice.name);
+        bail!("{} has two tests `{}`. Write a unique name and a tab before each command", file.display(), twice.name);
     }
     Ok(tests)
 }
@@ -77,31 +77,31 @@ fn parse_commands(text: &str) -> Vec<TestCommand> {
     lines.map(test).collect()
 }
 
-/// The tests of a build folder as listed by ctest.
-fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
-    ensure!(folder.is_dir(), "there is no folder {}: pass the CMake build folder to --ctest", folder.display());
+/// The tests that ctest lists for a build folder.
+fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
+    ensure!(folder.is_dir(), "there is no folder {}. Pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
-    let ask = |options: &[OsString]| -> Result<Value> {
+    let query_ctest = |options: &[OsString]| -> Result<Value> {
         let arguments = base();
         let output = Command::new(&arguments[0]).args(&arguments[1..]).arg("--show-only=json-v1").args(options).output();
-        let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
+        let output = output.context("cannot run ctest, which is part of CMake (Debian: apt install cmake)")?;
         let failure = || format!("ctest cannot list the tests of {}: {}", folder.display(), String::from_utf8_lossy(&output.stderr).trim());
         ensure!(output.status.success(), failure());
-        serde_json::from_slice(&output.stdout).context("the list that ctest printed is not JSON: install version 3.20 or later")
+        serde_json::from_slice(&output.stdout).context("cannot parse the tests that ctest lists (version 3.20 or later is needed)")
     };
-    // ctest selects a test by its index among all.
-    let all = ask(&[])?;
+    // ctest selects a test by its index in the complete list.
+    let all = query_ctest(&[])?;
     let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
     let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
-    let chosen: BTreeSet<String> = tests_of(&ask(options)?).iter().map(name).collect();
+    let chosen: BTreeSet<String> = tests_of(&query_ctest(options)?).iter().map(name).collect();
     let disabled = |test: &Value| {
         let properties = test["properties"].as_array();
         properties.into_iter().flatten().any(|p| p["name"] == "DISABLED" && p["value"] == true)
     };
     let tests = tests_of(&all).into_iter().zip(1usize..).filter(|(test, _)| chosen.contains(&name(test)) && !disabled(test));
     let tests: Vec<TestCommand> = tests
-        .map(|(test, place)| {
-            let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{place},{place}").into()];
+        .map(|(test, index)| {
+            let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{index},{index}").into()];
             TestCommand { name: name(&test), arguments: base().into_iter().chain(rest).collect() }
         })
         .collect();
@@ -109,7 +109,7 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
         !tests.is_empty(),
         "ctest has no tests in {}{}",
         folder.display(),
-        if options.is_empty() { ": build it first" } else { " that match these options" }
+        if options.is_empty() { ". Build it first" } else { " that match these options" }
     );
     Ok(tests)
 }
@@ -117,11 +117,11 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
 /// What happened to a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestCounts {
-    /// They were put in the run store.
+    /// The counts are in the run store.
     Stored,
     /// The test counted nothing.
     None,
-    /// They cannot be decoded. The raw files are kept, and a message says where.
+    /// The counts cannot be decoded. A message names the folder with the raw files.
     Lost,
 }
 
@@ -167,7 +167,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
     Ok(outcome.into_inner().expect("no thread panics with it"))
 }
 
-/// Runs tests and stores what they counted.
+/// Runs tests and stores their counts.
 pub struct Recorder<'a> {
     store: Mutex<RunStore>,
     around: &'a RecordingContext,
@@ -211,8 +211,8 @@ impl<'a> Recorder<'a> {
         if collected.problems.iter().any(|p| p.loses_counts() && !p.is_recorded_in_profile()) {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
-            let (place, word) = (kept.display(), shell_word(&word));
-            log::warn!("cannot decode the counts of the test `{name}`; they are kept in {place} (`trodden import {word}`)");
+            let (folder, word) = (kept.display(), shell_word(&word));
+            log::warn!("cannot decode the counts of the test `{name}`; they are kept in {folder} (`trodden import {word}`)");
             return Ok((status, TestCounts::Lost));
         }
         // A process that is killed while it starts leaves a file without images.

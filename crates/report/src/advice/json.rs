@@ -3,7 +3,7 @@
 use super::{Advice, RankedAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
-use crate::view::{Function, View, chain, file_of};
+use crate::view::{Function, View, file_of, inline_chain};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
@@ -21,14 +21,14 @@ pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
         "functions_analysed": advice.functions,
         "functions_without_bitcode": advice.without_bitcode.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
         "findings_found": advice.found.0 + advice.found.1,
-        "findings": findings.map(|(at, ranked)| finding(at + 1, ranked, sources)).collect::<Vec<_>>(),
+        "findings": findings.map(|(at, ranked)| finding_json(at + 1, ranked, sources)).collect::<Vec<_>>(),
         "damaged": view.damaged,
     })
 }
 
-fn finding(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Value {
+fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
-    let evidence = Evidence { function, sources };
+    let evidence = EvidenceWriter { function, sources };
     json!({
         "rank": rank,
         "kind": ranked.finding.kind().name(),
@@ -50,33 +50,34 @@ fn finding(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     })
 }
 
-struct Evidence<'t> {
+/// Writes the evidence for a finding in one function.
+struct EvidenceWriter<'t> {
     function: &'t Function<'t>,
     sources: &'t SourceCache<'t>,
 }
 
-impl Evidence<'_> {
+impl EvidenceWriter<'_> {
     fn correlated(&self, c: &Correlated) -> Value {
         let given = c.given.iter().map(|g| {
             json!({
-                "edge": self.edge(g.edge),
+                "edge": self.edge_json(g.edge),
                 "executions": number(g.count),
-                "outcomes": self.outcomes(&g.outcomes),
-                "decides": g.decides.map(|e| self.edge(e)),
+                "outcomes": self.outcomes_json(&g.outcomes),
+                "decides": g.decides.map(|e| self.edge_json(e)),
             })
         });
         json!({
-            "earlier": self.branch(c.earlier),
-            "later": self.branch(c.later),
+            "earlier": self.branch_json(c.earlier),
+            "later": self.branch_json(c.later),
             "executions": number(c.executions),
             "executions_after_earlier": number(c.together),
             "decided": number(c.decided),
-            "outcomes": self.outcomes(&c.outcomes),
-            "otherwise": self.outcomes(&c.otherwise),
+            "outcomes": self.outcomes_json(&c.outcomes),
+            "otherwise": self.outcomes_json(&c.otherwise),
             "given": given.collect::<Vec<_>>(),
             "entropy_bits": c.entropy,
             "information_bits": c.information,
-            "bits_remaining_after_whole_path": c.left_by_path,
+            "bits_remaining_after_whole_path": c.entropy_after_path,
             "first_iteration": c.first_iteration,
             "last_iteration": c.last_iteration,
             "between": {
@@ -96,7 +97,7 @@ impl Evidence<'_> {
             })
         };
         json!({
-            "head": self.place(say::first_position(self.function, l.head), l.head),
+            "head": self.position_json(say::first_position(self.function, l.head), l.head),
             "iterations": number(l.iterations),
             "returns_to_head": number(l.returns_to_head),
             "distinct_patterns": l.distinct,
@@ -104,12 +105,12 @@ impl Evidence<'_> {
             "entropy_bits": l.entropy,
             "branches": l.branches,
             "branches_entropy_bits": l.branches_entropy,
-            "split": l.split.map(|s| json!({ "branch": self.branch(s.block), "remaining_bits": s.remaining })),
+            "split": l.split.map(|s| json!({ "branch": self.branch_json(s.block), "remaining_bits": s.remaining })),
         })
     }
 
     fn redundant(&self, r: &Redundant) -> Value {
-        let site = |s: &OperationSite| self.place(s.position, s.block);
+        let site = |s: &OperationSite| self.position_json(s.position, s.block);
         let repeated = |x: &trodden_analysis::advise::Repeated| {
             json!({
                 "operation": x.operation,
@@ -120,8 +121,8 @@ impl Evidence<'_> {
             })
         };
         json!({
-            "block": self.branch(r.block),
-            "earlier": self.branch(r.earlier),
+            "block": self.branch_json(r.block),
+            "earlier": self.branch_json(r.earlier),
             "executions": number(r.executions),
             "on_every_path": r.unavoidable,
             "repeated": r.repeated.iter().map(repeated).collect::<Vec<_>>(),
@@ -130,8 +131,8 @@ impl Evidence<'_> {
 
     fn never(&self, n: &NeverTogether) -> Value {
         json!({
-            "first": self.edge(n.first),
-            "second": self.edge(n.second),
+            "first": self.edge_json(n.first),
+            "second": self.edge_json(n.second),
             "first_executions": number(n.first_count),
             "second_executions": number(n.second_count),
             "second_branch_executions": number(n.executions),
@@ -141,20 +142,20 @@ impl Evidence<'_> {
         })
     }
 
-    fn outcomes(&self, outcomes: &[BranchOutcome]) -> Vec<Value> {
-        outcomes.iter().map(|o| json!({ "edge": self.edge(o.edge), "executions": number(o.count) })).collect()
+    fn outcomes_json(&self, outcomes: &[BranchOutcome]) -> Vec<Value> {
+        outcomes.iter().map(|o| json!({ "edge": self.edge_json(o.edge), "executions": number(o.count) })).collect()
     }
 
-    fn edge(&self, edge: Edge) -> Value {
+    fn edge_json(&self, edge: Edge) -> Value {
         let flow = &self.function.map.edges[edge.index()];
-        json!({ "edge": edge.0, "from": self.branch(flow.from), "to_block": flow.to.0, "text": say::turn(self.function, edge) })
+        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::turn(self.function, edge) })
     }
 
-    fn branch(&self, block: Node) -> Value {
-        self.place(say::branch_position(self.function, block), block)
+    fn branch_json(&self, block: Node) -> Value {
+        self.position_json(say::branch_position(self.function, block), block)
     }
 
-    fn place(&self, position: Option<Position>, block: Node) -> Value {
+    fn position_json(&self, position: Option<Position>, block: Node) -> Value {
         let mut out = json!({ "block": block.0 });
         let map = self.function.units_map();
         let Some(at) = position else { return out };
@@ -162,7 +163,7 @@ impl Evidence<'_> {
         out["line"] = json!(at.line);
         out["column"] = json!(at.column);
         out["source"] = json!(file_of(map, at).and_then(|f| self.sources.line(f, at.line)));
-        let calls = chain(map, at);
+        let calls = inline_chain(map, at);
         if calls.len() > 1 {
             out["called_from"] = calls[..calls.len() - 1].iter().map(|p| json!({ "file": file_of(map, *p), "line": p.line })).collect();
         }

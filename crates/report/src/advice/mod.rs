@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use trodden_analysis::advise::{AdviceFinding, AdviceKind, AdviseOptions, advise};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// The findings to search for and show.
+/// Which findings to search for, and how many to show.
 #[derive(Clone, Debug)]
 pub struct AdviceSelection {
     /// A function's name, or a regular expression for full names; all functions if `None`.
@@ -23,8 +23,8 @@ pub struct AdviceSelection {
     pub kinds: Vec<AdviceKind>,
     /// Maximum number of findings that save instructions, and also of findings that do not.
     pub top: usize,
-    /// Minimum share of all executed instructions, from 0 to 1: what a finding has to save, and what a function has to execute to be
-    /// analysed.
+    /// Minimum share of all executed instructions, from 0 to 1. A finding must save at least this share. Functions that execute less are
+    /// not analysed.
     pub min_share: f64,
     /// Thresholds of the analyses.
     pub options: AdviseOptions,
@@ -36,13 +36,13 @@ impl Default for AdviceSelection {
     }
 }
 
-/// Merges findings about the same lines, which are in copies of the code. Returns each finding with the sum of savings and the number of
-/// copies.
+/// Merges findings of the same kind about the same source lines, which occur in unrolled or inlined copies. Returns each finding with
+/// its total savings and its number of copies.
 fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
     let mut all: Vec<(AdviceFinding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for finding in findings {
-        let lines = words::lines(function, &finding);
+        let lines = words::related_lines(function, &finding);
         let at = lines.map(|lines| *known.entry((finding.kind(), lines)).or_insert(all.len())).unwrap_or(all.len());
         match all.get_mut(at) {
             Some((_, saves, copies)) => {
@@ -58,7 +58,7 @@ fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFindin
 /// Looks up the block properties of a function; `None` if the bitcode of its unit is not available.
 pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
-/// A finding with its function and share.
+/// A finding and its estimated savings.
 pub struct RankedAdvice<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
@@ -76,7 +76,7 @@ pub struct Advice<'v, 'a> {
     pub savings: Vec<RankedAdvice<'v, 'a>>,
     /// Findings that save nothing, most surprising first.
     pub others: Vec<RankedAdvice<'v, 'a>>,
-    /// The numbers of findings of both sorts, shown or not.
+    /// The lengths of `savings` and `others` before they were truncated to the requested number.
     pub found: (usize, usize),
     /// The number of analysed functions.
     pub functions: usize,

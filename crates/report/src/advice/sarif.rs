@@ -1,5 +1,5 @@
-//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. The places of a
-//! finding form a code flow.
+//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. A finding's
+//! locations form a code flow.
 
 use super::{Advice, RankedAdvice, words as say};
 use crate::sarif::{self, location};
@@ -15,12 +15,12 @@ const RULES: [(AdviceKind, &str); 4] = [
     (AdviceKind::Correlated, "A branch is decided by an earlier branch on the same path"),
     (AdviceKind::Loop, "The iterations of a loop fall into few patterns"),
     (AdviceKind::Redundant, "A result is computed again though nearly all executions already had it"),
-    (AdviceKind::Never, "Two edges are taken often, and never on one path"),
+    (AdviceKind::Never, "Two edges are taken often, but never on the same path"),
 ];
 
-/// A loop whose iterations take turns: they repeat a sequence of different paths, as a recorded stream shows.
+/// A loop whose iterations repeat a fixed sequence of different paths, as found in a recorded stream.
 pub struct AlternatingIterations<'a> {
-    /// The name in the stream of the function with the loop.
+    /// Name of the loop's function in the stream.
     pub function: &'a str,
     /// The finding and a suggestion.
     pub text: String,
@@ -28,14 +28,14 @@ pub struct AlternatingIterations<'a> {
     pub properties: Value,
 }
 
-/// Loops whose iterations take turns as a SARIF log. A function whose source position is unknown appears by name only.
+/// Writes alternating loops as a SARIF log. A function without a known source position is located by name only.
 pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
     const RULE: &str = "iterations";
-    let rules = json!([{ "id": RULE, "shortDescription": { "text": "Iterations of a loop take turns" } }]);
+    let rules = json!([{ "id": RULE, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
         let function = view.functions.iter().find(|f| [&f.name.short, &f.name.full, &f.name.linkage].iter().any(|n| *n == turns.function));
         let unknown = || json!({ "logicalLocations": [{ "fullyQualifiedName": turns.function, "kind": "function" }] });
-        let place = function.and_then(|function| sarif::place(function, sources)).unwrap_or_else(unknown);
+        let place = function.and_then(|function| sarif::declaration_location(function, sources)).unwrap_or_else(unknown);
         json!({
             "ruleId": RULE,
             "ruleIndex": 0,
@@ -48,17 +48,17 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
     sarif::log(rules, found.iter().map(result).collect())
 }
 
-/// The findings as a SARIF log. A finding whose source position is unknown is located by its function's name only.
+/// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
-    let results = advice.savings.iter().chain(&advice.others).map(|r| result(r, sources));
+    let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
     sarif::log(json!(rules), results.collect())
 }
 
-fn result(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
+fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
-    let places = places(function, &ranked.finding.advice);
-    let locations: Vec<Value> = places.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();
+    let positions = labelled_positions(function, &ranked.finding.advice);
+    let locations: Vec<Value> = positions.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);
@@ -77,8 +77,8 @@ fn result(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     result
 }
 
-/// The places of a finding in execution order; the last one is the finding's main location.
-fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
+/// The labelled positions of a finding in execution order. The finding is reported at the last one.
+fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.edges[edge.index()].from;
     match advice {

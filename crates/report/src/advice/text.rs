@@ -1,11 +1,11 @@
-//! Advice on a terminal.
+//! Writes advice as text for a terminal.
 
 use super::{Advice, AdviceSelection, RankedAdvice, words as say};
 use crate::escape;
 use crate::paint::{self, fit, fit_name, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, run_summary};
-use crate::view::{Function, View, chain, file_of};
+use crate::text::{Page, TextOptions, call_line, gutter, new_calls, paint_turn, run_summary};
+use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program};
 use std::cell::RefCell;
 use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
@@ -18,30 +18,30 @@ const MAX_REPEATED: usize = 6;
 /// Maximum number of patterns shown for one loop.
 const MAX_PATTERNS: usize = 6;
 
-/// Writes the advice.
+/// Writes a header, the possible savings, and the pairs of edges that are never taken on one path.
 pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let mut out = header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
-        out.push_str("No finding saves that much.\n");
+        out.push_str("No finding reaches this threshold.\n");
     }
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
         out.push_str(&format!("{}, largest first; {shown}\n\n", page.paint(paint::TITLE, "Possible savings")));
-        out.push_str(&findings(&advice.savings, sources, page));
+        out.push_str(&write_findings(&advice.savings, sources, page));
     }
     if !advice.others.is_empty() {
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
         out.push_str(&format!("{}, though each is frequent; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
         let meaning = "Either no test covers the case, or the code handles a case that cannot happen.";
         out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
-        out.push_str(&findings(&advice.others, sources, page));
+        out.push_str(&write_findings(&advice.others, sources, page));
     }
     out
 }
 
-fn findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String {
-    all.iter().enumerate().map(|(rank, ranked)| title(rank + 1, ranked, page) + &body(ranked, sources, page)).collect()
+fn write_findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String {
+    all.iter().enumerate().map(|(rank, ranked)| finding_title(rank + 1, ranked, page) + &finding_body(ranked, sources, page)).collect()
 }
 
 fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
@@ -69,7 +69,7 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
     out
 }
 
-fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
+fn finding_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     let function = ranked.function;
     let saves = match ranked.finding.saves {
         0 => String::new(),
@@ -86,7 +86,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
 }
 
-fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
+fn finding_body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
     let mut out = writer.wrapped(&format!("{}.", capitalised(&say::summary(function, &ranked.finding))), INDENT);
@@ -122,8 +122,8 @@ struct FindingWriter<'s> {
 
 impl FindingWriter<'_> {
     fn correlated(&self, c: &Correlated) -> String {
-        let mut out = self.source(say::branch_position(self.function, c.earlier), "");
-        out.push_str(&self.source(say::branch_position(self.function, c.later), ""));
+        let mut out = self.source_line(say::branch_position(self.function, c.earlier), "");
+        out.push_str(&self.source_line(say::branch_position(self.function, c.later), ""));
         let own =
             |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
         let label = |edge: Edge| format!("after {} {}", own(c.earlier), say::direction(self.function, edge));
@@ -140,13 +140,13 @@ impl FindingWriter<'_> {
             let outcomes = fit(&outcomes, self.page.width.saturating_sub(INDENT + columns + 18));
             out.push_str(&format!("{}{} {times}  {}\n", " ".repeat(INDENT), left(&label, columns), self.page.paint(style, &outcomes)));
         }
-        let path = format!("; given the whole path before it, {:.2} bits remain", c.left_by_path);
+        let path = format!("; given the whole path before it, {:.2} bits remain", c.entropy_after_path);
         let bits = format!("the first gives {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
         out + &self.labelled("bits", &bits)
     }
 
     fn loops(&self, l: &LoopPatterns) -> String {
-        let mut out = self.source(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
+        let mut out = self.source_line(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
         for pattern in l.patterns.iter().take(MAX_PATTERNS) {
             let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
             let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
@@ -163,7 +163,7 @@ impl FindingWriter<'_> {
     fn redundant(&self, r: &Redundant) -> String {
         let mut out = String::new();
         for repeated in r.repeated.iter().take(MAX_REPEATED) {
-            out.push_str(&self.source(repeated.at.position, &self.repeated(r, repeated)));
+            out.push_str(&self.source_line(repeated.at.position, &self.repeated(r, repeated)));
         }
         if r.repeated.len() > MAX_REPEATED {
             let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MAX_REPEATED);
@@ -173,7 +173,7 @@ impl FindingWriter<'_> {
             true => "every path to here computes it, but on some paths a write to memory may intervene",
             false => "paths that do not compute it earlier are rare",
         };
-        let from = say::place(self.function, say::branch_position(self.function, r.earlier), r.earlier);
+        let from = say::position_text(self.function, say::branch_position(self.function, r.earlier), r.earlier);
         out + &self.labelled("before", &format!("{from}; {why}"))
     }
 
@@ -187,8 +187,8 @@ impl FindingWriter<'_> {
 
     fn never(&self, n: &NeverTogether) -> String {
         let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
-        let mut out = self.decision(first, n.first, &plural(n.first_count.into(), "time", "times"));
-        out.push_str(&self.decision(
+        let mut out = self.branch_line(first, n.first, &plural(n.first_count.into(), "time", "times"));
+        out.push_str(&self.branch_line(
             second,
             n.second,
             &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into())),
@@ -201,29 +201,29 @@ impl FindingWriter<'_> {
         out
     }
 
-    /// A source line with a branch, the direction it took, and how often.
-    fn decision(&self, block: Node, edge: Edge, times: &str) -> String {
-        self.line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
+    /// A branch's source line, with the direction taken and how often.
+    fn branch_line(&self, block: Node, edge: Edge, times: &str) -> String {
+        self.annotated_line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
     }
 
-    fn source(&self, position: Option<Position>, note: &str) -> String {
-        self.line(position, "", note)
+    fn source_line(&self, position: Option<Position>, note: &str) -> String {
+        self.annotated_line(position, "", note)
     }
 
     /// A source line with a direction and a note at its right, or below it if there is no room.
-    fn line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
+    fn annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);
         let space = if turn.is_empty() || note.is_empty() { "" } else { "  " };
         let wide = paint::width(turn) + space.len() + paint::width(note);
         let note = match wide > room {
             true => fit(&format!("{turn}{space}{note}"), room),
-            false => format!("{}{space}{note}", page_turn(turn, page)),
+            false => format!("{}{space}{note}", paint_turn(turn, page)),
         };
         let Some(position) = position else { return if wide == 0 { String::new() } else { format!("{} {note}\n", gutter("?", page)) } };
         let map = self.function.units_map();
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
-        let chain = chain(map, position);
+        let chain = inline_chain(map, position);
         let mut previous = self.previous_chain.borrow_mut();
         let calls: String = new_calls(&previous, &chain).map(|depth| call_line(map, &chain, depth, 0, page)).collect();
         *previous = chain;
@@ -242,7 +242,7 @@ impl FindingWriter<'_> {
         format!("{label}{}", wrapped.trim_start())
     }
 
-    /// Wraps a text at the page's width.
+    /// Wraps text at the page's width and indents each line by `indent` columns.
     fn wrapped(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {

@@ -1,8 +1,8 @@
-//! Sentences about findings: places, evidence, suggestions.
+//! Describes findings in sentences, and suggests changes to the program.
 
 use crate::escape;
 use crate::path_listing;
-use crate::view::{Function, chain, file_of};
+use crate::view::{Function, file_of, inline_chain};
 use crate::words::{base_name, percent, plural};
 use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, NeverTogether, Redundant};
 use trodden_flow::{Edge, Node};
@@ -10,7 +10,7 @@ use trodden_unit::{EdgeKind, Position};
 
 /// Maximum number of instructions that a suggestion proposes to copy.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
-/// Maximum number of decisions shown of a pattern.
+/// Maximum number of branch decisions shown for a pattern.
 const MAX_TURNS: usize = 8;
 
 /// The source position of a block's branch, or of its last instruction.
@@ -23,34 +23,34 @@ pub fn branch_position(function: &Function, block: Node) -> Option<Position> {
 pub fn first_position(function: &Function, block: Node) -> Option<Position> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
-    whole.min_by_key(|p| chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
+    whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
-/// A place as text: `line 12`, `util.h:12`, `block 3`.
-pub fn place(function: &Function, position: Option<Position>, block: Node) -> String {
+/// Formats a position as `line 12`, as `util.h:12` outside the function's file, or as `block 3` if it is unknown.
+pub fn position_text(function: &Function, position: Option<Position>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
     elsewhere
         .map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::escape_line(base_name(file)), position.line))
 }
 
-/// The place of a block's branch as text.
-pub fn branch(function: &Function, block: Node) -> String {
-    place(function, branch_position(function, block), block)
+/// The position of a block's branch as text.
+pub fn branch_text(function: &Function, block: Node) -> String {
+    position_text(function, branch_position(function, block), block)
 }
 
-/// The direction of an edge, with the line that is not taken: `→ 14, not 20`.
+/// Formats an edge's direction, with the line to which the branch did not go: `→ 14, not 20`.
 pub fn turn(function: &Function, edge: Edge) -> String {
     path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.edges[edge.index()]), |t| t.text)
 }
 
-/// The direction of an edge, without the line that is not taken: `→ 14`.
+/// Formats only the line to which an edge leads: `→ 14`.
 pub fn direction(function: &Function, edge: Edge) -> String {
     let turn = turn(function, edge);
     turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
 }
 
-/// The outcomes of a branch with their shares: `→ 12 50.1%, → 20 49.9%`.
+/// Formats a branch's outcomes and their shares, most frequent first: `→ 12 50.1%, → 20 49.9%`.
 pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     let total: u64 = outcomes.iter().map(|o| o.count).sum();
     let mut outcomes = outcomes.to_vec();
@@ -60,7 +60,7 @@ pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     format!("{}{more}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// The position that a finding is reported at.
+/// The position at which a finding is reported; `None` if unknown.
 pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Position> {
     match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.later),
@@ -70,8 +70,8 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Pos
     }
 }
 
-/// The files and lines of a finding, the one executed earlier first; `None` if they are unknown.
-pub fn lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
+/// The two source lines that a finding relates, in execution order, each as file index and line; `None` if one is unknown.
+pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: Position| (p.file, p.line);
     let earlier = match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.earlier),
@@ -82,7 +82,7 @@ pub fn lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32)
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
 
-/// A sentence that states the finding.
+/// States the finding in one sentence, without a capital letter or full stop.
 pub fn summary(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => correlated(function, c),
@@ -93,14 +93,14 @@ pub fn summary(function: &Function, finding: &AdviceFinding) -> String {
 }
 
 fn correlated(function: &Function, c: &Correlated) -> String {
-    let (earlier, later) = (branch(function, c.earlier), branch(function, c.later));
+    let (earlier, later) = (branch_text(function, c.earlier), branch_text(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
     format!("the branch in {later} takes both edges; the branch in {earlier} decides {whole} of its executions")
 }
 
 fn loops(function: &Function, l: &LoopPatterns) -> String {
-    let head = place(function, first_position(function, l.head), l.head);
+    let head = position_text(function, first_position(function, l.head), l.head);
     let covered: u64 = l.patterns.iter().map(|p| p.count).sum();
     format!(
         "{} of the iterations of the loop in {head} follow {} of {}: {:.2} bits an iteration; its {}, taken independently, have {:.2}",
@@ -118,30 +118,29 @@ fn redundant(function: &Function, r: &Redundant) -> String {
     let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
     let (what, them) =
         if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
-    format!("in {} {what} computed again, though {} of executions already had {them}", place(function, at, r.block), percent(saved))
+    format!("in {} {what} computed again, though {} of executions already had {them}", position_text(function, at, r.block), percent(saved))
 }
 
 fn never(function: &Function, n: &NeverTogether) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
         "{} {} and {} {} were never taken on one path; if they were independent, they would have been {}",
-        branch(function, first),
+        branch_text(function, first),
         direction(function, n.first),
-        branch(function, second),
+        branch_text(function, second),
         direction(function, n.second),
         plural(n.expected as u128, "time", "times")
     )
 }
 
-/// A suggestion for the programmer.
+/// Suggests how to change the program.
 pub fn suggestion(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
         Advice::Loop(l) => suggest_for_loop(function, l),
         Advice::Redundant(r) => suggest_for_redundant(r),
         Advice::Never(_) => {
-            "if the combination is impossible, test only one of the conditions, or assert that and remove its code; otherwise add a test"
-                .into()
+            "if the combination is impossible, drop one of the two tests or assert that it cannot occur; otherwise add a test for it".into()
         }
     }
 }
@@ -153,8 +152,8 @@ fn is_always_decided(c: &Correlated) -> bool {
 
 fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     if c.first_iteration {
-        let remedy = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
-        return format!("{} is decided {remedy}", branch(function, c.later));
+        let advice = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
+        return format!("{} is decided {advice}", branch_text(function, c.later));
     }
     let stretch = format!(
         "{} ({})",
@@ -165,9 +164,9 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
         return format!(
             "{} {} whether {} leaves its loop: leave the loop there, peel the last iteration, or copy the {stretch} between them for each \
                 case",
-            branch(function, c.earlier),
+            branch_text(function, c.earlier),
             if is_always_decided(c) { "already decides" } else { "nearly always decides" },
-            branch(function, c.later)
+            branch_text(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
@@ -176,7 +175,7 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     let keep = if is_always_decided(c) { "" } else { "; keep the second test on the path that does not decide it" };
     match c.stretch.instructions {
         long if long > MAX_COPIED_INSTRUCTIONS => format!(
-            "merge both decisions in the source, or use a table indexed by both conditions; the {stretch} between them are too much to \
+            "merge both decisions in the source, or use a table indexed by both conditions; the {stretch} between them are too long to \
                 copy{keep}"
         ),
         _ => {
@@ -184,7 +183,7 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
             format!(
                 "thread the jump: copy the {stretch} after {} {} so that the second test is not needed there, or decide both in the \
                     first test{keep}",
-                branch(function, c.earlier),
+                branch_text(function, c.earlier),
                 deciding.join(" and ")
             )
         }
@@ -194,7 +193,7 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
 fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     let top_share = l.patterns.first().map_or(0.0, |p| p.count as f64 / l.iterations as f64);
     if let Some(split) = l.split {
-        let at = branch(function, split.block);
+        let at = branch_text(function, split.block);
         return format!(
             "test {at} first and write one body for each outcome ({:.2} of {:.2} bits remain then); if the condition cannot change \
                 within the loop, move it out and write two loops",
@@ -230,18 +229,18 @@ fn suggest_for_redundant(r: &Redundant) -> String {
     }
 }
 
-/// The decisions of a pattern and how it ends: `12 → 14, 20 case 3; next iteration`.
+/// Formats a pattern as its branch decisions and how the iteration ends: `12 → 14, 20 case 3; next iteration`.
 pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.edges[e.index()].kind;
         !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()
     };
     let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
-    let one = |e: &Edge| {
+    let decision_text = |e: &Edge| {
         let from = branch_position(function, function.map.edges[e.index()].from);
         format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), direction(function, *e))
     };
-    let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| one(e)).collect();
+    let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| decision_text(e)).collect();
     if decisions.len() > MAX_TURNS {
         words.push(format!("{} more", decisions.len() - MAX_TURNS));
     }

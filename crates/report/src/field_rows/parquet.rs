@@ -13,8 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// Rows in a row group.
-const GROUP: usize = 1 << 16;
+const ROWS_PER_GROUP: usize = 1 << 16;
 const SCHEMA: &str = "message untested_paths {
     REQUIRED BYTE_ARRAY build (UTF8);
     REQUIRED BYTE_ARRAY unit (UTF8);
@@ -26,7 +25,7 @@ const SCHEMA: &str = "message untested_paths {
     REQUIRED INT64 executions;
 }";
 /// The sort order, as column indices: build, unit, counter, user.
-const ORDER: [i32; 4] = [0, 1, 4, 5];
+const SORT_ORDER: [i32; 4] = [0, 1, 4, 5];
 
 /// Writes a Parquet file.
 pub struct ParquetTable {
@@ -38,17 +37,17 @@ impl ParquetTable {
     /// Starts a table in an empty file.
     pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
-        let order = ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
+        let order = SORT_ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
         let properties =
             WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).set_sorting_columns(Some(order.into())).build();
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
-        Ok(ParquetTable { writer, rows: Vec::with_capacity(GROUP) })
+        Ok(ParquetTable { writer, rows: Vec::with_capacity(ROWS_PER_GROUP) })
     }
 
     /// Adds a row.
     pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
         self.rows.push(row);
-        if self.rows.len() < GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
+        if self.rows.len() < ROWS_PER_GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
     /// Completes the file.
@@ -65,20 +64,20 @@ impl ParquetTable {
         let mut group = self.writer.next_row_group()?;
         let text = |t: &str| ByteArray::from(t.as_bytes().to_vec());
         let number = |n: u64| n.min(i64::MAX as u64) as i64;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.build))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.unit))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.function.as_deref().map(text)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| r.path.map(number)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.counter))))?;
-        column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.user.as_deref().map(text)))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.reports))))?;
-        column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.executions))))?;
+        write_column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.build))))?;
+        write_column::<ByteArrayType>(&mut group, rows.iter().map(|r| Some(text(&r.unit))))?;
+        write_column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.function.as_deref().map(text)))?;
+        write_column::<Int64Type>(&mut group, rows.iter().map(|r| r.path.map(number)))?;
+        write_column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.counter))))?;
+        write_column::<ByteArrayType>(&mut group, rows.iter().map(|r| r.user.as_deref().map(text)))?;
+        write_column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.reports))))?;
+        write_column::<Int64Type>(&mut group, rows.iter().map(|r| Some(number(r.executions))))?;
         group.close().map(drop)
     }
 }
 
 /// Writes the next column of a row group. The definition levels matter only for optional columns.
-fn column<T: DataType>(
+fn write_column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = Option<T::T>>,
 ) -> Result<(), ParquetError> {
@@ -100,7 +99,7 @@ mod tests {
     fn order_names_the_sort_columns() {
         let names: Vec<&str> =
             SCHEMA.lines().skip(1).filter_map(|line| line.trim_end_matches([';', '}']).split_whitespace().nth(2)).collect();
-        assert_eq!(ORDER.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
+        assert_eq!(SORT_ORDER.map(|column| names[column as usize]), ["build", "unit", "counter", "user"]);
     }
 
     #[test]
@@ -117,8 +116,8 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rows.parquet");
-        // More than a group.
-        let count = GROUP as u64 + 10;
+        // A full row group and a partial one.
+        let count = ROWS_PER_GROUP as u64 + 10;
         let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());
         table.finish().unwrap();

@@ -24,16 +24,16 @@ const MAX_LINES: u32 = 4000;
 
 /// The details of each function as escaped JSON; `None` if the function was not executed or the budget is spent.
 pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
-    let mut left = options.budget;
+    let mut remaining = options.budget;
     let detail = |function: &Function| {
         if !function.is_executed() {
             return None;
         }
         // A function that is too large for the rest of the budget may fit with fewer of its paths.
         for paths in [options.paths, options.paths / 10, 1] {
-            let text = embed(&Details::of(view, function, sources, options, paths));
-            if text.len() <= left {
-                left -= text.len();
+            let text = embed(&Details::collect(view, function, sources, options, paths));
+            if text.len() <= remaining {
+                remaining -= text.len();
                 return Some(text);
             }
         }
@@ -42,7 +42,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-/// The data of the run, and the list of functions.
+/// Summarises the run and lists all functions.
 pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
@@ -97,21 +97,21 @@ fn about_run(view: &View) -> Vec<String> {
     about
 }
 
-/// Collects the details of one function. A line on several paths is written once, into `places`.
+/// Collects the details of one function. A line on several paths is written only once, to `places`.
 struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
     inlined: InlinedIndent,
     places: Vec<Value>,
-    /// Indices into `places` by scope, file and line of each position of a chain.
+    /// Indices into `places`. The key is a chain of inlined calls: the scope, file and line of each position.
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
 impl<'v, 'a> Details<'v, 'a> {
-    fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
+    fn collect(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, max_paths: usize) -> Value {
         let range = LineRange::from_function(function, sources);
-        let inlined = InlinedIndent::of_all(function, sources);
+        let inlined = InlinedIndent::measure_all(function, sources);
         let mut details = Details { function, sources, range, inlined, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
@@ -141,7 +141,7 @@ impl<'v, 'a> Details<'v, 'a> {
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
                 let class = step.turns.last().map_or("", |t| turn_class(t.kind));
-                json!([self.place(&step.chain), blocks, words::turns(&step.turns), class])
+                json!([self.place_index(&step.chain), blocks, words::turns(&step.turns), class])
             })
             .collect();
         let edges = path.path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
@@ -156,7 +156,7 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 
     /// The index of a line in `places`; -1 if the line is unknown.
-    fn place(&mut self, chain: &[Position]) -> i64 {
+    fn place_index(&mut self, chain: &[Position]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
         if let Some(&known) = self.known.get(&key) {
@@ -174,7 +174,7 @@ impl<'v, 'a> Details<'v, 'a> {
         let inside = |e: &LineRange| file_of(map, chain[0]) == Some(&e.file) && (e.first..=e.last).contains(&chain[0].line);
         let text = file_of(map, *at).and_then(|f| self.sources.line(f, at.line));
         let own = self.range.as_ref().filter(|e| inside(e)).map(|_| chain[0].line);
-        self.places.push(json!({ "l": at.line, "t": text, "i": self.inlined.least(at.scope), "k": calls, "o": own }));
+        self.places.push(json!({ "l": at.line, "t": text, "i": self.inlined.min_indent(at.scope), "k": calls, "o": own }));
         self.known.insert(key, self.places.len() - 1);
         self.places.len() as i64 - 1
     }
@@ -200,7 +200,7 @@ fn turn_class(kind: EdgeKind) -> &'static str {
 fn blocks(function: &Function) -> Vec<Value> {
     let map = function.units_map();
     let describe = |(at, block): (usize, &trodden_unit::UnitBlock)| {
-        let lines = dot::lines(map, block);
+        let lines = dot::block_lines(map, block);
         json!([number(function.paths.blocks[at]), block.instructions, lines, first_line(function, Node(at as u32))])
     };
     function.map.blocks.iter().enumerate().map(describe).collect()

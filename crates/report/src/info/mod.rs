@@ -1,4 +1,4 @@
-//! Summaries for `trodden info`: of an instrumented program and what it does not count, and of a stored profile.
+//! Summaries for `trodden info`: instrumented programs, with the code that they do not count, and stored profiles.
 
 mod profile;
 
@@ -78,9 +78,9 @@ struct CutFunction {
 #[derive(Debug, Serialize)]
 struct CutPlace {
     reason: &'static str,
-    /// The line of the branch that is cut; `None` if unknown.
+    /// The line of the branch; `None` if unknown.
     from_line: Option<u32>,
-    /// The line of the block to which it leads; `None` if unknown.
+    /// The line of the edge's target block; `None` if unknown.
     to_line: Option<u32>,
 }
 
@@ -90,11 +90,11 @@ fn is_runtime(function: &str) -> bool {
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that are not in it come from the unit cache. `libraries` are the shared libraries that it needs, or the
-    /// reason why they are unknown.
+    /// Summarises an image. Maps that the image does not contain come from the unit cache. `libraries` are the shared libraries that the
+    /// image needs, or the reason why they are unknown.
     ///
     /// # Errors
-    /// A map is damaged or belongs to another build.
+    /// A map is corrupt or belongs to a different build.
     pub fn new(path: &Path, image: &Image, store: Option<&UnitCache>, libraries: Result<Vec<Library>, String>) -> Result<ImageSummary> {
         let mut out = ImageSummary {
             schema_version: SCHEMA_VERSION,
@@ -107,14 +107,14 @@ impl ImageSummary {
         };
         let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {
-            let what = || format!("{}: the map of unit {}", path.display(), placed.unit);
+            let what = || format!("{}: cannot read the map of unit {}", path.display(), placed.unit);
             match image.frame(placed.unit, store).with_context(what)? {
                 None => out.units_without_map.push(placed.unit.to_string()),
                 Some(frame) => {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
                         bail!(
-                            "{}: the map and the program disagree on the number of counters of unit {}: rebuild the program",
+                            "{}: unit {} does not have the number of counters that its map states. Rebuild the program",
                             path.display(),
                             placed.unit
                         );
@@ -125,7 +125,7 @@ impl ImageSummary {
             }
         }
         out.functions = count_distinct(maps.iter().flat_map(|m| &m.functions));
-        // The duplicated bodies of functions whose counting is sampled, and the copies of callees that count segments.
+        // Sampling duplicates function bodies, and counting segments copies callees.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {
             f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
@@ -154,7 +154,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
-        // Counters of an edge profile are not counters of paths.
+        // Only path counters are shown, not those of an edge profile.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
@@ -168,7 +168,7 @@ impl ImageSummary {
         });
     }
 
-    /// The summary as text; unless `all`, lists are truncated.
+    /// The summary as text. Lists are truncated unless `all` is true.
     pub fn text(&self, all: bool) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -195,26 +195,26 @@ impl ImageSummary {
             let functions = plural(u.functions as u128, "function", "functions");
             format!("{}  {functions}, {}{bitcode}", u.source, plural(u.counters.into(), "path", "paths"))
         });
-        list(out, "Units", lines.collect(), shown)?;
-        list(
+        write_list(out, "Units", lines.collect(), shown)?;
+        write_list(
             out,
             "Units whose map is neither in the file nor in the unit cache (rebuild the program, or set TRODDEN_CACHE)",
             self.units_without_map.clone(),
             shown,
         )?;
-        list(out, "Not exact", self.not_exact.clone(), shown)?;
-        list(out, "Damage", self.damage.clone(), shown)?;
+        write_list(out, "Not exact", self.not_exact.clone(), shown)?;
+        write_list(out, "Damage", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "Excluded from counting", lines.collect(), shown)?;
+        write_list(out, "Excluded from counting", lines.collect(), shown)?;
         let lines = self.counted_in_full.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
+        write_list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
         let lines = self
             .cut
             .iter()
-            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), places(&c.cuts), c.source));
-        list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
+            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), cut_texts(&c.cuts), c.source));
+        write_list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
-        list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
+        write_list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
         self.write_libraries(out)
     }
 
@@ -224,7 +224,7 @@ impl ImageSummary {
             (Some(path), 0) => format!("{}  not counted  ({})", l.name, path.display()),
             (Some(path), units) => format!("{}  {}  ({})", l.name, plural(units as u128, "unit", "units"), path.display()),
         });
-        list(out, "Shared libraries", lines.collect(), usize::MAX)?;
+        write_list(out, "Shared libraries", lines.collect(), usize::MAX)?;
         match &self.libraries_unknown {
             Some(reason) => writeln!(out, "\nShared libraries: unknown ({})", escape::escape_line(reason)),
             None => Ok(()),
@@ -269,13 +269,13 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
     }
 }
 
-fn places(cuts: &[CutPlace]) -> String {
+fn cut_texts(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
     let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
     list_names(&texts, 3)
 }
 
-fn list(out: &mut String, title: &str, lines: Vec<String>, shown: usize) -> fmt::Result {
+fn write_list(out: &mut String, title: &str, lines: Vec<String>, shown: usize) -> fmt::Result {
     if lines.is_empty() {
         return Ok(());
     }

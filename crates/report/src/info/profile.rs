@@ -31,17 +31,17 @@ struct ImageSummary<'a> {
 }
 
 impl<'a> ProfileSummary<'a> {
-    /// Summarises the readable part of a profile.
+    /// Summarises the parts of a profile that could be read.
     pub fn new(recovered: &'a Recovered) -> ProfileSummary<'a> {
         ProfileSummary {
             schema_version: SCHEMA_VERSION,
             run: &recovered.profile.run,
-            images: recovered.profile.images.iter().map(image).collect(),
+            images: recovered.profile.images.iter().map(summarise_image).collect(),
             lost: recovered.lost.iter().map(ToString::to_string).collect(),
         }
     }
 
-    /// Returns true if nothing is damaged.
+    /// Returns true if the complete profile could be read.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty()
     }
@@ -64,7 +64,7 @@ impl<'a> ProfileSummary<'a> {
         writeln!(out, "  suite      {}", line(run.suite.as_deref().unwrap_or("none")))?;
         writeln!(out, "  runs       {}", run.runs)?;
         writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
-        writeln!(out, "  ending     {}", ending(run.ending, run.runs))?;
+        writeln!(out, "  ending     {}", ending_text(run.ending, run.runs))?;
         writeln!(out, "  recorder   trodden {}", line(&run.recorder))?;
         for image in &self.images {
             writeln!(out, "\n{}", line(image.path))?;
@@ -87,7 +87,7 @@ impl<'a> ProfileSummary<'a> {
     }
 }
 
-fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
+fn summarise_image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
     let functions = || image.units.iter().flat_map(|u| u.map.functions.iter().map(move |f| (u, f)));
     ImageSummary {
         path: &image.path,
@@ -96,13 +96,13 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
         units: image.units.len(),
         functions: count_distinct(functions().map(|(_, f)| f)),
         functions_entered: count_distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
-        // Only counters of paths: units may have other counters.
+        // Only path counters: units may have other counters.
         counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
         counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),
     }
 }
 
-fn ending(ending: Option<ProcessEnding>, runs: u64) -> String {
+fn ending_text(ending: Option<ProcessEnding>, runs: u64) -> String {
     match ending {
         None if runs > 1 => "several".into(),
         None => "unknown".into(),

@@ -1,9 +1,9 @@
-//! Corrects counts of 0 for lines that were executed, although the code that is left of them was not.
+//! Corrects wrong counts of 0: lines that were executed, although the code that remains of them after optimisation was not.
 //!
 //! The optimiser may fold a condition, merge branches or move a load, so that the remaining code of an executed line was not executed. The
-//! graph before optimisation shows that: the counts of other lines bound the count of each block ([`trodden_flow::bounds`]). A line with
-//! count 0 in a block that must have been executed gets the count of the block's other lines, or no count if there are none. Where copies
-//! of a function differ (templates), or not all of their paths were counted, nothing is corrected.
+//! graph before optimisation reveals such lines: the counts of other lines bound the count of each block ([`trodden_flow::bounds`]). A line
+//! with count 0 in a block that must have been executed gets the count of the block's other lines, or no count if there are none. Where
+//! copies of a function differ (templates), or not all of their paths were counted, nothing is corrected.
 
 // Other lines with count 0 lose their count if the remaining code proves nothing:
 //
@@ -12,10 +12,10 @@
 // 3. the last line of an arm of `? :`, if the rest of the expression may have been executed;
 // 4. a jump at the end of other lines, such as that of a closing brace.
 //
-// A line counts for a block only if no other block has it.
+// A line determines a block's count only if no other block contains the line.
 
 use super::LineCounts;
-use crate::view::{Function, chain};
+use crate::view::{Function, inline_chain};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
 use trodden_flow::{Graph, Node};
@@ -30,7 +30,7 @@ struct Graphs<'a> {
     by_place: BTreeMap<LinePlace<'a>, Option<&'a [LineBlock]>>,
     /// Functions in which an execution may have ended in a call.
     unfinished: BTreeSet<LinePlace<'a>>,
-    /// The number of blocks that have a line, by file and line.
+    /// The number of blocks that contain each line.
     blocks_of: BTreeMap<LinePlace<'a>, u32>,
     /// Direct calls as caller, calling block and callee.
     calls: Vec<(LinePlace<'a>, u32, LinePlace<'a>)>,
@@ -75,7 +75,7 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
 struct Flow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],
-    /// The counts of blocks, taken from lines that no other block has; `None` if there is no such line or its count is 0.
+    /// The counts of blocks, from lines that no other block contains; `None` if there is no such line or its count is 0.
     known: Vec<Option<u64>>,
     /// Lines with count 0, each with its blocks.
     zero: BTreeMap<u32, Vec<usize>>,
@@ -96,15 +96,15 @@ impl Flow<'_> {
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
-    /// Lines with count 0 whose remaining code does not prove that.
+    /// Lines whose remaining code does not prove their count of 0.
     fn uncertain(&self) -> BTreeSet<u32> {
         let (unproven, needed) = (self.unproven(), self.contradicted_blocks());
         let lines = self.zero.iter().filter(|(line, blocks)| unproven.contains(line) || blocks.iter().any(|b| needed.contains(b)));
         lines.map(|(line, _)| *line).chain(self.jumps.iter().copied()).collect()
     }
 
-    /// Lines with count 0 that may have been executed as far as the other lines tell: the remaining code may belong to another part of the
-    /// line, or to a path on which the optimiser did not know the condition.
+    /// Lines with count 0 that may have been executed according to the other lines' counts: the remaining code may belong to a different
+    /// part of the line, or to a path on which the optimiser did not know the condition.
     fn unproven(&self) -> BTreeSet<u32> {
         let copied = self.may_be_copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
@@ -131,8 +131,8 @@ impl Flow<'_> {
         after.filter(|_| self.blocks[block].jump.is_some_and(|to| to < line))
     }
 
-    /// Blocks without remaining code whose assumed count of 0 contradicts the other counts: the optimiser may merge the code of several
-    /// blocks, and the result has the line of only one of them.
+    /// Blocks without remaining code that must have been executed, because a count of 0 contradicts the other counts. This happens when the
+    /// optimiser merges several blocks and keeps the line of only one.
     fn contradicted_blocks(&self) -> BTreeSet<usize> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
@@ -142,8 +142,8 @@ impl Flow<'_> {
         contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
 
-    /// Determines for each block whether the optimiser may have duplicated it: all but those that are reached from the entry through blocks
-    /// with a single incoming edge.
+    /// Determines for each block whether the optimiser may have duplicated it. Only blocks that are reached from the entry through blocks
+    /// with a single incoming edge cannot be duplicates.
     fn may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
         let mut worklist = vec![self.graph.entry()];
@@ -157,8 +157,8 @@ impl Flow<'_> {
     }
 }
 
-/// The bounds of a block from its count. A block that `stops` executions was not executed, because all executions left the function.
-fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
+/// The bounds of a block's count. A block that `stops` the program cannot have been executed if all executions left the function.
+fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
     // A block with several predecessors may have been duplicated for some of them. Its lines then have the count of the hottest copy.
     match count {
         Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => Bounds::at_least(count),
@@ -168,11 +168,11 @@ fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds
     }
 }
 
-/// The function itself and those inlined into it.
-fn places<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
+/// The function itself and all functions inlined into it, by declaration.
+fn functions_in<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
-    let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| chain(map, p)).map(|p| p.scope).collect();
+    let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| inline_chain(map, p)).map(|p| p.scope).collect();
     let scopes = scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize));
     scopes.filter_map(|scope| Some((map.files.get(scope.file as usize)?.as_str(), scope.line))).collect()
 }
@@ -180,8 +180,8 @@ fn places<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
 impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
-        // Limited to these functions and those inlined into them, since reports ask for one function at a time.
-        let places: Vec<(&Function<'a>, BTreeSet<LinePlace<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();
+        // Only graphs of these functions and of functions inlined into them are read, because reports often show a single function.
+        let places: Vec<(&Function<'a>, BTreeSet<LinePlace<'a>>)> = functions.iter().map(|f| (*f, functions_in(f))).collect();
         let wanted: BTreeSet<LinePlace> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
         let mut units: HashSet<*const UnitMap> = HashSet::new();
@@ -203,12 +203,12 @@ impl<'a> Graphs<'a> {
                 *graphs.blocks_of.entry((file, line)).or_default() += 1;
             }
         }
-        places.iter().for_each(|(function, places)| graphs.note_incomplete(function, places));
+        places.iter().for_each(|(function, places)| graphs.mark_incomplete(function, places));
         graphs
     }
 
-    /// Notes which functions have unfinished executions or are not counted completely, because `function` contains them.
-    fn note_incomplete(&mut self, function: &Function, places: &BTreeSet<LinePlace<'a>>) {
+    /// Marks the functions in `places` as unfinished or incompletely counted if `function`, which contains them, is.
+    fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<LinePlace<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
             return;
@@ -221,9 +221,9 @@ impl<'a> Graphs<'a> {
         }
     }
 
-    /// Functions without entries that must have been called: the optimiser left no code where it inlined them.
+    /// Functions that must have been called although no entries were counted: the optimiser left no code where it inlined them.
     fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<LinePlace<'a>> {
-        let has_none = |called: &LinePlace| self.by_place.contains_key(called) && counts.calls(*called) == Some(0);
+        let has_none = |called: &LinePlace| self.by_place.contains_key(called) && counts.calls_at(*called) == Some(0);
         let mut callers: BTreeMap<LinePlace, Vec<(u32, LinePlace)>> = BTreeMap::new();
         for (caller, block, called) in self.calls.iter().filter(|(_, _, called)| has_none(called)) {
             callers.entry(*caller).or_default().push((*block, *called));
@@ -242,10 +242,10 @@ impl<'a> Graphs<'a> {
         found
     }
 
-    /// The graph of a function with bounds; `None` if the function was not entered.
+    /// A function's graph with bounds; `None` if the function was not entered or its graph is invalid.
     fn flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<Flow<'a>> {
         let of_file = counts.files.get(file)?;
-        let entries = counts.calls((file, line)).unwrap_or(0);
+        let entries = counts.calls_at((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);
         let mut zero: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (number, block) in blocks.iter().enumerate() {
@@ -266,7 +266,8 @@ impl<'a> Graphs<'a> {
         let mut known: Vec<Option<u64>> = blocks.iter().map(count).collect();
         known[0] = Some(entries).filter(|_| graph.incoming(Node(0)).is_empty()).or(known[0]);
         let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
-        let given = (0..blocks.len()).map(|block| given(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
+        let given =
+            (0..blocks.len()).map(|block| bounds_from_count(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
         let mut flow = Flow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
         flow.bounds = node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
         Some(flow)

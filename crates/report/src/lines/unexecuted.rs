@@ -2,16 +2,15 @@
 //!
 //! The optimiser moves code to where its result is used, for example from an executed line before a branch into an arm that was never
 //! taken. In the source, the code that a branch controls comes after the branch. So if a line comes before every untaken branch that leads
-//! to its code, the code was moved. Code that is reached by a backward `goto` looks moved, too; its line then has no count, although it
-//! was not executed.
+//! to its code, the code was moved. Code reached by a backward `goto` looks moved, too; its line then gets no count instead of 0.
 
 use super::LineCounts;
-use crate::view::{Function, chain};
+use crate::view::{Function, inline_chain};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position, UnitMap};
 
-/// Returns true if it is unknown whether a function was called: it is empty, so that no code is left where it was inlined.
+/// Returns true for an empty function without entries. Inlining it leaves no code, so it is unknown whether it was called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
@@ -37,7 +36,7 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
 /// Returns true if the optimiser moved the code of a position into a block that was not executed, so that the block proves nothing about
 /// the line. `untaken` are the blocks whose untaken branches lead to the block.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
-    // Nothing of a body that was never entered was executed.
+    // If a body was never entered, none of its lines was executed, moved or not.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
     }
@@ -45,7 +44,7 @@ pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Positio
     !lines.is_empty() && lines.iter().all(|line| position.line < *line)
 }
 
-/// The executed blocks that lead to this block through blocks that were not executed.
+/// The executed blocks from which this block is reached through unexecuted blocks only.
 pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     let (mut found, mut left, mut seen) = (BTreeSet::new(), vec![block], vec![false; function.paths.blocks.len()]);
     while let Some(at) = left.pop() {
@@ -64,13 +63,14 @@ pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
 fn branch_line(function: &Function, block: Node, position: Position) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
     let map = function.units_map();
-    let line = |p: Position| chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
+    let line =
+        |p: Position| inline_chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
     let branch = known.branch.filter(|b| b.line > 0).and_then(line);
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }
 
-/// Filters functions, given by file and line of declaration: keeps those of which an instance (of a template, or in another unit) may have
-/// been called without having code of its own, because the optimiser inlined it and merged it with the surrounding code.
+/// Returns those of `places` (functions, by file and line of declaration) that may have been called without being counted. This happens if
+/// an instance, of a template or in a different unit, was inlined and merged with the surrounding code, so that no code of its own is left.
 pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
     let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
@@ -90,10 +90,10 @@ pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &B
     found
 }
 
-/// The functions of a unit that have code left, and the callers of all functions.
+/// Which functions of a unit still have code, and who calls each function.
 struct UnitInstances<'a> {
     map: &'a UnitMap,
-    /// Calls of the functions that have code of their own or inlined, by linkage name; `None` if the number is unknown.
+    /// Numbers of calls of the functions that still have code, inlined or not, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
     /// The callers of each function, as indices into the unit's line graphs.
     callers: HashMap<u32, Vec<u32>>,

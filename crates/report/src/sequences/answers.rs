@@ -5,16 +5,16 @@ use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences};
 
-/// Writes occurrences.
+/// Writes the positions at which events were found, each with its open calls.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
-        writeln!(out, "{:>12}  in {}", found.position, calls(&found.open_calls))?;
+        writeln!(out, "{:>12}  in {}", found.position, format_calls(&found.open_calls))?;
     }
     Ok(())
 }
 
-/// Writes hot subpaths.
+/// Writes hot subpaths, each with its percentage and frequency.
 pub fn write_hot(out: &mut dyn Write, question: &HotQuery, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,
@@ -30,7 +30,7 @@ pub fn write_hot(out: &mut dyn Write, question: &HotQuery, document: &HotSubpath
     write_sources(out, &document.sources)
 }
 
-/// Writes segments.
+/// Writes segments, each with its number of executions.
 pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
     let times = plural(document.executed.into(), "time", "times");
     writeln!(out, "{} different {} of depth {}, executed {times}", document.distinct, document.kind, document.depth)?;
@@ -38,7 +38,7 @@ pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Re
     write_sources(out, &document.sources)
 }
 
-/// Writes differences.
+/// Writes the differences between two sequences, with the events on both sides.
 pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) -> io::Result<()> {
     match document.first_difference {
         None => writeln!(out, "the sequences are equal")?,
@@ -46,7 +46,7 @@ pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) ->
     }
     for (number, row) in (1..).zip(&document.differences) {
         let aligned = if row.aligned { "" } else { " (too many units to align)" };
-        writeln!(out, "{number}. in {}{aligned}", calls(&row.open_calls))?;
+        writeln!(out, "{number}. in {}{aligned}", format_calls(&row.open_calls))?;
         for (name, side) in [("left ", &row.left), ("right", &row.right)] {
             let more = if side.end - side.start > MAX_SHOWN { " ..." } else { "" };
             writeln!(out, "   {name} {}..{}  {}{more}", side.start, side.end, side.events.join("  "))?;
@@ -55,7 +55,7 @@ pub fn write_differences(out: &mut dyn Write, document: &SequenceDifferences) ->
     write_sources(out, &document.sources)
 }
 
-/// Open calls, outermost first.
-fn calls(open: &[String]) -> String {
+/// Formats open calls, outermost first: `main > f > g`.
+fn format_calls(open: &[String]) -> String {
     open.iter().map(|call| call.trim_start_matches("enter ")).collect::<Vec<_>>().join(" > ")
 }

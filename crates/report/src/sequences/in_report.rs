@@ -1,6 +1,6 @@
 //! The sections about a recorded stream in reports and advice: paths across iterations, the last branches, phases.
 //!
-//! Only the thread with the most events is examined. Counting iterations expands the sequence, so this is limited to the first
+//! Only the thread with the most events is examined. Iterations are counted in the expanded sequence, and therefore only in its first
 //! [`MAX_SYMBOLS`] symbols.
 
 use super::phases_page::{escaped, strips};
@@ -40,14 +40,18 @@ pub struct BusiestThread {
     threads: usize,
 }
 
-/// The sequence of the busiest thread of a run; `None` if the run has no streams or they cannot be read, which is logged.
+/// The sequence of the busiest thread of a run; `None` if the run has no streams, or (with a warning) if they
+/// cannot be read.
 pub fn of_profile(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
     let logs = kept::logs_of_run(wanted)?;
     let beside = streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned();
     match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {
-            log::warn!("the report leaves the sequence of paths out: {}", reasons(error.chain().map(ToString::to_string)));
+            log::warn!(
+                "cannot read the run's streams, so the report does not show the sequence of paths: {}",
+                reasons(error.chain().map(ToString::to_string))
+            );
             None
         }
     }
@@ -67,16 +71,16 @@ fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<Busi
 }
 
 impl BusiestThread {
-    fn question(&self) -> IterationQuery {
+    fn iteration_query(&self) -> IterationQuery {
         IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
     /// All patterns that iterations of loops repeat.
     ///
     /// # Errors
-    /// None is expected: the parameters are constants within their ranges.
+    /// No error is expected, because the parameters are constants within their ranges.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
-        Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.question() })?.patterns)
+        Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
     }
 
     fn heading(&self) -> String {
@@ -93,7 +97,7 @@ impl BusiestThread {
 
     /// Writes paths across iterations and the last branches as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
-        let found = iteration_document(&self.opened, self.question())?;
+        let found = iteration_document(&self.opened, self.iteration_query())?;
         writeln!(out, "\n{}; `trodden patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
@@ -106,9 +110,9 @@ impl BusiestThread {
     /// Paths across iterations, the last branches and phases, as a part of a JSON report.
     ///
     /// # Errors
-    /// None is expected: the parameters are constants within their ranges.
+    /// No error is expected, because the parameters are constants within their ranges.
     pub fn json(&self) -> Result<Value> {
-        let whole = IterationQuery { top: 0, ..self.question() };
+        let whole = IterationQuery { top: 0, ..self.iteration_query() };
         Ok(serde_json::json!({
             "thread": self.number,
             "threads": self.threads,
@@ -123,10 +127,10 @@ impl BusiestThread {
     /// Phases and patterns as a section of an HTML page.
     ///
     /// # Errors
-    /// None is expected: the parameters are constants within their ranges.
+    /// No error is expected, because the parameters are constants within their ranges.
     pub fn page(&self) -> Result<String> {
         let phases: PhaseDocument = phase_document(&self.opened, MAX_PHASES)?;
-        let found = iteration_document(&self.opened, self.question())?;
+        let found = iteration_document(&self.opened, self.iteration_query())?;
         let mut page = format!(
             "<details class=\"sequence\" open><summary>Phases: {} by paths, {} by basic blocks <span class=\"faint\">{}, \
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",
@@ -137,7 +141,7 @@ impl BusiestThread {
             strips(&phases)
         );
         if !found.patterns.is_empty() {
-            page.push_str("<h2>Iterations that take turns</h2><table><tr><th>function<th>times<th>pattern");
+            page.push_str("<h2>Alternating iterations</h2><table><tr><th>function<th>times<th>pattern");
         }
         for pattern in &found.patterns {
             let _ = write!(
@@ -145,7 +149,7 @@ impl BusiestThread {
                 "<tr><td><code>{}</code><td class=\"n\">{}<td><code>{}</code><br>{}",
                 escaped(&pattern.function),
                 count(pattern.count.into()),
-                escaped(&iterations::joined(&pattern.iterations)),
+                escaped(&iterations::format_iterations(&pattern.iterations)),
                 escaped(&pattern.advice)
             );
         }
@@ -162,11 +166,11 @@ pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::R
     if patterns.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\niterations that take turns (from the run's stream)")?;
+    writeln!(out, "\nalternating iterations (from the run's stream)")?;
     iterations::write_patterns(out, patterns)
 }
 
-/// The findings about iterations for a SARIF log.
+/// Converts the findings about iterations for a SARIF log.
 pub fn alternating_iterations(patterns: &[IterationPattern]) -> Vec<AlternatingIterations<'_>> {
     let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
         let times = plural(pattern.count.into(), "time", "times");
@@ -175,7 +179,7 @@ pub fn alternating_iterations(patterns: &[IterationPattern]) -> Vec<AlternatingI
             pattern.function,
             pattern.advice,
             pattern.percent,
-            iterations::joined(&pattern.iterations)
+            iterations::format_iterations(&pattern.iterations)
         );
         (text, serde_json::json!({ "count": pattern.count, "percent": pattern.percent, "iterations": pattern.iterations }))
     };

@@ -9,14 +9,14 @@ use trodden_analysis::sequences::{
 };
 use trodden_stored::{Folders, streams as kept};
 
-/// Paths of consecutive iterations of all threads of a run recorded by copies that divide the functions among them. `None` for other
-/// recordings.
+/// Finds paths of consecutive iterations in a run recorded by copies that divide the functions among them. All threads are analysed
+/// together. `None` for other recordings.
 ///
 /// # Errors
 /// The recording cannot be read, or a parameter is out of range.
-pub fn of_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
+pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
-    ensure!(thread == 0, "copies that divide the functions are analysed over all threads: omit --thread");
+    ensure!(thread == 0, "the threads of a run recorded by several copies are analysed together. Omit --thread");
     let mut table = EventTable::default();
     let mut grammars = Vec::new();
     for logs in &copies {
@@ -31,7 +31,7 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
     let none = if document.paths.is_empty() { ": none" } else { "" };
     writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
     for row in &document.paths {
-        writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
+        writeln!(out, "{:>12}  {}", row.count, format_iterations(&row.iterations))?;
     }
     write_patterns(out, &document.patterns)
 }
@@ -44,14 +44,14 @@ pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io:
             "{function}: {advice} ({}, {percent:.1} %)\n{:>14}{}",
             plural(u128::from(*count), "time", "times"),
             "",
-            joined(iterations)
+            format_iterations(iterations)
         )?;
     }
     Ok(())
 }
 
 /// Formats iterations as one line.
-pub fn joined(iterations: &[Vec<String>]) -> String {
+pub fn format_iterations(iterations: &[Vec<String>]) -> String {
     iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }
 

@@ -15,7 +15,7 @@ use trodden_stored::Folders;
 pub struct RecordedThread {
     /// The thread's number, from 0.
     pub thread: usize,
-    /// The method by which to compress the sequence again. If `None`, a run's grammars are used as recorded, and a text is compressed by
+    /// The method by which to compress the sequence again. If `None`, a run's grammars are used as recorded, and text is compressed by
     /// phrases.
     pub method: Option<CompressionMethod>,
 }
@@ -51,6 +51,11 @@ pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, fo
     let count = recording.threads.len();
     let names = || recording.threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>().join(", ");
     let threads = plural(count as u128, "thread", "threads");
-    ensure!(input.thread < count, "{wanted} has {threads} ({}): give --thread a number from 0 to {}", names(), count.saturating_sub(1));
+    ensure!(
+        input.thread < count,
+        "{wanted} has {threads} ({}). Pass --thread with a number from 0 to {}",
+        names(),
+        count.saturating_sub(1)
+    );
     Ok((recording.convention, recording.grammar(input.thread)?))
 }

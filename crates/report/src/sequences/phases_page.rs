@@ -1,5 +1,5 @@
-//! The chart of phases as HTML without scripts: a strip of intervals for each kind of vector, coloured by phase, and a table of what each
-//! phase executes.
+//! The chart of phases as HTML without scripts: for paths and for basic blocks, a strip of intervals coloured by phase,
+//! and a table of what each phase executes.
 
 use super::phases::letter;
 use crate::words::plural;

@@ -1,9 +1,9 @@
 //! Reads the logs of programs built with `--stream` as bracketed sequences, one for each thread.
 //!
-//! A log has no symbol for a return: a path shows whether it leaves its frame, and another symbol has the number of frames that an
-//! exception or `longjmp` unwound. Here each frame gets a `leave` event. The path up to a call is an event of its own before the complete
-//! path (the prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather than
-//! O(events).
+//! A log has no symbol for a return: paths that leave their frame are marked, and a separate symbol gives the number of frames that an
+//! exception or `longjmp` unwound. Here each of these frames gets a `leave` event. The path up to a call is a separate event before the
+//! complete path (the prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather
+//! than O(events).
 
 use crate::streams::EventNames;
 use crate::words::plural;
@@ -36,7 +36,7 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
     }
     ensure!(before > 0, "the streams of `{wanted}` have no threads");
     let threads = plural(before as u128, "thread", "threads");
-    anyhow::bail!("the streams of `{wanted}` have {threads}: give --thread a number from 0 to {}", before - 1)
+    anyhow::bail!("the streams of `{wanted}` have {threads}. Pass --thread with a number from 0 to {}", before - 1)
 }
 
 /// Reads the sequences of all threads of a log.
@@ -53,14 +53,14 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let event_names = EventNames::new(log.head(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
-    let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
+    let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
-        log::warn!("{lost} lost: events before and after a gap are treated as consecutive");
+        log::warn!("{lost} lost; the events before and after each gap are treated as consecutive");
     }
     if reader.unknown > 0 {
         let events = plural(reader.unknown.into(), "different event", "different events");
-        log::warn!("left out {events} of units without a map: rebuild the program, or set TRODDEN_CACHE to the cache of its build");
+        log::warn!("ignored {events} of units without a map. Rebuild the program, or set TRODDEN_CACHE to the cache of its build");
     }
     Ok(grammar)
 }
@@ -74,8 +74,8 @@ struct SequenceReader<'r, 'a> {
 }
 
 impl SequenceReader<'_, '_> {
-    /// The symbols of the table that replace a symbol of the log.
-    fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
+    /// Converts a symbol of the log to symbols of the table.
+    fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
             Symbol::Path(counter) | Symbol::Exit(counter) => {
@@ -83,8 +83,8 @@ impl SequenceReader<'_, '_> {
                     self.unknown += 1;
                     return Vec::new();
                 };
-                let function = self.function(place);
-                let path = self.path(counter, role, function);
+                let function = self.function_number(place);
+                let path = self.path_symbol(counter, role, function);
                 let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
                 std::iter::once(path).chain(leave).collect()
             }
@@ -93,34 +93,34 @@ impl SequenceReader<'_, '_> {
                     self.unknown += 1;
                     return Vec::new();
                 };
-                let function = self.function(place);
+                let function = self.function_number(place);
                 vec![self.table.enter(function)]
             }
         }
     }
 
-    fn function(&mut self, place: FunctionIndex) -> u32 {
+    fn function_number(&mut self, place: FunctionIndex) -> u32 {
         if let Some(number) = self.functions.get(&place) {
             return *number;
         }
-        // The key makes functions of the same name in different units distinct, but identifies those of two runs of a program.
+        // The key distinguishes functions of the same name in different units, but is the same in all runs of a program.
         let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
-        let number = self.table.function_with_key(&key, &self.event_names.name(place));
+        let number = self.table.function_with_key(&key, &self.event_names.function_name(place));
         self.functions.insert(place, number);
         number
     }
 
-    fn path(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
+    fn path_symbol(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
             // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, with another path.
             PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };
-        let number = self.event_names.number(counter).unwrap_or_default();
+        let number = self.event_names.path_number(counter).unwrap_or_default();
         let blocks = self.event_names.places.decode(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
         let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
-        let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.path(counter)) };
+        let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.describe_path(counter)) };
         self.table.path(&event, &number, |_| names)
     }
 }

@@ -1,7 +1,7 @@
 //! Describes events of streams: functions by name, paths by their lines, calls by their position.
 
 use crate::path_listing::{Ends, PathListing};
-use crate::view::{Function, chain, file_of};
+use crate::view::{Function, file_of, inline_chain};
 use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -38,7 +38,7 @@ pub struct SourceLine {
 }
 
 impl<'a> EventNames<'a> {
-    /// Creates the names for the image of a stream. The view is of its [events](StreamMaps::events).
+    /// Creates the names for a stream's image. `view` shows the stream's [events](StreamMaps::events).
     pub fn new(head: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
@@ -60,15 +60,15 @@ impl<'a> EventNames<'a> {
     }
 
     /// The shortest unambiguous name of a function.
-    pub fn name(&self, place: FunctionIndex) -> String {
+    pub fn function_name(&self, place: FunctionIndex) -> String {
         let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
     }
 
-    /// The number of an event's path, as other builds number paths. An event at a call that only streams record gets `c` and a number of
-    /// its own. `None` if the unit has no map.
-    pub fn number(&self, counter: u32) -> Option<String> {
+    /// The number of an event's path, the same as in builds without streams. Events at calls, which only streams record, have separate
+    /// numbers with the prefix `c`. `None` if the unit has no map.
+    pub fn path_number(&self, counter: u32) -> Option<String> {
         let (place, event) = self.places.path(counter)?;
         let function = &self.counted.units[place.unit].map.functions[place.function];
         let Some(words) = function.event_words() else { return Some(event.to_string()) };
@@ -87,7 +87,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// The lines of a path and how it ends, in one line of text.
-    pub fn path(&self, counter: u32) -> String {
+    pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
             Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
@@ -106,7 +106,7 @@ impl<'a> EventNames<'a> {
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
             // Inlined code is attributed to the call in the function itself.
-            let own = *chain(unit, *position).first().unwrap_or(position);
+            let own = *inline_chain(unit, *position).first().unwrap_or(position);
             if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
                 lines.push((file.to_owned(), own.line));
             }
@@ -116,16 +116,16 @@ impl<'a> EventNames<'a> {
         lines.into_iter().map(|(file, line)| SourceLine { text: self.sources.line(&file, line), file, line }).collect()
     }
 
-    /// The line of a function's declaration.
-    pub fn declared(&self, place: FunctionIndex) -> Option<SourceLine> {
+    /// The line of a function's declaration; `None` without debug information.
+    pub fn declaration(&self, place: FunctionIndex) -> Option<SourceLine> {
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let position = function.position?;
         let file = file_of(unit, position)?.to_owned();
         Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
     }
 
-    /// The name of an event's kind, from the role of its path.
-    pub fn role(&self, role: PathRole) -> &'static str {
+    /// The name of the event kind for a path's role.
+    pub fn kind_name(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
             PathRole::Continues => "path",
@@ -149,8 +149,8 @@ fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     shared
 }
 
-/// The range of lines in the file of the last line: `list.c:12`, `list.c:12-14`.
-pub fn place(lines: &[SourceLine]) -> Option<String> {
+/// Formats the range of the lines that are in the last line's file: `list.c:12`, `list.c:12-14`. `None` if there are no lines.
+pub fn format_lines(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;
     let name = Path::new(file).file_name().map_or(file.clone().into(), |n| n.to_string_lossy());

@@ -4,7 +4,7 @@
 //! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after
 //! its last event.
 
-use super::event_names::{EventNames, SourceLine, place};
+use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{Core, Stopped};
 use super::unfinished::{Unfinished, unfinished};
 use crate::words::plural;
@@ -19,7 +19,7 @@ use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum number of source lines shown of a frame's block.
+/// Maximum number of source lines shown per frame.
 const MAX_SOURCE_LINES: usize = 6;
 
 /// The last events and live frames of threads. Serialisation yields the JSON report.
@@ -92,24 +92,24 @@ impl LastReport {
     ///
     /// # Errors
     /// There are no stream files, they cannot be read, or the core file belongs to none of them.
-    pub fn read(job: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
+    pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
-        for path in job.files {
+        for path in request.files {
             match path.is_dir() {
                 true => streams.extend(kept::streams_in(path)?),
                 false => streams.push(path.clone()),
             }
         }
         let mut report = LastReport { schema_version: SCHEMA_VERSION, streams: Vec::new() };
-        let mut core = job.core.map(Core::read).transpose()?;
+        let mut core = request.core.map(Core::read).transpose()?;
         for file in streams {
             let stream = LiveStream::open(&file, false)?;
             if stream.is_truncated()? {
                 log::warn!("{} is truncated: the threads and events at its end are missing", file.display());
             }
-            report.streams.push(stream_report(&stream, job, core.as_mut(), folders)?);
+            report.streams.push(stream_report(&stream, request, core.as_mut(), folders)?);
         }
-        check_core(job, core.as_ref(), &report)?;
+        check_core(request, core.as_ref(), &report)?;
         Ok(report)
     }
 
@@ -123,7 +123,7 @@ impl LastReport {
                     writeln!(out, "  {} could not be recorded: the file was full", plural(stream.lost_threads.into(), "thread", "threads"));
             }
             for thread in &stream.threads {
-                thread_text(thread, &mut out);
+                write_thread(thread, &mut out);
             }
         }
         out
@@ -131,31 +131,31 @@ impl LastReport {
 }
 
 /// Checks that the core file belongs to one of the processes.
-fn check_core(job: &LastReportRequest, core: Option<&Core>, report: &LastReport) -> Result<()> {
-    let (Some(core), Some(file)) = (core, job.core) else { return Ok(()) };
+fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastReport) -> Result<()> {
+    let (Some(core), Some(file)) = (core, request.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
     ensure!(
         recorded,
-        "the stream files have no thread of the core file {} (threads {}): give the stream files of the same process",
+        "no thread of the core file {} ({}) is in the stream files. Pass the stream files of the same process",
         file.display(),
         threads.join(", ")
     );
     Ok(())
 }
 
-fn stream_report(stream: &LiveStream, job: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
+fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
     let maps = maps(stream.head(), folders)?;
     let view = View::from_profile(&maps.events);
-    let provider = source_files::sources(job.source, &folders.current_text());
+    let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
-    let mut of = |thread: &LiveThread| {
+    let mut report_thread = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
-        ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, job.paths) }
+        ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
-    let threads = stream.threads()?.iter().map(&mut of).collect();
+    let threads = stream.threads()?.iter().map(&mut report_thread).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads()?.threads(), threads })
 }
@@ -190,12 +190,17 @@ fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
         Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = event_names.places.path(counter)?;
             let path = event_names.listing(counter).map(|listing| listing.outline(usize::MAX));
-            Some(FrameReport { function: event_names.name(function), path, lines: event_names.lines_of_end(counter), at_call: true })
+            Some(FrameReport {
+                function: event_names.function_name(function),
+                path,
+                lines: event_names.lines_of_end(counter),
+                at_call: true,
+            })
         }
         Event::Enter(counter) | Event::Inherited(counter) => {
             let (function, _) = event_names.places.path(counter)?;
-            let lines = event_names.declared(function).into_iter().collect();
-            Some(FrameReport { function: event_names.name(function), path: None, lines, at_call: false })
+            let lines = event_names.declaration(function).into_iter().collect();
+            Some(FrameReport { function: event_names.function_name(function), path: None, lines, at_call: false })
         }
         Event::Resume(_) => None,
     }
@@ -203,16 +208,19 @@ fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
 
 fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
     match step {
-        NestingStep::Entered(frame) => {
-            Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: event_names.name(frame.function), path: None })
-        }
+        NestingStep::Entered(frame) => Some(EventReport {
+            depth: depth.saturating_sub(1),
+            kind: "enter",
+            function: event_names.function_name(frame.function),
+            path: None,
+        }),
         NestingStep::Path { counter, role, depth } => {
             let (function, _) = event_names.places.path(counter)?;
             Some(EventReport {
                 depth: depth - 1,
-                kind: event_names.role(role),
-                function: event_names.name(function),
-                path: Some(event_names.path(counter)),
+                kind: event_names.kind_name(role),
+                function: event_names.function_name(function),
+                path: Some(event_names.describe_path(counter)),
             })
         }
         NestingStep::Unwound(0) | NestingStep::Unknown => None,
@@ -223,11 +231,11 @@ fn event_report(step: NestingStep, depth: usize, event_names: &EventNames) -> Op
     }
 }
 
-fn thread_text(thread: &ThreadReport, out: &mut String) {
+fn write_thread(thread: &ThreadReport, out: &mut String) {
     let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
     if let Some(stopped) = &thread.stopped {
-        stopped_text(stopped, out);
+        write_stopped(stopped, out);
     }
     if let Some(Unfinished { function, path, paths }) = &thread.unfinished {
         let _ = match paths {
@@ -239,7 +247,7 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
         let _ = writeln!(out, "  still running: its frames are more recent than its events");
     }
     for (number, frame) in thread.frames.iter().enumerate() {
-        let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
+        let at = format_lines(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
         let _ = match (&frame.path, frame.at_call) {
             (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, on the path {path}", frame.function),
             (None, true) => writeln!(out, "  #{number} {}{at}  at its last call", frame.function),
@@ -267,12 +275,12 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     }
 }
 
-fn stopped_text(stopped: &Stopped, out: &mut String) {
+fn write_stopped(stopped: &Stopped, out: &mut String) {
     let function = stopped.function.as_deref().unwrap_or("code without a name");
     let image = stopped.image.as_ref().and_then(|i| i.file_name()).map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let _ = writeln!(out, "  stopped in {function}{image}, instruction 0x{:x}", stopped.address);
     for line in &stopped.lines {
-        let at = place(std::slice::from_ref(line)).unwrap_or_default();
+        let at = format_lines(std::slice::from_ref(line)).unwrap_or_default();
         let text = line.text.as_deref().map_or(String::new(), |text| format!(" | {}", text.trim_end()));
         let _ = writeln!(out, "       {at}{text}");
     }

@@ -58,7 +58,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &maps, &view, &sources);
     // The frames that are live at the first event follow from the grammar, without expanding it.
-    let grammar = numbered(&log.grammar(thread)?)?;
+    let grammar = with_return_events(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::from_frame_effects(&grammar, effect).open_calls(range.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
@@ -91,10 +91,10 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// The sequence with the event numbers of `trodden find --events`, where returns are events: a path that ends its frame has two numbers,
-/// and an unwinding has one for each frame.
-fn numbered(stored: &Grammar) -> Result<Grammar> {
-    /// Stands for a return, and is not a symbol.
+/// Inserts return events, so that event numbers are those of `trodden find --events`: a path that ends its frame has two numbers, and an
+/// unwinding has one for each frame.
+fn with_return_events(stored: &Grammar) -> Result<Grammar> {
+    /// Represents a return. No symbol has this number.
     const RETURN: u64 = u64::MAX;
     let numbered = stored.substituted(|number| match Symbol::from_number(number) {
         Some(Symbol::Exit(_)) => vec![number, RETURN],
@@ -131,11 +131,18 @@ struct ShownEvent {
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {
-        NestingStep::Entered(frame) => ShownEvent { kind: "enter", function: Some(event_names.name(frame.function)), ..event },
+        NestingStep::Entered(frame) => ShownEvent { kind: "enter", function: Some(event_names.function_name(frame.function)), ..event },
         NestingStep::Path { counter, role, depth } => {
-            let function = event_names.places.path(counter).map(|(place, _)| event_names.name(place));
-            let path = function.as_ref().zip(event_names.number(counter)).map(|(function, number)| format!("{function}:{number}"));
-            ShownEvent { kind: event_names.role(role), depth, function, path, lines: Some(event_names.path(counter)), ..event }
+            let function = event_names.places.path(counter).map(|(place, _)| event_names.function_name(place));
+            let path = function.as_ref().zip(event_names.path_number(counter)).map(|(function, number)| format!("{function}:{number}"));
+            ShownEvent {
+                kind: event_names.kind_name(role),
+                depth,
+                function,
+                path,
+                lines: Some(event_names.describe_path(counter)),
+                ..event
+            }
         }
         NestingStep::Unwound(0) => return None,
         NestingStep::Unwound(frames) => ShownEvent { kind: "unwound", frames: Some(frames), ..event },

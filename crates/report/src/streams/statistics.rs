@@ -46,7 +46,7 @@ struct ThreadReport {
     /// Frames unwound by exceptions and `longjmp`.
     unwound: u64,
     deepest: u64,
-    /// Paths that left a frame of another function, which is usually caused by a stack switch.
+    /// Paths that left a different function's frame, usually because the program switched stacks.
     mismatched: u64,
     /// The number of windows, each of which has a grammar.
     windows: usize,
@@ -87,7 +87,7 @@ impl StreamStatistics {
 
     /// The statistics as text.
     pub fn text(&self) -> String {
-        text(self)
+        statistics_text(self)
     }
 }
 
@@ -101,7 +101,7 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
         lost: thread.lost,
         ..ThreadReport::default()
     };
-    let mut frames = Brackets::default();
+    let mut frames = StackEffect::default();
     for window in 0..thread.windows() {
         let grammar = log.window(thread, window)?;
         report.items += grammar.statistics().items;
@@ -120,8 +120,8 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
             Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
             Symbol::Path(_) | Symbol::Unwound(_) => None,
         };
-        let rules = grammar.fold(|symbol| Brackets::from_symbol(symbol, function), Brackets::joined);
-        frames.append(rules.last().unwrap_or(&Brackets::default()));
+        let rules = grammar.fold(|symbol| StackEffect::from_symbol(symbol, function), StackEffect::concatenate);
+        frames.append(rules.last().unwrap_or(&StackEffect::default()));
     }
     (report.deepest, report.mismatched) = (frames.deepest as u64, frames.mismatched);
     Ok(report)
@@ -129,32 +129,32 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
 
 /// The effect of a subsequence on the stack of frames.
 #[derive(Default)]
-struct Brackets {
-    /// Functions of the frames that it closes and that were live before, in order; `None` if unwound or unknown.
+struct StackEffect {
+    /// Functions of the earlier frames that the subsequence closes, in order; `None` if unwound or unknown.
     closes: Vec<Option<FunctionIndex>>,
-    /// Functions of the frames that it leaves open, outermost first.
+    /// Functions of the frames that the subsequence leaves open, outermost first.
     opens: Vec<Option<FunctionIndex>>,
-    /// Maximum number of live frames, relative to the number before it.
+    /// Maximum number of live frames, relative to the number before the subsequence.
     deepest: i64,
     mismatched: u64,
 }
 
-impl Brackets {
-    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionIndex>) -> Brackets {
-        let Some(symbol) = Symbol::from_number(symbol) else { return Brackets::default() };
+impl StackEffect {
+    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionIndex>) -> StackEffect {
+        let Some(symbol) = Symbol::from_number(symbol) else { return StackEffect::default() };
         let effect = symbol.effect();
         let closes = vec![function(symbol); effect.closes as usize];
         let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();
-        Brackets { closes, deepest: opens.len() as i64, opens, mismatched: 0 }
+        StackEffect { closes, deepest: opens.len() as i64, opens, mismatched: 0 }
     }
 
-    fn joined(children: &[&Brackets]) -> Brackets {
-        let mut all = Brackets::default();
+    fn concatenate(children: &[&StackEffect]) -> StackEffect {
+        let mut all = StackEffect::default();
         children.iter().for_each(|child| all.append(child));
         all
     }
 
-    fn append(&mut self, next: &Brackets) {
+    fn append(&mut self, next: &StackEffect) {
         let before = self.opens.len() as i64 - self.closes.len() as i64;
         self.deepest = self.deepest.max(before + next.deepest);
         self.mismatched += next.mismatched;
@@ -169,7 +169,7 @@ impl Brackets {
     }
 }
 
-fn text(report: &StreamStatistics) -> String {
+fn statistics_text(report: &StreamStatistics) -> String {
     let mut out = String::new();
     let mut number = 0;
     for log in &report.logs {
@@ -198,7 +198,7 @@ fn text(report: &StreamStatistics) -> String {
                 t.lost
             );
             if t.mismatched > 0 {
-                let _ = writeln!(out, "          paths that left a frame of another function (the stack was switched): {}", t.mismatched);
+                let _ = writeln!(out, "          paths that left a different function's frame (the stack was switched): {}", t.mismatched);
             }
             number += 1;
         }

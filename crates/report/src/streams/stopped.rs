@@ -1,4 +1,4 @@
-//! Where threads were when a core file was written. Stream files do not tell that for the innermost frame.
+//! Finds where threads stopped, from a core file. Stream files do not record this for the innermost frame.
 
 use super::event_names::SourceLine;
 use crate::{Name, SourceCache};
@@ -21,7 +21,7 @@ pub struct Stopped {
     pub lines: Vec<SourceLine>,
 }
 
-/// A core file with the images in which its threads were.
+/// A core file, and the images whose code its threads were executing.
 pub struct Core {
     file: CoreFile,
     images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
@@ -36,6 +36,7 @@ impl Core {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
+    /// The numbers of the threads in the core file.
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
         self.file.threads.iter().map(|t| t.thread)
     }

@@ -1,13 +1,13 @@
 //! The unfinished path of a thread's innermost frame, from its last event to the instruction at which the thread stopped.
 //!
-//! The last event shows where the path stood: at the function's entry, after a back edge, or after a call. The search follows all paths
-//! from there to blocks with code of the instruction's line that take no cut edge and pass no recorded call, since both would be events.
-//! If there is only one such path, it is the unfinished path; otherwise the blocks that all of them have in common are certain. (The path
-//! register cannot be read, because its location is unknown.)
+//! The last event shows how far the path had come: to the function's entry, past a back edge, or past a call. From there, the search
+//! follows all paths to blocks with code of the instruction's line. It takes no cut edge and passes no recorded call, because both would be
+//! events. If it finds only one path, this is the unfinished path; otherwise only the blocks common to all found paths are certain. (The
+//! path register cannot be read, because its location is unknown.)
 
 use super::event_names::{EventNames, SourceLine};
 use super::stopped::Stopped;
-use crate::view::{chain, file_of};
+use crate::view::{file_of, inline_chain};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use trodden_profile::PathEnd;
 use trodden_profile::stream::{Depth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
-/// Maximum number of paths that are distinguished.
+/// If more paths lead to the instruction, none is reported.
 const MAX_PATHS: usize = 256;
 
 /// The path of a thread from its last event to where it stopped.
@@ -29,18 +29,18 @@ pub struct Unfinished {
     pub paths: usize,
 }
 
-/// Finds the unfinished path of a stopped thread. `None` if the thread stopped in another function's code, if no path leads there or too
-/// many do, or if events or lines are unknown.
+/// Finds the unfinished path of a stopped thread. `None` if the thread stopped in a different function's code, if no path leads there or
+/// too many do, or if events or lines are unknown.
 pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
     let (place, begun) = open_path(thread, names)?;
-    let name = names.name(place);
+    let name = names.function_name(place);
     if stopped.function.as_ref() != Some(&name) {
         return None;
     }
     let (unit, function) = (names.places.unit(place), names.places.function(place));
     let ends: BTreeSet<Node> =
         (0..).map(Node).zip(&function.blocks).filter(|(_, block)| is_at(unit, block, &stopped.lines)).map(|(node, _)| node).collect();
-    let paths = paths(function, &begun, &ends)?;
+    let paths = find_paths(function, &begun, &ends)?;
     let first = paths.first()?;
     let certain = first.iter().filter(|node| paths.iter().all(|path| path.contains(node)));
     let mut lines: Vec<u32> = certain.flat_map(|node| own_lines(unit, &function.blocks[node.index()])).collect();
@@ -89,13 +89,13 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]
     let mut positions = block.positions.iter().chain(&block.branch);
     !stopped.is_empty()
         && positions.any(|position| {
-            let chain = chain(unit, *position);
+            let chain = inline_chain(unit, *position);
             chain.len() == stopped.len() && chain.iter().rev().zip(stopped).all(|(at, line)| is(*at, line))
         })
 }
 
 /// All paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
-fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
+fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
     let is_event = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
     let mut found = Vec::new();
@@ -125,7 +125,7 @@ fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Optio
 
 /// The function's own lines in a block, in order.
 fn own_lines(unit: &UnitMap, block: &trodden_unit::UnitBlock) -> Vec<u32> {
-    let own = |position: &Position| chain(unit, *position).first().map_or(0, |own| own.line);
+    let own = |position: &Position| inline_chain(unit, *position).first().map_or(0, |own| own.line);
     let mut lines: Vec<u32> = block.positions.iter().chain(&block.branch).map(own).filter(|line| *line > 0).collect();
     lines.dedup();
     lines

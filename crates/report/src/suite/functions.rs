@@ -1,5 +1,5 @@
-//! Selects the functions by whose paths tests are compared. A test harness and its libraries, which take other paths in
-//! each test, should not count.
+//! Selects the functions whose paths are compared between tests. A test harness and its libraries should not be among them, because they
+//! take different paths in each test.
 
 use crate::words::plural;
 use crate::{Name, select};
@@ -10,14 +10,14 @@ use trodden_analysis::changes::is_at_or_below;
 use trodden_analysis::isolate::FunctionKey;
 use trodden_analysis::suite::Suite;
 
-struct Executed {
+struct ExecutedFunction {
     key: FunctionKey,
     name: Name,
     /// The file that declares the function; `None` if it is unknown.
     file: Option<String>,
 }
 
-/// The functions by whose paths tests are compared. The criteria are combined.
+/// Selects the functions whose paths are compared. A function must meet all criteria.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteFunctions<'a> {
     /// A name, or a regular expression for names; all functions if `None`.
@@ -39,20 +39,20 @@ impl SuiteFunctions<'_> {
 ///
 /// # Errors
 /// A name or a file matches no function, or no function is left.
-pub fn keep_functions(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
-    if !of.is_restricted() {
+pub fn keep_functions(suite: &mut Suite, criteria: &SuiteFunctions) -> Result<()> {
+    if !criteria.is_restricted() {
         return Ok(());
     }
-    let all = executed(suite);
+    let all = executed_functions(suite);
     let mut wanted: BTreeSet<usize> = (0..all.len()).collect();
-    if let Some(text) = of.function {
-        wanted = named(&all, text)?;
+    if let Some(text) = criteria.function {
+        wanted = functions_named(&all, text)?;
     }
-    if !of.files.is_empty() {
-        let places = of.files.iter().map(|place| declared_at(&all, place)).collect::<Result<Vec<_>>>()?;
+    if !criteria.files.is_empty() {
+        let places = criteria.files.iter().map(|place| functions_declared_at(&all, place)).collect::<Result<Vec<_>>>()?;
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
-    for text in of.exclude {
+    for text in criteria.exclude {
         // Not an error: the functions to exclude may have been inlined into others.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
@@ -70,20 +70,20 @@ pub fn keep_functions(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
     Ok(())
 }
 
-fn executed(suite: &Suite) -> Vec<Executed> {
+fn executed_functions(suite: &Suite) -> Vec<ExecutedFunction> {
     let known = suite.functions().into_iter().filter_map(|key| Some((key, suite.function(key)?)));
     let file = known.map(|(key, (unit, function))| {
         let file = function.position.and_then(|p| unit.files.get(p.file as usize)).cloned();
-        Executed { key, name: Name::from_linkage(&function.name), file }
+        ExecutedFunction { key, name: Name::from_linkage(&function.name), file }
     });
     file.collect()
 }
 
-fn matching_names(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
+fn matching_names(all: &[ExecutedFunction], text: &str) -> Result<BTreeSet<usize>> {
     Ok(select::matching_names(all.iter().map(|f| &f.name), text)?.into_iter().collect())
 }
 
-fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
+fn functions_named(all: &[ExecutedFunction], text: &str) -> Result<BTreeSet<usize>> {
     let found = matching_names(all, text)?;
     ensure!(
         !found.is_empty(),
@@ -92,12 +92,12 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
     Ok(found)
 }
 
-fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
-    let below = absolute(place)?;
+fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTreeSet<usize>> {
+    let below = make_absolute(place)?;
     // Debug information may have paths through symbolic links, depending on the compiler's working directory.
     let places: Vec<String> =
         [Some(below.clone()), below.canonicalize().ok()].into_iter().flatten().map(|p| p.to_string_lossy().into_owned()).collect();
-    let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| places.iter().any(|place| is_at_or_below(file, place)));
+    let is_there = |f: &ExecutedFunction| f.file.as_ref().is_some_and(|file| places.iter().any(|place| is_at_or_below(file, place)));
     let found: BTreeSet<usize> = (0..all.len()).filter(|at| is_there(&all[*at])).collect();
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
@@ -110,7 +110,7 @@ fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     Ok(found)
 }
 
-/// An absolute path without resolving links, as in debug information.
-fn absolute(place: &Path) -> Result<PathBuf> {
+/// Makes a path absolute without resolving links, as in debug information.
+fn make_absolute(place: &Path) -> Result<PathBuf> {
     std::path::absolute(place).with_context(|| format!("cannot make {} absolute: the working directory does not exist", place.display()))
 }

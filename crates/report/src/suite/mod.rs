@@ -34,7 +34,7 @@ fn unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
 pub fn tests_json(name: &str, suite: &Suite) -> Value {
     let takers = suite.tests_per_path();
     let tests = suite.tests.iter().map(|t| {
-        let mut test = test(t);
+        let mut test = test_json(t);
         test["unique_paths"] = json!(unique_paths(t, &takers));
         test
     });
@@ -48,7 +48,7 @@ pub fn tests_text(suite: &Suite) -> String {
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
         let alone = unique_paths(test, &takers);
-        let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), seconds(test), test.paths.len(), shown(test));
+        let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), format_seconds(test), test.paths.len(), printable_name(test));
     }
     let _ = writeln!(
         out,
@@ -81,14 +81,14 @@ impl RedundantTests<'_> {
     }
 
     /// The number of tests with a path that no other test takes.
-    fn needed(&self) -> usize {
+    fn count_essential(&self) -> usize {
         let takers = self.suite.tests_per_path();
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
 
     /// The result as JSON.
     pub fn json(&self) -> Value {
-        let kept: Vec<Value> = self.best.selected.iter().map(|at| test(&self.suite.tests[*at])).collect();
+        let kept: Vec<Value> = self.best.selected.iter().map(|at| test_json(&self.suite.tests[*at])).collect();
         json!({
             "schema_version": SCHEMA_VERSION,
             "kind": "redundant-tests",
@@ -96,13 +96,13 @@ impl RedundantTests<'_> {
             "tests": self.suite.tests.len(),
             "paths": self.suite.paths.len(),
             "cost_unit": match self.by { SuiteCost::Tests => "tests", SuiteCost::Time => "microseconds" },
-            "essential_tests": self.needed(),
+            "essential_tests": self.count_essential(),
             "greedy_cost": self.greedy.cost,
             "cost": self.best.cost,
             "cost_lower_bound": self.best.bound,
             "proven": self.best.is_proven(),
             "kept": kept,
-            "redundant": self.redundant().map(test).collect::<Vec<_>>(),
+            "redundant": self.redundant().map(test_json).collect::<Vec<_>>(),
         })
     }
 
@@ -115,15 +115,15 @@ impl RedundantTests<'_> {
             "{} {}; tests with a path that no other test takes: {}",
             plural(suite.tests.len() as u128, "test takes", "tests take"),
             plural(suite.paths.len() as u128, "path", "paths"),
-            self.needed()
+            self.count_essential()
         );
         let amount = |cost: u64| match self.by {
             SuiteCost::Tests => plural(cost.into(), "test", "tests"),
             SuiteCost::Time => format!("{:.3} s", cost as f64 / 1e6),
         };
         let proof = match best.is_proven() {
-            true => "no set needs less (proven)".to_owned(),
-            false => format!("not proven to be optimal; any set needs at least {}", amount(best.bound)),
+            true => "no set is cheaper (proven)".to_owned(),
+            false => format!("not proven to be optimal; every set costs at least {}", amount(best.bound)),
         };
         let chosen = plural(best.selected.len() as u128, "test takes them all", "tests take them all");
         let cost = match self.by {
@@ -140,7 +140,7 @@ impl RedundantTests<'_> {
         let _ = writeln!(out, "\n{} redundant ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are"));
         for test in redundant {
             let paths = if test.paths.len() == 1 { "path " } else { "paths" };
-            let _ = writeln!(out, "{} {:>8} {paths}  {}", seconds(test), test.paths.len(), shown(test));
+            let _ = writeln!(out, "{} {:>8} {paths}  {}", format_seconds(test), test.paths.len(), printable_name(test));
         }
         out
     }
@@ -166,7 +166,7 @@ impl TestOrder<'_> {
     /// The result as JSON.
     pub fn json(&self) -> Value {
         let place = |(at, p): (usize, &OrderedTest)| {
-            let mut test = test(&self.suite.tests[p.test]);
+            let mut test = test_json(&self.suite.tests[p.test]);
             test["rank"] = json!(at + 1);
             test["takes"] = json!(p.paths);
             test["adds"] = json!(p.new_paths);
@@ -201,19 +201,21 @@ impl TestOrder<'_> {
             (Some(now), Some(recorded)) => {
                 writeln!(out, "average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n")
             }
-            _ if self.changed_paths.is_some() => writeln!(out, "no test executes the change: this is the order without it\n"),
+            _ if self.changed_paths.is_some() => {
+                writeln!(out, "no test executes changed lines, so the change does not affect this order\n")
+            }
             _ => writeln!(out, "there are no paths to cover\n"),
         };
         let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");
         for (at, p) in self.tests.iter().enumerate() {
             let test = &self.suite.tests[p.test];
-            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.new_paths, p.paths, seconds(test), shown(test));
+            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.new_paths, p.paths, format_seconds(test), printable_name(test));
         }
         out
     }
 }
 
-fn test(test: &SuiteTest) -> Value {
+fn test_json(test: &SuiteTest) -> Value {
     json!({
         "test": test.name, "runs": test.runs, "status": status(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
     })
@@ -223,10 +225,10 @@ fn status(test: &SuiteTest) -> &'static str {
     if test.failed { "failed" } else { "passed" }
 }
 
-fn seconds(test: &SuiteTest) -> String {
+fn format_seconds(test: &SuiteTest) -> String {
     format!("{:>10.3}", test.duration_ns as f64 / 1e9)
 }
 
-fn shown(test: &SuiteTest) -> String {
+fn printable_name(test: &SuiteTest) -> String {
     test.name.replace(char::is_control, " ")
 }

@@ -1,4 +1,4 @@
-//! The differences of two traces, as text and JSON.
+//! The differences between two traces, as text and JSON.
 
 use crate::escape;
 use crate::words::plural;
@@ -32,7 +32,7 @@ pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::
     if found.differences.is_empty() {
         writeln!(out, "the traces are equal")?;
     } else if found.differences.len() == top {
-        writeln!(out, "there may be more differences: pass --top {}", top * 10)?;
+        writeln!(out, "there may be more differences. Pass --top {}", top * 10)?;
     }
     Ok(())
 }

@@ -12,21 +12,22 @@ use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::place::format_address;
 use trodden_trace::{TraceFile, TraceFunction};
 
-/// Maximum depth of a folded stack. Deeper frames are attributed to the frame at this depth, since the size is quadratic in the depth.
-const MAX_FOLDED: usize = 1000;
+/// Maximum depth of a folded stack. Deeper frames are attributed to the frame at this depth, because the output's size is quadratic in the
+/// depth.
+const MAX_FOLDED_DEPTH: usize = 1000;
 
 /// Writes folded stacks.
-pub fn folded(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
-    for thread in left_out.threads(trace) {
+    for thread in filter.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
-        walk_calls(trace, thread, left_out, |step, _| {
+        walk_calls(trace, thread, filter, |step, _| {
             if let CallStep::Block(_) = step {
                 since += 1;
                 return Ok(());
             }
             if since > 0 {
-                let shown = &stack[..stack.len().min(MAX_FOLDED)];
+                let shown = &stack[..stack.len().min(MAX_FOLDED_DEPTH)];
                 *counts.entry(shown.to_vec()).or_default() += std::mem::take(&mut since);
             }
             match step {
@@ -45,13 +46,13 @@ pub fn folded(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) ->
 }
 
 /// Writes the address of each executed block on a line of its own.
-pub fn addresses(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
-    let threads: Vec<_> = left_out.threads(trace).collect();
+pub fn addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+    let threads: Vec<_> = filter.threads(trace).collect();
     for thread in &threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
-        walk_calls(trace, *thread, left_out, |step, _| match step {
+        walk_calls(trace, *thread, filter, |step, _| match step {
             CallStep::Block(block) => Ok(writeln!(out, "{}", escape::escape_line(&format_address(trace, trace.block(block).address)))?),
             CallStep::Open(_) | CallStep::Close => Ok(()),
         })?;
@@ -60,7 +61,7 @@ pub fn addresses(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write)
 }
 
 /// Writes Chrome trace events.
-pub fn chrome(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) -> Result<()> {
+pub fn chrome(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let mut first = true;
     let mut event = |out: &mut dyn Write, phase: &str, name: &str, thread: u32, time: u64| -> Result<()> {
         let separator = if std::mem::take(&mut first) { "\n" } else { ",\n" };
@@ -69,9 +70,9 @@ pub fn chrome(trace: &TraceFile, left_out: &TraceFilter, out: &mut dyn Write) ->
         Ok(())
     };
     write!(out, r#"{{"displayTimeUnit":"ms","otherData":{{"unit":"one microsecond is one block"}},"traceEvents":["#)?;
-    for thread in left_out.threads(trace) {
+    for thread in filter.threads(trace) {
         let mut open = Vec::new();
-        walk_calls(trace, thread, left_out, |step, time| match step {
+        walk_calls(trace, thread, filter, |step, time| match step {
             CallStep::Open(function) => {
                 open.push(function);
                 event(out, "B", trace.name(function), thread.0, time)

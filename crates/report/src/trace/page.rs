@@ -2,8 +2,8 @@
 //! code of the chosen call with execution counts.
 //!
 //! Everything that comes from the program is JSON in a script block, escaped so that no text can close it, and is shown as text only. The
-//! page's size is bounded by the `MAX_` constants, and it says what is left out. The first pass over the trace measures the lengths of
-//! calls, the second one collects what is shown; memory is proportional to what is shown and the open calls.
+//! `MAX_` constants bound the page's size, and the page says what is omitted. The first pass over the trace measures the lengths of calls,
+//! the second one collects what is shown; memory is proportional to what is shown and the open calls.
 
 use crate::Sources;
 use crate::words::plural;
@@ -28,23 +28,23 @@ const MAX_INSTRUCTIONS: usize = 60_000;
 /// Maximum number of source lines in the page.
 const MAX_LINES: usize = 30_000;
 /// Source lines shown before and after each line with code.
-const CONTEXT: u32 = 3;
-/// The step that begins a call. The step of a block is its number.
-const OPENS: i64 = -1;
+const CONTEXT_LINES: u32 = 3;
+/// The step that begins a call. The step for a block is the block's number.
+const CALL_BEGIN: i64 = -1;
 /// The step that ends a call.
-const CLOSES: i64 = -2;
+const CALL_END: i64 = -2;
 
 /// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, left_out: &TraceFilter, files: &Result<Files>, sources: &Sources) -> Result<String> {
-    let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
-    let lengths = Lengths::new(trace, &threads, left_out)?;
+pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<Files>, sources: &Sources) -> Result<String> {
+    let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
+    let lengths = Lengths::new(trace, &threads, filter)?;
     let shortest = lengths.shortest(MAX_CALLS);
     let with_steps = lengths.steps <= MAX_STEPS;
     let mut executed = vec![0u64; trace.description().blocks.len()];
     let mut shown = Vec::new();
     for thread in threads {
         let mut calls = Calls { shortest, with_steps, ..Calls::default() };
-        walk_calls(trace, thread, left_out, |step, number| {
+        walk_calls(trace, thread, filter, |step, number| {
             if let CallStep::Block(block) = step {
                 executed[block.0 as usize] += 1;
             }
@@ -60,8 +60,8 @@ pub fn page(trace: &TraceFile, left_out: &TraceFilter, files: &Result<Files>, so
         "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector,
         "truncated": trace.end().is_truncated,
         "shortest": shortest, "with_steps": with_steps, "notes": notes, "threads": shown,
-        "functions": functions(trace, &executed), "blocks": blocks(trace, &executed, &code),
-        "files": about.files, "source": source(trace, sources, &executed),
+        "functions": functions_json(trace, &executed), "blocks": blocks_json(trace, &executed, &code),
+        "files": about.files, "source": source_json(trace, sources, &executed),
     });
     // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
@@ -79,11 +79,11 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn new(trace: &TraceFile, threads: &[ThreadNumber], left_out: &TraceFilter) -> Result<Self> {
+    fn new(trace: &TraceFile, threads: &[ThreadNumber], filter: &TraceFilter) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
             let mut open = Vec::new();
-            walk_calls(trace, *thread, left_out, |step, number| {
+            walk_calls(trace, *thread, filter, |step, number| {
                 lengths.steps += 1;
                 match step {
                     CallStep::Open(_) => open.push(number),
@@ -116,7 +116,7 @@ impl Lengths {
 struct Call {
     /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
-    /// The number of calls that this one stands for.
+    /// The number of calls that this entry represents.
     calls: u64,
     depth: u32,
     from: u64,
@@ -144,8 +144,8 @@ impl Calls {
     fn add(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
-                CallStep::Open(_) => OPENS,
-                CallStep::Close => CLOSES,
+                CallStep::Open(_) => CALL_BEGIN,
+                CallStep::Close => CALL_END,
                 CallStep::Block(block) => i64::from(block.0),
             });
         }
@@ -167,7 +167,7 @@ impl Calls {
         if number - self.calls[place].from >= self.shortest {
             return;
         }
-        // Its callees are at least as short, so that only short calls follow it in the list.
+        // Its callees are no longer than the call itself, so only short calls follow it in the list.
         let inner: u64 = self.calls[place + 1..].iter().map(|c| c.calls).sum();
         self.calls.truncate(place + 1);
         let call = self.calls.pop().expect("the call is the last one");
@@ -197,23 +197,23 @@ impl Calls {
 }
 
 /// Determines for each function whether any of its blocks was executed.
-fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
-    let mut of = vec![false; trace.description().functions.len()];
+fn executed_functions(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
+    let mut executed_functions = vec![false; trace.description().functions.len()];
     let blocks = trace.description().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
-    blocks.for_each(|(b, _)| of[b.function.0 as usize] = true);
-    of
+    blocks.for_each(|(b, _)| executed_functions[b.function.0 as usize] = true);
+    executed_functions
 }
 
 /// Names and entry addresses of the executed functions; null for the others.
-fn functions(trace: &TraceFile, executed: &[u64]) -> Value {
-    let is_executed = is_executed(trace, executed);
+fn functions_json(trace: &TraceFile, executed: &[u64]) -> Value {
+    let is_executed = executed_functions(trace, executed);
     let all = trace.description().functions.iter().zip(is_executed);
     all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", split_address(f.address).1)]) } else { Value::Null }).collect()
 }
 
 /// The blocks of the executed functions as function, address, lines, machine code; null for the others.
-fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
-    let is_executed = is_executed(trace, executed);
+fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
+    let is_executed = executed_functions(trace, executed);
     let all = (0u32..).zip(&trace.description().blocks);
     all.map(|(number, b)| match is_executed[b.function.0 as usize] {
         true => json!([b.function.0, format!("{:#x}", split_address(b.address).1), b.lines, code.get(&number)]),
@@ -241,21 +241,21 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
     }
     let mut order: Vec<&(u64, Vec<u32>)> = of_functions.values().filter(|(times, _)| *times > 0).collect();
     order.sort_by_key(|(times, _)| std::cmp::Reverse(*times));
-    let (mut code, mut left) = (BTreeMap::new(), MAX_INSTRUCTIONS);
+    let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS);
     let mut without = 0;
     for (_, blocks) in order {
         let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(files, trace, TraceBlock(*b)))).collect();
         let size: usize = texts.iter().map(|(_, t)| t.len()).sum();
-        match left.checked_sub(size) {
+        match remaining.checked_sub(size) {
             Some(rest) => {
-                left = rest;
+                remaining = rest;
                 code.extend(texts);
             }
             None => without += 1,
         }
     }
     let note = (without > 0)
-        .then(|| format!("the machine code of the {} is left out", plural(without, "least executed function", "least executed functions")));
+        .then(|| format!("the machine code of the {} is omitted", plural(without, "least executed function", "least executed functions")));
     (code, note)
 }
 
@@ -274,23 +274,23 @@ fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<Stri
 }
 
 /// The source lines of the executed functions with their context, by file; null for a file that cannot be read.
-fn source(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
+fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
     let about = trace.description();
-    let is_executed = is_executed(trace, executed);
+    let is_executed = executed_functions(trace, executed);
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for block in about.blocks.iter().filter(|b| is_executed[b.function.0 as usize]) {
         for (file, line) in block.lines.iter().filter(|(_, line)| *line > 0) {
-            near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT).max(1)..=line.saturating_add(CONTEXT));
+            near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT_LINES).max(1)..=line.saturating_add(CONTEXT_LINES));
         }
     }
-    let mut left = MAX_LINES;
+    let mut remaining = MAX_LINES;
     let mut shown = serde_json::Map::new();
     for (file, near) in near {
         let text = sources(&about.files[file as usize]);
         let lines = text.map_or(Value::Null, |text| {
-            let lines = (1u32..).zip(text.lines()).filter(|(n, _)| near.contains(n)).take(left);
+            let lines = (1u32..).zip(text.lines()).filter(|(n, _)| near.contains(n)).take(remaining);
             let lines: Vec<Value> = lines.map(|(number, text)| json!([number, text])).collect();
-            left -= lines.len();
+            remaining -= lines.len();
             Value::Array(lines)
         });
         shown.insert(file.to_string(), lines);

@@ -10,8 +10,8 @@ use trodden_distributed::place::{TraceLocation, address_in_file, describe_block,
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 2;
-/// Default maximum depth of calls that are shown.
-pub const DEPTH: usize = 40;
+/// Default maximum depth of the calls shown.
+pub const DEFAULT_DEPTH: usize = 40;
 
 /// The view of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct TraceShowOptions {
     pub view: TraceView,
     /// The thread; all threads if `None`.
     pub thread: Option<u32>,
-    /// The place to begin at; the beginning if `None`.
+    /// The location to begin at; the beginning of the trace if `None`.
     pub from: Option<String>,
-    /// The place to end at, inclusive; the end if `None`.
+    /// The location to end at, inclusive; the end of the trace if `None`.
     pub to: Option<String>,
     /// Maximum depth of calls.
     pub depth: usize,
@@ -39,8 +39,8 @@ pub struct TraceShowOptions {
     pub json: bool,
 }
 
-/// Writes a part of a trace. If blocks were left out because of their maximum number, returns the number of the first one left out, in the
-/// first thread with such blocks.
+/// Writes a part of a trace. Returns the number of the first block omitted because of the maximum number, in the first thread with omitted
+/// blocks; `None` if no block was omitted.
 ///
 /// # Errors
 /// The trace cannot be read, does not have the thread or place, or the output cannot be written.
@@ -52,11 +52,11 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
         && last < first
     {
-        bail!("--to #{last} comes before --from #{first}: swap them");
+        bail!("--to #{last} comes before --from #{first}. Swap the two values");
     }
     let span = [from, to];
     match options.view {
-        TraceView::Tree => tree(trace, &threads, span, options, out).map(|()| None),
+        TraceView::Tree => write_tree(trace, &threads, span, options, out).map(|()| None),
         TraceView::Blocks(count) => {
             let blocks = Blocks { trace, span, depth: options.depth, count: if count == 0 { u64::MAX } else { count } };
             if options.json { json_blocks(&blocks, &threads, out) } else { text_blocks(&blocks, &threads, out) }
@@ -160,7 +160,7 @@ fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
     Ok(remaining)
 }
 
-/// A range of a trace between two places.
+/// Tracks which events of a thread are between two locations.
 struct Span {
     from: Option<TraceLocation>,
     to: Option<TraceLocation>,
@@ -170,6 +170,7 @@ struct Span {
     blocks: u64,
 }
 
+/// Where an event is relative to a [`Span`].
 enum Position {
     Before,
     Inside,
@@ -281,9 +282,9 @@ impl Tree {
     }
 
     /// A node and its callees as they are shown. `has_run` is the result of [`Tree::has_run`].
-    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
+    fn to_shown_call<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
-        let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.shown(trace, *c, has_run)).collect();
+        let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.to_shown_call(trace, *c, has_run)).collect();
         ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
@@ -297,7 +298,7 @@ impl Tree {
     }
 }
 
-fn tree(
+fn write_tree(
     trace: &TraceFile,
     threads: &[ThreadNumber],
     span: [Option<TraceLocation>; 2],
@@ -308,7 +309,7 @@ fn tree(
     for thread in threads {
         all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), options.depth)?));
     }
-    let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
+    let shown: Vec<(u32, ShownCall)> = all.iter().map(|(thread, tree)| (*thread, tree.to_shown_call(trace, 0, &tree.has_run()))).collect();
     if options.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.description().command,
@@ -322,12 +323,12 @@ fn tree(
         if shown.len() > 1 {
             writeln!(out, "thread {thread}")?;
         }
-        root.callees.iter().try_for_each(|c| line(out, c, 0))?;
+        root.callees.iter().try_for_each(|c| write_call(out, c, 0))?;
     }
     Ok(())
 }
 
-fn line(out: &mut impl Write, shown: &ShownCall, depth: usize) -> io::Result<()> {
+fn write_call(out: &mut impl Write, shown: &ShownCall, depth: usize) -> io::Result<()> {
     writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::escape_line(shown.function), indent = 2 * depth)?;
-    shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
+    shown.callees.iter().try_for_each(|c| write_call(out, c, depth + 1))
 }

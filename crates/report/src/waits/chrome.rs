@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;
 use trodden_waits_file::timeline::{Activity, Bar};
 
-/// The timeline of a recording as a trace.
+/// Converts a recording's timeline to a Chrome trace.
 pub fn value(summary: &WaitSummary) -> Value {
     let locations = (0..summary.replayed.locations.len() as u32).map(trodden_waits::LocationId);
     let mut events: Vec<Value> = Vec::new();

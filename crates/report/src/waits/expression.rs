@@ -1,6 +1,6 @@
 //! Waits as the difference of two paths with named steps, in the notation of Carnival's authors: `(A1 + B3 + C3) - (A1 + A2)`.
 
-use super::text::time;
+use super::text::format_time;
 use crate::escape;
 use crate::words::plural;
 use serde_json::{Value, json};
@@ -11,21 +11,21 @@ use trodden_waits::{ExpandedWait, Expression, LocationState, Part, Representativ
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Maximum number of terms printed of a path.
+/// Maximum number of terms printed per path.
 const MAX_TERMS: usize = 12;
 
 /// A term's name and time in ns.
 type Term = (String, i128);
 
 /// The expression of a class's first wait.
-pub fn of_representative(summary: &WaitSummary, first: &Representative) -> String {
+pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
     ExpressionNames::new(summary).formula(&Expression { plus, minus })
 }
 
-/// Writes the expressions of the first `top` waits: the paths since the two locations last synchronised, the same with waits on these
-/// paths replaced by their own expressions, and the result without common steps.
+/// Writes the expressions of the first `top` waits in up to three forms: the paths since the two locations last synchronised; these paths
+/// with each wait on them replaced by its own expression; the result without common steps.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let names = ExpressionNames::new(summary);
     let waits = &summary.replayed.outcome.expanded;
@@ -36,7 +36,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
             "  {}: {} waits {} for {} ({}, {})",
             number + 1,
             summary.location_name(wait.location),
-            time(wait.wait_ns),
+            format_time(wait.wait_ns),
             summary.location_name(wait.releaser),
             names.wait(number),
             wait.kind.name()
@@ -51,10 +51,10 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
         if expanded != first {
             writeln!(out, "     = {expanded}")?;
         }
-        let left = reduced(summary, wait);
+        let left = reduce_wait(summary, wait);
         let shorter = names.formula(&left);
         if shorter != expanded {
-            writeln!(out, "     = {shorter}, without what both paths have in common")?;
+            writeln!(out, "     = {shorter}, without the steps that both paths have in common")?;
         }
         writeln!(out, "     = {}", names.times(&left))?;
         writeln!(out, "       {}", class_of(waits, number))?;
@@ -72,7 +72,7 @@ pub fn json(summary: &WaitSummary) -> Value {
         json!({
             "location_index": wait.location.0, "releaser_index": wait.releaser.0, "enter_ns": wait.enter_ns, "wait_ns": wait.wait_ns,
             "since_synchronised": names.formula(&wait.first), "expanded": names.formula(&wait.expanded),
-            "reduced": names.formula(&reduced(summary, wait)),
+            "reduced": names.formula(&reduce_wait(summary, wait)),
             "class": {"location_index": wait.placement.location.0, "enter_ns": wait.placement.enter_ns},
             "distance": wait.placement.distance,
         })
@@ -98,8 +98,8 @@ fn waits_of(expression: &Expression) -> Vec<usize> {
     waits.filter(|number| seen.insert(*number)).collect()
 }
 
-/// The paths without redundant steps.
-fn reduced(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
+/// A wait's two paths without redundant steps.
+fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
     let steps = &summary.replayed.outcome.steps;
     let mut paths = [trodden_waits::hash::Map::default(), trodden_waits::hash::Map::default()];
     for (side, path) in [&wait.expanded.plus, &wait.expanded.minus].into_iter().enumerate() {
@@ -187,12 +187,12 @@ impl<'a> ExpressionNames<'a> {
     }
 
     fn formula(&self, expression: &Expression) -> String {
-        let [plus, minus] = self.terms(expression).map(|terms| side(&terms, |term| term.0.clone()));
+        let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| term.0.clone()));
         format!("{plus} - {minus}")
     }
 
     fn times(&self, expression: &Expression) -> String {
-        let [plus, minus] = self.terms(expression).map(|terms| side(&terms, |term| time(term.1.unsigned_abs() as u64)));
+        let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| format_time(term.1.unsigned_abs() as u64)));
         format!("{plus} - {minus}")
     }
 }
@@ -203,8 +203,9 @@ fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
-/// A path as a sum: 0 if it is empty, in brackets if it has several terms or starts with a minus. Terms beyond the maximum are counted.
-fn side(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
+/// A path as a sum: 0 if it is empty, in brackets if it has several terms or starts with a minus. Terms beyond [`MAX_TERMS`] are only
+/// counted.
+fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
     let mut sum = String::new();
     for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {
         let sign = match (index, term.1 < 0) {

@@ -2,7 +2,7 @@
 //!
 //! `causes` lists code that computes or sleeps, longest first; `communication` lists calls that take long to complete. Both together add
 //! up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`, which is its first wait (location, time,
-//! expression of its two paths), and the mean and maximum `distance` of its waits from that one.
+//! expression of its two paths), and the mean and maximum `distance` of its waits from the representative.
 
 use super::expression;
 use serde_json::{Value, json};
@@ -25,9 +25,9 @@ pub fn value(summary: &WaitSummary) -> Value {
         "threshold": summary.threshold,
         "classes_at_other_thresholds": outcome.other_classes.iter().map(|(threshold, count)| json!({"threshold": threshold,
             "classes": count})).collect::<Vec<_>>(),
-        "causes": causes(summary, &summary.causes),
-        "communication": causes(summary, &summary.other_causes),
-        "waits": summary.sites.iter().map(|site| wait(summary, site)).collect::<Vec<_>>(),
+        "causes": causes_json(summary, &summary.causes),
+        "communication": causes_json(summary, &summary.other_causes),
+        "waits": summary.sites.iter().map(|site| site_json(summary, site)).collect::<Vec<_>>(),
         "kinds": summary.kinds.iter().map(|(kind, family, occurrences, ns)| json!({
             "kind": kind, "family": family, "occurrences": occurrences, "wait_ns": ns,
         })).collect::<Vec<_>>(),
@@ -38,7 +38,7 @@ pub fn value(summary: &WaitSummary) -> Value {
         "what_if": replayed.predictions.iter().map(|(function, percent, ns)| json!({
             "function": function, "percent_less": percent, "run_ns": ns,
         })).collect::<Vec<_>>(),
-        "locations": (0..replayed.locations.len() as u32).map(|index| location(summary, LocationId(index))).collect::<Vec<_>>(),
+        "locations": (0..replayed.locations.len() as u32).map(|index| location_json(summary, LocationId(index))).collect::<Vec<_>>(),
         "diagnostics": outcome.diagnostics.iter().map(|(diagnostic, found)| json!({
             "text": diagnostic.to_string(), "count": found.count, "first_ns": found.time_ns,
                 "location": summary.location_name(found.location),
@@ -49,7 +49,7 @@ pub fn value(summary: &WaitSummary) -> Value {
     })
 }
 
-fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
+fn causes_json(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
     let value = |cause: &Cause| {
         let callers = cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns}));
         let value = json!({
@@ -61,7 +61,7 @@ fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
     causes.iter().map(value).collect()
 }
 
-fn location(summary: &WaitSummary, id: LocationId) -> Value {
+fn location_json(summary: &WaitSummary, id: LocationId) -> Value {
     let name = summary.location(id);
     with_location(summary, id, json!({"computing_ns": name.computing_ns, "processor_ns": name.processor_ns}))
 }
@@ -75,18 +75,18 @@ fn with_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Val
     value
 }
 
-fn wait(summary: &WaitSummary, site: &SiteSummary) -> Value {
+fn site_json(summary: &WaitSummary, site: &SiteSummary) -> Value {
     json!({
-        "site": place(summary, site.code),
+        "site": code_json(summary, site.code),
         "kind": site.kind,
         "family": site.family,
         "occurrences": site.occurrences,
         "total_ns": site.total_ns,
-        "classes": site.classes.iter().map(|class| class_value(summary, class)).collect::<Vec<_>>(),
+        "classes": site.classes.iter().map(|class| class_json(summary, class)).collect::<Vec<_>>(),
     })
 }
 
-fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
+fn class_json(summary: &WaitSummary, class: &ClassSummary) -> Value {
     let (longest, first, distances) = (&class.waits.longest, &class.waits.representative, &class.waits.distances);
     json!({
         "occurrences": class.waits.occurrences,
@@ -96,17 +96,17 @@ fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
         "locations": class.waits.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
         "representative": {
             "location_index": first.location.0, "enter_ns": first.enter_ns, "wait_ns": first.wait_ns,
-            "expression": expression::of_representative(summary, first),
+            "expression": expression::representative_formula(summary, first),
         },
         "distance": {"mean": distances.sum / class.waits.occurrences.max(1) as f64, "max": distances.max},
         "longest": {"location_index": longest.location.0, "enter_ns": longest.enter_ns, "minus_ns": longest.since_ns},
-        "plus": path(summary, &class.plus),
-        "minus": path(summary, &class.minus),
+        "plus": path_json(summary, &class.plus),
+        "minus": path_json(summary, &class.minus),
         "left_out_ns": {"plus": class.removed_ns.0, "minus": class.removed_ns.1},
     })
 }
 
-fn place(summary: &WaitSummary, id: CodeId) -> Value {
+fn code_json(summary: &WaitSummary, id: CodeId) -> Value {
     let code = summary.code(id);
     let mut value =
         json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path});
@@ -116,9 +116,9 @@ fn place(summary: &WaitSummary, id: CodeId) -> Value {
     value
 }
 
-fn path(summary: &WaitSummary, steps: &[(Step, u64)]) -> Vec<Value> {
+fn path_json(summary: &WaitSummary, steps: &[(Step, u64)]) -> Vec<Value> {
     let step = |(step, ns): &(Step, u64)| {
-        let mut value = place(summary, step.code);
+        let mut value = code_json(summary, step.code);
         value["state"] = step.state.name().into();
         value["ns"] = (*ns).into();
         with_location(summary, step.location, value)

@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
 /// Source lines shown before and after each line that causes waits.
-const CONTEXT: u32 = 8;
+const CONTEXT_LINES: u32 = 8;
 /// Maximum number of source lines in the page.
 const MAX_LINES: usize = 4000;
 
@@ -23,7 +23,7 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     data["source"] = source(summary, sources);
     data["title"] = title.into();
     data["calls"] = summary.replayed.calls.into();
-    // In the words of the text report, which counts threads without a processor among them.
+    // The text report's notes also mention threads that had to wait for a processor.
     data["notes"] = text::notes(summary).into();
     // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
@@ -50,21 +50,21 @@ fn source(summary: &WaitSummary, sources: &Sources) -> Value {
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;
     }
-    let mut left = MAX_LINES;
+    let mut remaining = MAX_LINES;
     let mut shown = Vec::new();
     for (file, lines) in files {
         let Some(text) = sources(file) else {
             shown.push(json!({"file": file, "missing": true, "lines": []}));
             continue;
         };
-        let near: BTreeSet<u32> = lines.keys().flat_map(|line| line.saturating_sub(CONTEXT)..=line + CONTEXT).collect();
+        let near: BTreeSet<u32> = lines.keys().flat_map(|line| line.saturating_sub(CONTEXT_LINES)..=line + CONTEXT_LINES).collect();
         let rows: Vec<Value> = (1..)
             .zip(text.lines())
             .filter(|(number, _)| near.contains(number))
-            .take(left)
+            .take(remaining)
             .map(|(number, text)| json!([number, text, lines.get(&number).copied().unwrap_or(0)]))
             .collect();
-        left -= rows.len();
+        remaining -= rows.len();
         shown.push(json!({"file": file, "lines": rows}));
     }
     Value::Array(shown)

@@ -1,4 +1,4 @@
-//! The paths that samples interrupted, from the stream of the same thread, whose position the recorder stored with each sample.
+//! Finds the paths that samples interrupted. With each sample, the recorder stored the current position in the thread's stream.
 //!
 //! The stream of a program built with `trodden build --stream` has an event when a path reaches a call or ends. So the first event after a
 //! sample belongs to the innermost instrumented frame, and the path that this frame completes is the one that was being executed.
@@ -46,28 +46,27 @@ impl SamplePaths for StreamPaths {
         if samples.iter().all(|sample| sample.position == 0) {
             return Ok(taken);
         }
-        let is_its = |log: &ThreadLog| log.key.process == process.number && log.key.thread == thread;
+        let is_same_thread = |log: &ThreadLog| log.key.process == process.number && log.key.thread == thread;
         let found: Vec<(&StreamLog, &StreamMaps, &ThreadLog)> = self
             .logs
             .iter()
-            .flat_map(|(log, maps)| log.threads().iter().filter(|log| is_its(log)).map(move |thread| (log, maps, thread)))
+            .flat_map(|(log, maps)| log.threads().iter().filter(|log| is_same_thread(log)).map(move |thread| (log, maps, thread)))
             .collect();
         let [(log, maps, stream)] = found[..] else {
             self.notes.insert(match found.len() {
-                0 => {
-                    "the streams have no events of some recorded threads, whose steps are shown as functions: name the streams of this run"
-                        .into()
-                }
-                _ => "the streams of several programs have the same thread, whose steps are shown as functions".into(),
+                0 => "the streams have no events of some recorded threads, so the steps of these threads are shown as functions. \
+                        Name the streams of this run"
+                    .into(),
+                _ => "several streams contain the same thread, so its steps are shown as functions".into(),
             });
             return Ok(taken);
         };
         if stream.lost > 0 {
             let lost = plural(stream.lost.into(), "event was", "events were");
-            self.notes.insert(format!("{lost} lost in a stream: the steps of its thread are shown as functions"));
+            self.notes.insert(format!("{lost} lost in a stream, so the steps of its thread are shown as functions"));
             return Ok(taken);
         }
-        if let Some(note) = follow(log, maps, stream, samples, &mut taken)? {
+        if let Some(note) = find_paths(log, maps, stream, samples, &mut taken)? {
             self.notes.insert(note);
         }
         self.threads += 1;
@@ -84,7 +83,7 @@ impl SamplePaths for StreamPaths {
 }
 
 /// Finds the paths of samples in a thread's stream. Returns a note if some could not be found.
-fn follow(
+fn find_paths(
     log: &StreamLog,
     maps: &StreamMaps,
     stream: &ThreadLog,
@@ -97,10 +96,10 @@ fn follow(
     let event_names = EventNames::new(log.head(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
-    let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
+    let mut walk = SampleWalk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
     let (mut next, mut number, mut note) = (0, 0, None);
     log.visit(stream, 0, |symbol| {
-        // Unwinding writes events that are not symbols, so that positions and symbol numbers differ from there on.
+        // Unwinding writes events that have no symbol, so positions and symbol numbers differ from here on.
         if matches!(symbol, Symbol::Unwound(_)) {
             note = Some("steps after the first exception of a thread are shown as functions, not paths".to_owned());
             return false;
@@ -116,14 +115,14 @@ fn follow(
     let mut names: HashMap<u32, Rc<str>> = HashMap::new();
     for (index, counter) in walk.found {
         let Some((place, _)) = event_names.places.path(counter) else { continue };
-        let lines = names.entry(counter).or_insert_with(|| event_names.path(counter).into()).clone();
-        taken[index] = Some(TimedPath { function: event_names.name(place), lines });
+        let lines = names.entry(counter).or_insert_with(|| event_names.describe_path(counter).into()).clone();
+        taken[index] = Some(TimedPath { function: event_names.function_name(place), lines });
     }
     Ok(note)
 }
 
 /// The samples whose paths have not ended yet, and the found paths.
-struct Walk<'p, 'a> {
+struct SampleWalk<'p, 'a> {
     nesting: Nesting<'p, 'a>,
     /// Samples with the depth of their frame; `None` until the first event after the sample.
     open: Vec<(usize, Option<usize>)>,
@@ -131,7 +130,7 @@ struct Walk<'p, 'a> {
     found: Vec<(usize, u32)>,
 }
 
-impl Walk<'_, '_> {
+impl SampleWalk<'_, '_> {
     fn feed(&mut self, symbol: Symbol) {
         let NestingStep::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
         if self.open.is_empty() {

@@ -9,17 +9,17 @@ use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::Cause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Maximum number of steps shown of a path.
+/// Maximum number of steps shown per path.
 const MAX_STEPS: usize = 4;
-/// Maximum number of callers shown of a cause.
+/// Maximum number of callers shown per cause.
 const MAX_CALLERS: usize = 3;
-/// Maximum number of classes shown of a site.
+/// Maximum number of classes shown per wait site.
 const MAX_CLASSES: usize = 3;
 
 /// Writes the report, with at most `top` causes and wait sites.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
-    headline(out, summary)?;
-    causes(out, summary, top)?;
+    write_headline(out, summary)?;
+    write_all_causes(out, summary, top)?;
     for site in summary.sites.iter().take(top) {
         write_site(out, summary, site)?;
     }
@@ -30,33 +30,33 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<
     let others = summary.replayed.outcome.other_classes.iter().map(|(threshold, count)| format!("{count} at {threshold}"));
     let classes = plural(classes as u128, "class", "classes");
     writeln!(out, "\n{classes} at threshold {} ({})", summary.threshold, others.collect::<Vec<_>>().join(", "))?;
-    overview(out, summary, top)?;
+    write_overview(out, summary, top)?;
     write_notes(out, summary)?;
     Ok(())
 }
 
-fn headline(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
+fn write_headline(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     let outcome = &summary.replayed.outcome;
     let locations = summary.replayed.locations.len();
     let all_ns = outcome.run_ns.saturating_mul(locations as u64).max(1);
     writeln!(
         out,
         "{} on {}, {}; {} totalling {} ({:.1} % of all locations' time)",
-        time(outcome.run_ns),
+        format_time(outcome.run_ns),
         plural(locations as u128, "location", "locations"),
         plural(summary.replayed.calls.into(), "call", "calls"),
         plural(outcome.waits.into(), "wait", "waits"),
-        time(outcome.wait_ns),
+        format_time(outcome.wait_ns),
         percent(outcome.wait_ns, all_ns)
     )?;
     for (name, family, occurrences, ns) in &summary.kinds {
         let times = plural((*occurrences).into(), "time", "times");
-        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {times}", time(*ns), percent(*ns, outcome.wait_ns))?;
+        writeln!(out, "  {:>10}  {:5.1} %  {name} ({family}), {times}", format_time(*ns), percent(*ns, outcome.wait_ns))?;
     }
     Ok(())
 }
 
-fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
+fn write_all_causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     if summary.sites.is_empty() {
         return writeln!(out, "\nNo location waits.");
     }
@@ -73,13 +73,13 @@ fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result
 
 fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
     for cause in causes.iter().take(top) {
-        let place = place(&cause.file, cause.line);
+        let place = format_place(&cause.file, cause.line);
         let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
         let caller = callers(cause);
         writeln!(
             out,
             "  {:>10}  {:5.1} %  {}{place}{caller} on {}{state}",
-            time(cause.ns),
+            format_time(cause.ns),
             percent(cause.ns, summary.replayed.outcome.wait_ns),
             cause.function,
             summary.location_name(cause.location)
@@ -110,10 +110,10 @@ fn write_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
         "\n{} in {}{}: {}, {}, {}",
         code.call.unwrap_or("wait"),
         code.function(),
-        place(&code.file, summary.line(site.code)),
+        format_place(&code.file, summary.line(site.code)),
         site.kind,
         plural(site.occurrences.into(), "time", "times"),
-        time(site.total_ns)
+        format_time(site.total_ns)
     )?;
     for class in site.classes.iter().take(MAX_CLASSES) {
         write_class(out, summary, class)?;
@@ -134,9 +134,9 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
         out,
         "  {}, {} ({} to {}): {} {}, because",
         plural(class.waits.occurrences.into(), "time", "times"),
-        time(class.waits.total_ns),
-        time(class.waits.min_ns),
-        time(class.waits.max_ns),
+        format_time(class.waits.total_ns),
+        format_time(class.waits.min_ns),
+        format_time(class.waits.max_ns),
         who.join(", "),
         if class.waits.locations.len() == 1 { "waits" } else { "wait" }
     )?;
@@ -144,7 +144,7 @@ fn write_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary
     write_path(out, summary, "instead of", &class.minus, class)?;
     let (plus, minus) = class.removed_ns;
     if plus + minus > 0 {
-        writeln!(out, "      (not shown: code that both executed, {} and {})", time(plus), time(minus))?;
+        writeln!(out, "      (not shown: code that both executed, {} and {})", format_time(plus), format_time(minus))?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             out,
             "    {:10} {:>10}  {:5.1} %  {} on {}",
             if index == 0 { what } else { "" },
-            time(*ns),
+            format_time(*ns),
             percent(*ns, class.waits.total_ns),
             step_name(summary, step),
             summary.location_name(step.location)
@@ -167,7 +167,7 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             out,
             "    {:10} {:>10}  {:5.1} %  {}",
             "",
-            time(rest),
+            format_time(rest),
             percent(rest, class.waits.total_ns),
             plural((path.len() - MAX_STEPS) as u128, "more step", "more steps")
         )?;
@@ -177,7 +177,7 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
 
 fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
-    let at = place(&code.file, summary.line(step.code));
+    let at = format_place(&code.file, summary.line(step.code));
     let taken = match &code.taken {
         Some(taken) if taken.function == code.function() => format!(", path {}", taken.lines),
         Some(taken) => format!(", path of {} {}", taken.function, taken.lines),
@@ -193,11 +193,11 @@ fn step_name(summary: &WaitSummary, step: &Step) -> String {
     }
 }
 
-fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
+fn write_overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let run_ns = summary.replayed.outcome.run_ns;
     writeln!(out, "\nCritical path, which determines the run time")?;
     for (name, ns) in summary.critical_path.iter().take(top.min(5)) {
-        writeln!(out, "  {:>10}  {:5.1} %  {name}", time(*ns), percent(*ns, run_ns))?;
+        writeln!(out, "  {:>10}  {:5.1} %  {name}", format_time(*ns), percent(*ns, run_ns))?;
     }
     if summary.replayed.locations.len() > 1 {
         writeln!(out, "\nImbalance: the longest time of a location compared with the mean")?;
@@ -206,34 +206,39 @@ fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Resu
             writeln!(
                 out,
                 "  {:>10}  {} on {location}: {}, mean of all {}",
-                time(found.max_ns - found.mean_ns),
+                format_time(found.max_ns - found.mean_ns),
                 found.function,
-                time(found.max_ns),
-                time(found.mean_ns)
+                format_time(found.max_ns),
+                format_time(found.mean_ns)
             )?;
         }
     }
     for (function, percent_less, ns) in &summary.replayed.predictions {
-        writeln!(out, "\nIf {function} took {percent_less} % less, the run would take {} instead of {}", time(*ns), time(run_ns))?;
+        writeln!(
+            out,
+            "\nIf {function} took {percent_less} % less, the run would take {} instead of {}",
+            format_time(*ns),
+            format_time(run_ns)
+        )?;
     }
     Ok(())
 }
 
-/// What limits the report: time that is not explained, events that do not fit, threads without a processor.
+/// Lists the limits of the report: unexplained time, inconsistent events, threads that had to wait for a processor.
 pub(super) fn notes(summary: &WaitSummary) -> Vec<String> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();
     if outcome.unexplained_ns > 0 {
-        notes.push(format!("{} of waiting time could not be explained", time(outcome.unexplained_ns)));
+        notes.push(format!("{} of waiting time could not be explained", format_time(outcome.unexplained_ns)));
     }
     for (diagnostic, found) in outcome.diagnostics.iter() {
         let location = summary.location_name(found.location);
         let times = plural(found.count.into(), "time", "times");
-        notes.push(format!("{diagnostic} ({times}, first at {} on {location})", time(found.time_ns)));
+        notes.push(format!("{diagnostic} ({times}, first at {} on {location})", format_time(found.time_ns)));
     }
     for (name, (calls, ns)) in &summary.replayed.uncovered {
         let calls = plural((*calls).into(), "call", "calls");
-        notes.push(format!("{name}: it is unknown who waits for whom ({calls}, {})", time(*ns)));
+        notes.push(format!("{name}: it is unknown who waits for whom ({calls}, {})", format_time(*ns)));
     }
     for name in summary.replayed.locations.iter().enumerate() {
         let (index, location) = name;
@@ -261,7 +266,7 @@ fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
 }
 
 /// ` (file:line)` with a leading space; empty if the file is unknown.
-fn place(file: &str, line: u32) -> String {
+fn format_place(file: &str, line: u32) -> String {
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     match (name.is_empty(), line) {
         (true, _) => String::new(),
@@ -270,7 +275,7 @@ fn place(file: &str, line: u32) -> String {
     }
 }
 
-pub(super) fn time(ns: u64) -> String {
+pub(super) fn format_time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),

@@ -57,7 +57,7 @@ impl Browser {
         );
     }
 
-    /// Makes pages believe that the user prefers a `light` or `dark` colour scheme.
+    /// Emulates a user's preference for the `light` or `dark` colour scheme.
     pub fn set_scheme(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.command("Emulation.setEmulatedMedia", json!({ "features": features }));
@@ -96,7 +96,7 @@ impl Browser {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// Clicks on an element like a user, so that it has to be visible.
+    /// Clicks on an element as a user does, so the element must be visible.
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.post(&format!("/element/{element}/click"), json!({}));
@@ -160,7 +160,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Stops the browser, then its driver, also if the test fails.
+    /// Stops the browser, then its driver, even if the test fails.
     fn drop(&mut self) {
         if !self.session.is_empty() {
             self.request("DELETE", &self.session, "").ok();

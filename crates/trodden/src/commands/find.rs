@@ -49,7 +49,7 @@ fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let top = output::max_results(job.top, job.json);
     let text = || Ok(found.text(&sources, &output::text_options(color, output::DEFAULT_STEPS), top));
     output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
-    let undecided = found.open();
+    let undecided = found.undecided_functions();
     if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately. {REMEDY}", first_of(&undecided)));

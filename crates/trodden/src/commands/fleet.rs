@@ -17,8 +17,8 @@ use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
-use trodden_analysis::field::{FieldReport, user_of};
-use trodden_analysis::residual::{KnownInput, inputs};
+use trodden_analysis::field::{FieldReport, hash_user};
+use trodden_analysis::residual::{KnownInput, find_inputs};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{BuildPolicy, Merger, Profile, Run, raw_files};
@@ -27,7 +27,7 @@ use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::new_run;
 use trodden_report::field_rows::Rows;
 use trodden_report::select::limit;
-use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_of, users_json, users_text};
+use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_without_counts, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
@@ -66,7 +66,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
 
 fn pack(job: &Pack) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
-    let mut report = FieldReport::new(&untested_counts(job)?, user_of(&job.user))?;
+    let mut report = FieldReport::new(&untested_counts(job)?, hash_user(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
@@ -97,7 +97,7 @@ fn untested_counts(job: &Pack) -> Result<Profile> {
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy that took no untested path has written nothing.
     let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
-    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { inputs(&wanted, &folders)? };
+    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { find_inputs(&wanted, &folders)? };
     for input in inputs {
         let Some((label, mut profile)) = input.read(&new_run(), &folders)? else { continue };
         known.add_from_builds(&profile, &folders)?;
@@ -147,7 +147,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     for file in files_of(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
             // One damaged file must not stop the aggregation of thousands.
-            Err(error @ FieldError::Damaged { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
+            Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }
     }
@@ -197,7 +197,7 @@ fn files_of(wanted: &[PathBuf], extension: &str, what: &str, remedy: &str) -> Re
 
 /// Prints the paths that most users took, with their source.
 fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
-    let (profile, missing) = profile_of(&sums.top, maps);
+    let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };

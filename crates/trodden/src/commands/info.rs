@@ -146,7 +146,7 @@ fn program(info: &Info, file: &Path) -> Result<ExitCode> {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),
         other => other.with_context(|| file.display().to_string())?,
     };
-    let summary = ImageSummary::new(file, &image, folders().units.as_ref(), libraries::needed(file, &bytes))?;
+    let summary = ImageSummary::new(file, &image, folders().units.as_ref(), libraries::needed_libraries(file, &bytes))?;
     match info.json {
         true => print(&json_text(&summary)?)?,
         false => print_text(&summary.text(info.all))?,

@@ -58,7 +58,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         output::print_text(&shown.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)))?;
     }
     if is_text && observed.is_counted {
-        counted_segments::compactness(&observed).iter().for_each(note);
+        counted_segments::counter_summary(&observed).iter().for_each(note);
     }
     remarks::report_missing(&view, &sources);
     Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })

@@ -59,7 +59,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
     let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
     let recording = recording(&job.file, kind, "patterns")?;
-    let found = match iterations::of_copies(&recording, job.thread, question, &folders())? {
+    let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
         Some(found) => found,
         None => sequences::iteration_document(&open(&recording, job.thread)?, question)?,
     };

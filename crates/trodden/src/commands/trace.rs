@@ -66,7 +66,8 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         output::write_report(file, page.as_bytes(), "the page is")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEPTH, json: job.json };
+    let options =
+        TraceShowOptions { view: TraceView::Tree, thread: None, from: None, to: None, depth: show::DEFAULT_DEPTH, json: job.json };
     write_shown(&trace, &options)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -79,7 +80,7 @@ pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     let trace = open(file)?;
     let count = job.count.unwrap_or(if job.json || job.to.is_some() { 0 } else { DEFAULT_COUNT });
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
-    let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEPTH));
+    let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
     if let Some(next) = write_shown(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
         note(format_args!("there are more blocks: `--from '#{next}'` shows the next ones, `--count 0` all"));
     }

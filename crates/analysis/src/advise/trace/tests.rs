@@ -223,7 +223,7 @@ fn known_results_are_equal_in_every_run() {
 
 /// Expands sums and differences to text, down to values not computed on the path: equal texts are equal values.
 #[test]
-fn computation_is_known_exactly_if_the_same_text_was_computed() {
+fn computation_is_known_only_if_an_equal_expression_was_computed() {
     let mut random = Random::new(2);
     for _ in 0..PROGRAMS {
         let mut program = program(&mut random);

@@ -1,4 +1,4 @@
-//! Choices of how traces are recorded.
+//! Options that determine how traces are recorded.
 
 use super::super::choices::{Choice, one_of};
 use clap::{Args, ValueEnum};
@@ -9,7 +9,7 @@ use trodden_witness::DistributionStrategy;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "trace record")]
 pub struct TraceChoices {
-    /// Another way to observe that a block is executed.
+    /// Method that observes executed blocks.
     #[arg(long, value_enum)]
     pub collector: Option<LaboratoryCollector>,
     /// Strategy that distributes witnesses over the runs [default: fine].
@@ -33,7 +33,7 @@ pub struct TraceChoices {
     /// Record nothing; list opaque functions, and the witnesses of each run with costs.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub plan: Option<PlanForm>,
-    /// Watch only what the sequence of calls needs: the trace has calls and returns, and nothing between them.
+    /// Record only calls and returns, with the witnesses that these need.
     #[arg(long)]
     pub calls: bool,
     /// Keep the partial traces in this folder.
@@ -49,10 +49,10 @@ const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Weighted, "weighted", "By measured costs; the best balance"),
 ];
 
-/// A condition that makes a distribution of witnesses sufficient.
+/// A condition under which a distribution of witnesses is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WitnessCondition {
-    /// For each branch and each pair of its successors, a run has disjoint sets of first witnesses.
+    /// For each branch and pair of its successors, a run with disjoint sets of first witnesses.
     Pairwise,
     /// The two theorems of the paper.
     Paper,
@@ -67,10 +67,10 @@ pub enum PlanForm {
     Json,
 }
 
-/// Trace collectors that exist for comparison.
+/// Trace collectors for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LaboratoryCollector {
-    /// The four debug registers; leaves the code untouched, but needs many runs.
+    /// The four debug registers; does not change the code, but needs many runs.
     Hardware,
     /// Kernel uprobes with a BPF program; needs root.
     Uprobes,

@@ -5,7 +5,7 @@ use crate::cli::SuiteCoverage;
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result};
-use trodden_coverage::by_test::{CoverageOfTests, TestCoverageReport, changed};
+use trodden_coverage::by_test::{CoverageOfTests, TestCoverageReport, changed_lines};
 use trodden_coverage::{CoverageMapping, Lines};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
@@ -13,7 +13,7 @@ use trodden_stored::named;
 /// Prints the lines and paths that each test of a suite adds.
 pub fn run(job: &SuiteCoverage) -> Result<()> {
     let runs = named::runs_of_suite(&job.suite)?;
-    let changes = job.changed_since.as_deref().map(changed).transpose()?;
+    let changes = job.changed_since.as_deref().map(changed_lines).transpose()?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut tests, mut maps) = (CoverageOfTests::default(), Maps::new());
     let mut inexact = None;

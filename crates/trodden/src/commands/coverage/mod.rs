@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped, select_builds, tables};
+use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped_lines, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
 use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
@@ -62,7 +62,7 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
     let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
     let mapping = mapping_of(view.profile, &all)?;
     mapping.note_caveats(false);
-    mapped(view, &mapping)
+    mapped_lines(view, &mapping)
 }
 
 /// Prepares a profile for reports, with line counts from the coverage mapping if its program has one.

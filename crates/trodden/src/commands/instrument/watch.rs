@@ -14,7 +14,7 @@ use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Expression, Matcher};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::units;
-use trodden_report::found::{UNKNOWN, words};
+use trodden_report::found::{UNKNOWN, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
 use trodden_report::{Name, ReportError};
@@ -60,7 +60,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         unmatched.add(map, function, left.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
     }
     if let Some(place) = unmatched_places.unwrap_or_default().first() {
-        bail!(ReportError::NoSuchPlace { place: words(place) });
+        bail!(ReportError::NoSuchPlace { place: describe_position(place) });
     }
     let cut =
         undecided.first().map(|first| format!("paths of `{first}` are cut, and a path that matches only as a whole is missed. {REMEDY}"));

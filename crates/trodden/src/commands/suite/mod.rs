@@ -147,7 +147,7 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
 }
 
 fn note_changes(changes: &ChangedLines) {
-    let (all, found) = changes.lines();
+    let (all, found) = changes.line_counts();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
     note(format_args!("{lines} changed in {files}, {found} with code in the tested program"));
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
-use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, check_no_lost_counts, run_all, tests};
+use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, check_no_lost_counts, list_tests, run_all};
 use trodden_report::words::{plural, shell_word};
 
 /// Exit status if a test failed.
@@ -28,7 +28,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     if job.source.cargo || job.source.nextest {
         return run_by_cargo(job);
     }
-    let tests = tests(&source(job)?)?;
+    let tests = list_tests(&source(job)?)?;
     let around = recording_context();
     let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
@@ -97,5 +97,5 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         command: command.to_vec(),
         threads: env::var("RUST_TEST_THREADS").ok(),
     };
-    libtest::step(&job, &recording_context(), &mut output::text())
+    libtest::run_binary(&job, &recording_context(), &mut output::text())
 }
