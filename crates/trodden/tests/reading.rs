@@ -355,7 +355,9 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
         must(place.command(trodden()).args(["record", "--no-store", "-o", file, "--", "./rare", common, rare]));
     }
     let text = String::from_utf8(place.trodden("diff before.trodden after.trodden").stdout).unwrap();
-    let section = |function: &str| text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>());
+    let section = |function: &str| {
+        text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
+    };
     // One path of 6,000 and 4,000 executions each, and one of 1 and 2, which is 0.0 % of about 10,000 both times.
     let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
     assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
@@ -365,6 +367,8 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
     let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
-    let paths = |name: &str| json["functions"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap()["paths"].as_array().unwrap().len();
+    let paths = |name: &str| {
+        json["functions"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap()["paths"].as_array().unwrap().len()
+    };
     assert_eq!((paths("mixed"), paths("steady")), (3, 2), "{json:#}");
 }
