@@ -168,14 +168,14 @@ fn check_size(pages: &[(String, String)]) -> Vec<String> {
     findings
 }
 
-/// Checks that the messages in tables that begin with a column of messages exist: the quoted text, apart from numbers and `...`, is part of
+/// Checks that the messages in tables whose first column is "message" exist: the quoted text, apart from numbers and `...`, is part of
 /// one of the project's messages. A row with a different program's message says which: "(from the linker)".
 fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE)) {
         let mut is_in_table = false;
         for (number, line) in (1..).zip(text.lines()) {
-            is_in_table = line.starts_with("| message") || is_in_table && line.starts_with('|');
+            is_in_table = line.starts_with("| message |") || is_in_table && line.starts_with('|');
             let Some(cell) = line.split('|').nth(1).filter(|cell| is_in_table && !cell.contains("(from ")) else { continue };
             for quoted in cell.split('`').skip(1).step_by(2) {
                 let parts = || quoted.split("...").flat_map(|part| part.split(|c: char| c.is_ascii_digit())).map(str::trim);

@@ -126,10 +126,8 @@ pub fn page(costs: &Costs) -> String {
 /// A table with a row for each copy; a dash stands for an unknown value.
 fn table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-    let mut out = String::from(
-        "<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th><th>overhead</th><th>hits</th>",
-    );
-    out += "<th>functions</th><th>started</th><th>host</th></tr>\n";
+    let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
+    out += "<th>overhead</th><th>hits</th><th>functions</th><th>started</th><th>host</th></tr>\n";
     for (at, copy) in costs.copies.iter().enumerate() {
         let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
         let (wall, processor, overhead) = (seconds(copy.wall_ns), seconds(copy.cpu_ns), per_cent(copy.overhead));

@@ -100,7 +100,8 @@ fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut S
     let width = LEFT + WIDTH + 30.0;
     let _ = write!(
         page,
-        "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} {}>",
+        "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
+         {}>",
         scaled_to_fit(width)
     );
     for step in 0..=4 {

@@ -41,7 +41,8 @@ fill("imbalance", (data.locations.length > 1 ? data.imbalance : []).filter((i) =
 fill("answers", data.what_if.map((w) => make("li",
   `If ${w.function} took ${w.percent_less} % less, the run would take ${time(w.run_ns)} instead of ${time(data.run_ns)}`)));
 const classes = data.waits.reduce((sum, w) => sum + w.classes.length, 0);
-get("thresholds").textContent = `Waits with similar causes form a class: ${classes} ${classes === 1 ? "class" : "classes"} at threshold ${data.threshold} ` +
+get("thresholds").textContent = "Waits with similar causes form a class: " +
+  `${classes} ${classes === 1 ? "class" : "classes"} at threshold ${data.threshold} ` +
   `(${data.classes_at_other_thresholds.map((c) => `${c.classes} at ${c.threshold}`).join(", ")})`;
 
 /* Wait sites by family. */
