@@ -14,7 +14,8 @@ const STYLE: &str = "\
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:55rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
 h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}svg text{font:13px system-ui,sans-serif;fill:var(--ink)}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
-th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}tr.most{font-weight:bold}";
+th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
+svg{height:auto;max-width:max(100%,35rem)}";
 /// Bar colours: of copies, of bounds, and of one program that counts everything.
 const COPY_COLOUR: &str = "#4477aa";
 const BOUND_COLOUR: &str = "#bbbbbb";
@@ -179,7 +180,8 @@ fn bars(rows: &[Bar]) -> String {
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;
     let mut out = format!(
-        "<div class=\"scroll\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" role=\"img\">"
+        "<div class=\"scroll\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\">"
     );
     for (at, row) in rows.iter().enumerate() {
         let (top, width) = (BAR_HEIGHT * at as u32, row.value / longest * MAX_BAR_WIDTH);

@@ -138,7 +138,8 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums;vertical-align:top}\
     td{white-space:nowrap}th:first-child{text-align:left;font-weight:500}thead th,thead th:first-child,tbody tr:last-child,\
     tbody tr:last-child th{font-weight:600}tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
-    .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);max-width:min(110ch,90vw);padding-left:2em;text-indent:-1em}";
+    .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);box-sizing:border-box;\
+    max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
 /// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {
