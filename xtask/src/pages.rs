@@ -1,5 +1,5 @@
-//! Checks of the documentation: all links work, the summary of each book lists all of its pages, the guide is short, all commands in
-//! shell blocks exist, and sessions print what the pages show.
+//! Checks of the documentation: all links work, quoted messages exist, the summary of each book lists all of its pages, the guide is
+//! short, all commands in shell blocks exist, and sessions print what the pages show.
 
 pub mod sessions;
 
@@ -18,6 +18,8 @@ const HANDBOOK: &str = "docs/handbook/src";
 const MAX_GUIDE_PAGES: usize = 18;
 /// The maximum number of words of the guide.
 const MAX_GUIDE_WORDS: usize = 25_000;
+/// The list of all messages.
+const MESSAGES: &str = "docs/messages.txt";
 /// Commands that have subcommands.
 const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 /// The two programs.
@@ -39,6 +41,9 @@ pub fn check() -> Result<Vec<String>> {
         findings.extend(check_summary(book, &pages));
     }
     findings.extend(check_size(&pages));
+    let messages = steps::root().join(MESSAGES);
+    let messages = std::fs::read_to_string(&messages).with_context(|| format!("cannot read {}", messages.display()))?;
+    findings.extend(check_messages(&pages, &messages));
     Ok(findings)
 }
 
@@ -164,6 +169,26 @@ fn check_size(pages: &[(String, String)]) -> Vec<String> {
     findings
 }
 
+/// Checks that the messages in tables whose first column is "message" exist: the quoted text, apart from numbers and `...`, is part of
+/// one of the project's messages. A row with a different program's message says which: "(from the linker)".
+fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE)) {
+        let mut is_in_table = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            is_in_table = line.starts_with("| message |") || is_in_table && line.starts_with('|');
+            let Some(cell) = line.split('|').nth(1).filter(|cell| is_in_table && !cell.contains("(from ")) else { continue };
+            for quoted in cell.split('`').skip(1).step_by(2) {
+                let parts = || quoted.split("...").flat_map(|part| part.split(|c: char| c.is_ascii_digit())).map(str::trim);
+                if !messages.lines().any(|message| parts().all(|part| message.contains(part))) {
+                    findings.push(format!("{file}:{number}: {MESSAGES} has no message `{quoted}`"));
+                }
+            }
+        }
+    }
+    findings
+}
+
 fn check_summary(book: &str, pages: &[(String, String)]) -> Vec<String> {
     let summary_file = format!("{book}/SUMMARY.md");
     let Some((_, summary)) = pages.iter().find(|(file, _)| *file == summary_file) else {
@@ -227,6 +252,22 @@ mod tests {
         assert_eq!(check_size(&pages(MAX_GUIDE_PAGES, 10)), [""; 0]);
         assert!(check_size(&pages(MAX_GUIDE_PAGES + 1, 10))[0].contains("19 pages"));
         assert!(check_size(&pages(1, MAX_GUIDE_WORDS + 1))[0].contains("25001 words"));
+    }
+
+    #[test]
+    fn messages_that_do_not_exist_are_found() {
+        let table =
+            "| message | remedy |\n|---|---|\n| `{}` | x |\n| `of a linker` (from the linker) | |\n\n| else | |\n| `no message` | |\n";
+        let check = |quoted: &str| {
+            check_messages(
+                &[(format!("{GUIDE}/a.md"), table.replace("{}", quoted))],
+                "== crate\n{} of its {units} units have no map ({})\n",
+            )
+        };
+        assert_eq!(check("2 of its 2 units have no map"), [""; 0]);
+        assert_eq!(check("of its ... map"), [""; 0]);
+        let finding = format!("{GUIDE}/a.md:3: {MESSAGES} has no message `2 of its maps`");
+        assert_eq!(check("2 of its maps"), [finding]);
     }
 
     #[test]

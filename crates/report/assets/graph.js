@@ -19,7 +19,8 @@ class GraphView {
     host.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(Math.exp(-event.deltaY * 0.0015),
       event.offsetX, event.offsetY); }, { passive: false });
     host.addEventListener("pointerdown", (event) => this.drag(event));
-    new ResizeObserver(() => { if (!this.touched) this.fitReadable(); }).observe(host);
+    this.marked = [];
+    new ResizeObserver(() => { if (!this.touched) { this.fitReadable(); this.reveal(this.marked); } }).observe(host);
   }
 
   // Draws the graph of a function and returns a note for the user, for example about hidden blocks.
@@ -103,6 +104,7 @@ class GraphView {
   }
 
   mark(blocks, edges) {
+    this.marked = blocks;
     if (!this.nodes) return;
     const on = new Set(blocks), taken = new Set(edges);
     for (const [id, node] of this.nodes) node.classList.toggle("on", on.has(id));

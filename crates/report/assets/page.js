@@ -322,6 +322,7 @@ function redrawGraph() {
   showGraph();
   const path = allPaths()[state.path];
   graph.mark(path ? path.n : [], path ? path.g : []);
+  graph.reveal(path ? path.n : []);
 }
 
 // The page's address names the chosen function and path, so that the view can be bookmarked and reloaded.

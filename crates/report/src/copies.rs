@@ -7,6 +7,14 @@ use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
 const MAX_BAR_WIDTH: f64 = 560.0;
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1b1f24;--line:#d5d9de;--ground:#fff}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--line:#3a4048;--ground:#16191d}}\
+body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:55rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
+h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}svg text{font:13px system-ui,sans-serif;fill:var(--ink)}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
+svg{height:auto;max-width:max(100%,35rem)}";
 /// Colour of the bars of copies.
 const COPY_COLOUR: &str = "#4477aa";
 /// Colour of the bars of the ideal, the lower bound, and a run without counting.
@@ -97,9 +105,10 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
 
 /// The costs as an HTML page.
 pub fn page(costs: &Costs) -> String {
-    let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Copies</title>\n");
-    out += "<style>body{font:15px sans-serif;margin:2em;max-width:55em}svg text{font:13px sans-serif}table{border-collapse:collapse}";
-    out += "th,td{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}tr.most{font-weight:bold}</style></head><body>\n";
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>Copies</title>\n<style>{STYLE}</style></head><body>\n"
+    );
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
     summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
@@ -119,8 +128,8 @@ pub fn page(costs: &Costs) -> String {
 /// A table with a row for each copy; a dash marks an unknown value.
 fn html_table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-    let mut out = String::from("<table><tr><th>copy</th><th>wall time</th><th>processor time</th><th>overhead</th><th>hits</th>");
-    out += "<th>functions</th><th>started</th><th>host</th></tr>\n";
+    let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
+    out += "<th>overhead</th><th>hits</th><th>functions</th><th>started</th><th>host</th></tr>\n";
     for (at, copy) in costs.copies.iter().enumerate() {
         let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
         let (wall, processor, overhead) = (seconds(copy.wall_ns), seconds(copy.cpu_ns), per_cent(copy.overhead));
@@ -132,7 +141,7 @@ fn html_table(costs: &Costs) -> String {
              <td>{overhead}</td><td>{hits}</td><td>{functions}</td><td>{attempts}</td><td>{host}</td></tr>"
         );
     }
-    out + "</table>\n"
+    out + "</table></div>\n"
 }
 
 fn time_bars(costs: &Costs) -> Vec<Bar> {
@@ -171,7 +180,10 @@ fn bar_chart(rows: &[Bar]) -> String {
     let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;
-    let mut out = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" role=\"img\">");
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\">"
+    );
     for (at, row) in rows.iter().enumerate() {
         let (top, width) = (BAR_HEIGHT * at as u32, row.value / longest * MAX_BAR_WIDTH);
         let _ = write!(
@@ -189,7 +201,7 @@ fn bar_chart(rows: &[Bar]) -> String {
             escape(&row.text)
         );
     }
-    out + "</svg>"
+    out + "</svg></div>"
 }
 
 fn escape(text: &str) -> String {

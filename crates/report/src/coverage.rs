@@ -105,29 +105,41 @@ impl CoverageTable {
 
 /// Tables as an HTML page without scripts.
 pub fn page(title: &str, tables: &[CoverageTable]) -> String {
-    let mut out =
-        format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{}</title>\n<style>{STYLE}</style>\n", escaped(title));
-    out += &format!("<h1>{}</h1>\n", escaped(title));
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{0}</title>\n<style>{STYLE}</style>\n<h1>{0}</h1>\n",
+        escaped(title)
+    );
+    out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
+            Lines with <i>never together</i> list the outcomes of one such path.</p>\n";
     for table in tables {
         let rows: Vec<&CoverageRow> = table.rows.iter().chain([&table.total]).collect();
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
-        out += &format!("<table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
+        out += &format!("<div class=scroll tabindex=0><table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
         for row in rows {
             let cells: String =
                 columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
             let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
-            out += &format!("<tr><th>{}{remarks}</th>{cells}</tr>\n", escaped(&row.name));
+            out += &format!("<tr><th>{}</th>{cells}</tr>\n", escaped(&row.name));
+            if !remarks.is_empty() {
+                out += &format!("<tr class=remarks><td colspan={}>{remarks}</td></tr>\n", columns.len() + 1);
+            }
         }
-        out += "</tbody></table>\n";
+        out += "</tbody></table></div>\n";
     }
     out + "</html>\n"
 }
 
-const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#1c1c1c;background:#fff}\
-    table{border-collapse:collapse;margin-bottom:2rem}th,td{padding:.25rem .9rem;border-bottom:1px solid #ddd;text-align:right;\
-    font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
-    tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
+const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--line:#ddd;--ground:#fff}\
+    @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa3ad;--line:#3a4048;--ground:#16191d}}\
+    body{font:14px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:75rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
+    h1{font-size:1.5rem}.scroll{overflow-x:auto;margin-bottom:2rem}table{border-collapse:collapse}\
+    th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums;vertical-align:top}\
+    td{white-space:nowrap}th:first-child{text-align:left;font-weight:500}thead th,thead th:first-child,tbody tr:last-child,\
+    tbody tr:last-child th{font-weight:600}tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
+    .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);box-sizing:border-box;\
+    max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
 /// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {

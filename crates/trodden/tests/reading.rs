@@ -313,3 +313,62 @@ fn differences_name_the_files_of_their_lines() {
     let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
     assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
 }
+
+/// Two functions with three ways each. The first argument says how often `mixed` takes the first way, and the second how often it takes the
+/// last one, and which way `steady` takes once.
+const RARE: &str = "\
+#include <stdlib.h>
+__attribute__((noinline)) void mixed(int way) {
+    if (way == 0)
+        __asm__ volatile(\"# mixed 0\");
+    else if (way == 1)
+        __asm__ volatile(\"# mixed 1\");
+    else
+        __asm__ volatile(\"# mixed 2\");
+}
+__attribute__((noinline)) void steady(int way) {
+    if (way == 0)
+        __asm__ volatile(\"# steady 0\");
+    else if (way == 1)
+        __asm__ volatile(\"# steady 1\");
+    else
+        __asm__ volatile(\"# steady 2\");
+}
+int main(int argc, char **argv) {
+    for (int i = 0; i < 10000; i++) {
+        mixed(i >= atoi(argv[1]));
+        steady(0);
+    }
+    for (int i = 0; i < atoi(argv[2]); i++)
+        mixed(2);
+    steady(atoi(argv[2]));
+    return 0;
+}
+";
+
+/// Paths that are 0.0 % of their function in both profiles are counted instead of listed; JSON has them all.
+#[test]
+fn differences_of_rare_paths_are_counted_instead_of_listed() {
+    let place = Place::with(&[("rare.c", RARE)]);
+    place.cc("-O1 -g rare.c -o rare");
+    for (file, common, rare) in [("before.trodden", "6000", "1"), ("after.trodden", "3000", "2")] {
+        must(place.command(trodden()).args(["record", "--no-store", "-o", file, "--", "./rare", common, rare]));
+    }
+    let text = String::from_utf8(place.trodden("diff before.trodden after.trodden").stdout).unwrap();
+    let section = |function: &str| {
+        text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
+    };
+    // One path of 6,000 and 4,000 executions each, and one of 1 and 2, which is 0.0 % of about 10,000 both times.
+    let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
+    assert_eq!(mixed.last(), Some(&"  ... and 1 path with 0.0 % of the executions both times (--json)"), "{text}");
+    assert!(!text.contains("0.0 % -> 0.0 %"), "{text}");
+    // One path vanished and one appeared, and each is 0.0 % both times: nothing of the function is listed.
+    assert!(section("steady").is_none(), "{text}");
+    assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
+    let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
+    let paths = |name: &str| {
+        json["functions"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap()["paths"].as_array().unwrap().len()
+    };
+    assert_eq!((paths("mixed"), paths("steady")), (3, 2), "{json:#}");
+}

@@ -97,11 +97,12 @@ fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut S
     };
     let y = |v: f64| TOP + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
     let height = TOP + HEIGHT + 44.0 + 18.0 * lines.len() as f64;
-    let width = LEFT + WIDTH + 20.0;
+    let width = LEFT + WIDTH + 30.0;
     let _ = write!(
         page,
         "<h2>{title}</h2><div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" width={width} \
-         height={height}>"
+         {}>",
+        scaled_to_fit(width)
     );
     for step in 0..=4 {
         let v = top * f64::from(step) / 4.0;
@@ -135,6 +136,12 @@ fn draw((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn(
     let at = TOP + HEIGHT + 50.0 + 18.0 * number as f64;
     let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
     let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escape_html(name));
+}
+
+/// Returns an attribute that lets a chart of this width shrink to 70 % on narrow screens. Below that, its text would be illegible, and the
+/// chart scrolls.
+pub fn scaled_to_fit(width: f64) -> String {
+    format!("style=\"height:auto;max-width:max(100%,{:.0}px)\"", 0.7 * width)
 }
 
 /// Returns the upper end of a percentage axis, so that its quarters are short numbers. Values may slightly exceed 100.

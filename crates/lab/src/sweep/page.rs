@@ -161,11 +161,11 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     if low > 0.0 {
         let _ = write!(page, "<p>The axis begins at {low}.</p>");
     }
-    let full_width = width.max(640.0);
+    let (full_width, height) = (width.max(640.0), HEIGHT + 60.0 + legend);
     let _ = write!(
         page,
-        "<div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" width={full_width} height={}>",
-        HEIGHT + 60.0 + legend
+        "<div class=scroll tabindex=0><svg role=img aria-label=\"{title}\" viewBox=\"0 0 {full_width} {height}\" width={full_width} {}>",
+        lines::scaled_to_fit(full_width)
     );
     for step in 0..=4 {
         let v = low + (high - low) * f64::from(step) / 4.0;

@@ -14,7 +14,7 @@ body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:70rem;paddin
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}td.n{text-align:right}\
 svg{width:100%;height:3.2rem;display:block}.key{display:inline-block;width:.9rem;height:.9rem;margin-right:.4rem;vertical-align:-.1rem}\
-code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}";
+code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}@media(max-width:600px){th,td{padding:.2rem .25rem}}";
 /// Colours that are distinguishable with colour vision deficiencies (Okabe and Ito).
 const COLOURS: [&str; 10] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
 

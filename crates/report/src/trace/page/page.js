@@ -41,6 +41,7 @@ get("notes").append(...notes.map((n) => make("li", n)));
 function showThread(number) {
   state.thread = data.threads[number];
   Object.assign(state, { from: 0, to: Math.max(1, end()), top: 0, chosen: -1, found: null, place: -1 });
+  canvas.style.maxHeight = `${(state.thread.deepest + 2) * ROW}px`;
   get("detail").hidden = true;
   search();
   draw();

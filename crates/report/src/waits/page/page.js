@@ -41,7 +41,8 @@ fill("imbalance", (data.locations.length > 1 ? data.imbalance : []).filter((i) =
 fill("answers", data.what_if.map((w) => make("li",
   `If ${w.function} took ${w.percent_less} % less, the run would take ${time(w.run_ns)} instead of ${time(data.run_ns)}`)));
 const classes = data.waits.reduce((sum, w) => sum + w.classes.length, 0);
-get("thresholds").textContent = `${classes} ${classes === 1 ? "class" : "classes"} at threshold ${data.threshold} ` +
+get("thresholds").textContent = "Waits with similar causes form a class: " +
+  `${classes} ${classes === 1 ? "class" : "classes"} at threshold ${data.threshold} ` +
   `(${data.classes_at_other_thresholds.map((c) => `${c.classes} at ${c.threshold}`).join(", ")})`;
 
 /* Wait sites by family. */
@@ -177,7 +178,8 @@ get("whole").onclick = () => { view = [0, data.run_ns]; chosen = null; get("at")
 window.onresize = draw;
 
 /* Source. */
-get("source").replaceChildren(...data.source.map((f) => {
+/* Files that were found come first. */
+get("source").replaceChildren(...[...data.source].sort((a, b) => Boolean(a.missing) - Boolean(b.missing)).map((f) => {
   const div = make("div"); div.append(make("h3", f.file + (f.missing ? " (not found)" : "")));
   f.lines.forEach(([number, text, ns]) => { const r = make("div", undefined, ns ? "row hot" : "row");
     r.append(make("span", ns ? percent(ns, data.wait_ns) : ""), make("span", number), make("span", text));
