@@ -190,7 +190,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
     if !SUPPORTED_VERSIONS.contains(&version) {
         return Err(format!("byte {start}: version {version} is not supported (only 2 to 5 are): build with LLVM 19 to 22"));
     }
-    let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.take()?) });
+    let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
     let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
     if features.0 & !Features::KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
         return Err(format!("byte {start}: features {:#x} are not supported in version {version}", features.0));
@@ -201,7 +201,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
     }
     let mut function = MapFunction { version, address: 0, entry_count: None, blocks: Vec::new() };
     for range in 0..ranges {
-        let address = u64::from_le_bytes(reader.take()?);
+        let address = u64::from_le_bytes(reader.read_bytes()?);
         if range == 0 {
             function.address = address;
         }
@@ -241,7 +241,7 @@ fn parse_blocks(
         let bit = |n: u32| bits >> n & 1 == 1;
         let properties =
             MapProperties { returns: bit(0), tail_call: bit(1), landing_pad: bit(2), falls_through: bit(3), indirect_jump: bit(4) };
-        let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.take()?)) } else { None };
+        let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.read_bytes()?)) } else { None };
         let size = end - start;
         into.push(MapBlock { id, address: start, size, properties, call_ends, hash, frequency: None, executed: None, successors: None });
     }

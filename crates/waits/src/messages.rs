@@ -198,7 +198,7 @@ impl Messages {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
         if place.number + 1 != *count {
-            return self.end(place);
+            return self.complete_side(place);
         }
         *count -= 1;
         let last = queue.pairs.len() as u64 + queue.first == place.number + 1;

@@ -158,7 +158,7 @@ impl Families {
             self.regions[index].1 = self.regions[self.regions[index].1].1;
             index = self.regions[index].1;
         }
-        place
+        index
     }
 
     /// The start of the first region in a region's family, which identifies the family. `None` for a region without instructions.
