@@ -384,13 +384,13 @@ mod tests {
             (old.unwrap_or_default(), new.unwrap_or_default())
         };
         let both = |name: &str| (name.to_owned(), name.to_owned());
-        assert_eq!(file_names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
-        assert_eq!(file_names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
-        assert_eq!(file_names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
+        assert_eq!(names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
+        assert_eq!(names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
+        assert_eq!(names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
         // Mnemonic prefixes, and no prefixes.
-        assert_eq!((file_names("i/x.c", "w/x.c"), file_names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
-        assert_eq!((file_names("b/x.c", "b/x.c"), file_names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
-        assert_eq!((file_names("/dev/null", "w/x.c").1, file_names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
+        assert_eq!((names("i/x.c", "w/x.c"), names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
+        assert_eq!((names("b/x.c", "b/x.c"), names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
+        assert_eq!((names("/dev/null", "w/x.c").1, names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl ThreadsFile {
         let start = unsafe { (*self.newest).base.add(self.used) };
         // SAFETY: as above.
         unsafe {
-            place.cast::<ChunkHeader>().write(header);
+            start.cast::<ChunkHeader>().write(header);
             (*self.newest).users += 1;
         }
         self.used += size;

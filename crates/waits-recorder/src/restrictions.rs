@@ -61,7 +61,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
 /// Whether a limit is this process's address space limit, which is adjusted.
 fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::name().0;
-    resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::names_folder()
+    resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()
 }
 
 /// Converts a result to the conventions of the C library: stores the old limit, or sets errno and returns -1.

@@ -262,7 +262,7 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
 /// The disassembly of a block.
 fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
-    let (binary, start) = files.at(block.address);
+    let (binary, start) = files.locate(block.address);
     let (mut at, end) = (start, start + u64::from(block.size));
     let mut texts = Vec::new();
     while at < end {

@@ -78,7 +78,7 @@ fn keep_untested(
     let (mut known, _) = observed.requested(depth, false);
     ensure!(observed.is_counted || !job.known.is_empty(), "the program does not know what is tested: name the tests with --known");
     for name in &job.known {
-        known.extend(ObservedSegments::load(name, depth, folders)?.named(depth).into_keys());
+        known.extend(ObservedSegments::load(name, depth, folders)?.by_name(depth).into_keys());
     }
     found.retain(|(image, segment, _)| !known.contains(&to_names(image, segment)));
     Ok(())

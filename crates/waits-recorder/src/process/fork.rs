@@ -38,7 +38,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
     // A process that has created no thread and does not use MPI is recorded from its first fork on.
-    if thread::current().is_none() && naming::names_folder() && process::is_user_program() && is_program_code(walk::walk(0).addresses[0]) {
+    if thread::current().is_none() && naming::has_folder() && process::is_user_program() && is_program_code(walk::walk(0).addresses[0]) {
         thread::register(0, 0);
     }
     let Some(thread) = recordable_thread() else {

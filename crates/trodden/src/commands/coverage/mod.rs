@@ -55,7 +55,7 @@ fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<Covera
 
 /// Returns the executions of source lines according to the coverage mapping, by the files' names in debug information; nothing for a
 /// program without a mapping.
-fn mapped_lines(view: &View) -> Result<MappedLines> {
+fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
     }
@@ -68,7 +68,7 @@ fn mapped_lines(view: &View) -> Result<MappedLines> {
 /// Prepares a profile for reports, with line counts from the coverage mapping if its program has one.
 pub fn view_of(profile: &Profile) -> View<'_> {
     let mut view = View::from_profile(profile);
-    match mapped_lines(&view) {
+    match lines_from_mapping(&view) {
         Ok(lines) => view.mapped = lines,
         Err(error) => {
             warn(format_args!("line counts are taken from debug information instead of the coverage mapping: {}", reasons(&error)))
