@@ -1,10 +1,9 @@
-//! `trodden suite coverage`: the lines and paths that each test adds.
+//! `trodden suite order --by lines`: the lines and paths that each test adds.
 //!
 //! Tests are in the order of *additional coverage*: the next one is always that with the most new lines, then the most new paths, then the
 //! one recorded first. Each is shown with the number of lines and paths that no other test has.
 
 use crate::Lines;
-use crate::diff::ranges;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -60,30 +59,40 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// The ordered tests as text or JSON. `with_lines` adds the lines that each test adds to the text.
-    pub fn report(mut self, suite: &str, is_json: bool, with_lines: bool) -> TestCoverageReport {
+    /// Ends the collection.
+    pub fn finish(mut self) -> TestCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
             Executed { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
         };
-        let tests: Vec<Executed> = self.suite.tests.into_iter().map(test).collect();
-        let placed = in_order(&tests);
-        match is_json {
-            true => TestCoverageReport::Json(json!({
-                "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all.len(),
-                "tests": placed.iter().map(to_json).collect::<Vec<_>>(),
-            })),
-            false => TestCoverageReport::Text(escape::escape_lines(&text(&placed, self.all.len(), with_lines))),
-        }
+        TestCoverage { tests: self.suite.tests.into_iter().map(test).collect(), all_lines: self.all.len() }
     }
 }
 
-/// The report of a suite.
-pub enum TestCoverageReport {
-    /// A JSON document.
-    Json(Value),
-    /// A table as text.
-    Text(String),
+/// The coverage of a suite's tests.
+pub struct TestCoverage {
+    tests: Vec<Executed>,
+    all_lines: usize,
+}
+
+impl TestCoverage {
+    /// The ordered tests as JSON, with the lines that each adds.
+    pub fn json(&self, suite: &str) -> Value {
+        json!({
+            "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all_lines,
+            "tests": in_order(&self.tests).iter().map(to_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The ordered tests as a table.
+    pub fn text(&self) -> String {
+        escape::escape_lines(&text(&in_order(&self.tests), self.all_lines))
+    }
+
+    /// The names of the ordered tests.
+    pub fn names(&self) -> Vec<&str> {
+        in_order(&self.tests).iter().map(|placed| placed.test.name.as_str()).collect()
+    }
 }
 
 /// The lines that differ from a commit.
@@ -130,16 +139,13 @@ fn to_json(placed: &OrderedTest) -> Value {
     })
 }
 
-fn text(placed: &[OrderedTest], all_lines: usize, with_lines: bool) -> String {
+fn text(placed: &[OrderedTest], all_lines: usize) -> String {
     let mut out =
         format!("{:>9} {:>9} {:>10} {:>9} {:>9} {:>10}  test\n", "new lines", "lines", "only here", "new paths", "paths", "only here");
     for p in placed {
         let (lines, paths) = (p.test.lines.len(), p.test.paths.len());
         let row = format!("{:>9} {lines:>9} {:>10} {:>9} {paths:>9} {:>10}", p.new_lines.len(), p.only_lines, p.new_paths, p.only_paths);
         writeln!(out, "{row}  {}", p.test.name).expect("writing to a string");
-        for (file, lines) in by_file(&p.new_lines).iter().filter(|_| with_lines) {
-            writeln!(out, "{:>61}{file}: {}", "", ranges(lines)).expect("writing to a string");
-        }
     }
     let covered: usize = placed.iter().map(|p| p.new_lines.len()).sum();
     let paths: usize = placed.iter().map(|p| p.new_paths).sum();
@@ -170,7 +176,8 @@ mod tests {
         let found: Vec<_> =
             placed.iter().map(|p| (p.test.name.as_str(), p.new_lines.len(), p.new_paths, p.only_lines, p.only_paths)).collect();
         assert_eq!(found, [("two", 3, 1, 1, 0), ("three", 0, 2, 0, 1), ("one", 0, 0, 0, 0), ("four", 0, 0, 0, 0)]);
-        let text = text(&placed, 4, true);
-        assert!(text.contains("a.c: 1-3") && text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
+        let text = text(&placed, 4);
+        assert!(text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
+        assert_eq!(to_json(&placed[0])["adds_lines"], json!({ "a.c": [1, 2, 3] }));
     }
 }

@@ -4,42 +4,21 @@
 //! of FILE and LINE with debug information). Inlined code has its own line.
 
 use crate::path_listing::{edge_positions, turn};
-use crate::residual::{ResidualReport, UntestedPath};
+use crate::residual::UntestedPath;
 use crate::view::{Function, file_of};
-use crate::words;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, Position};
 
-const SCHEMA_VERSION: u32 = 1;
-
-/// The targets of a report, in the report's order.
-pub fn targets(residual: &ResidualReport) -> Value {
-    json!({
-        "schema_version": SCHEMA_VERSION,
-        "kind": "targets",
-        "targets": residual.shown.iter().map(target).collect::<Vec<_>>(),
-    })
-}
-
-fn target(path: &UntestedPath) -> Value {
+/// Returns the fields of a path's JSON: its lines in order, and its branches.
+pub(crate) fn target(path: &UntestedPath) -> Map<String, Value> {
     let function = path.function;
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| line(function, *position));
     let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();
     lines.dedup();
     let edges = path.listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
-    json!({
-        "function": function.name.full,
-        "linkage_name": function.name.linkage,
-        "image": function.image.path,
-        "id": crate::json::number(path.id),
-        "complete": path.complete,
-        "count": crate::json::number(path.count),
-        "begins": words::begins(&path.listing.begins),
-        "lines": lines,
-        "branches": edges.map(|edge| branch(function, edge)).collect::<Vec<_>>(),
-        "ends": words::ends(&path.listing.ends),
-    })
+    let branches = edges.map(|edge| branch(function, edge)).collect::<Vec<_>>();
+    Map::from_iter([("lines".to_owned(), json!(lines)), ("branches".to_owned(), Value::from(branches))])
 }
 
 /// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated

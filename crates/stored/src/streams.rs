@@ -53,7 +53,7 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "`{wanted}` was recorded by copies that each stream only some functions: only `trodden patterns iterations \
+            "`{wanted}` was recorded by copies that each stream only some functions: only `trodden-lab patterns iterations \
              {wanted}` can read such streams"
         );
     }

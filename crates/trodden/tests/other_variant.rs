@@ -59,5 +59,5 @@ fn children_of_fork_keep_their_callers() {
     place.trodden("record --whole-program --no-store -o stream.trodden -- ./streaming");
     place.trodden("instrument prog --segments tested:stream.trodden.streams -o tested");
     place.trodden("record --no-store -o field.trodden -- ./tested");
-    place.trodden("segments field.trodden --untested --fail");
+    place.trodden("untested field.trodden --fail");
 }

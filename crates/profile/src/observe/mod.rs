@@ -169,7 +169,7 @@ pub enum Inexact {
     /// Linkage names of functions of a sampled program that are never sampled.
     #[error(
         "never sampled, so that none of their paths are here, however often they are executed: {} (they call setjmp, or have \
-            code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
+            code that must not be duplicated; `trodden info --json PROGRAM` says which); build without --sample to count them",
         first_few(.0)
     )]
     NotSampled(Vec<String>),
