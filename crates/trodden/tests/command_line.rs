@@ -127,7 +127,6 @@ fn a_dash_is_standard_output_or_refused() {
         "report t.trace --html -",
         "advise one.trodden --sarif -",
         "untested one.trodden --known one.trodden --sarif -",
-        "untested one.trodden --known one.trodden --lcov -",
     ] {
         let shown = output(&place, &words(line));
         assert!(shown.status.success() && !shown.stdout.is_empty(), "{line}: {shown:?}");

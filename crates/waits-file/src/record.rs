@@ -169,8 +169,8 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
     if folder.exists() {
-        let aside = set_aside(&folder)?;
-        return Ok((folder, EarlierContent::Recording(aside)));
+        let earlier = set_aside(&folder)?;
+        return Ok((folder, earlier));
     }
     let make = || {
         folder.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -181,8 +181,8 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     Ok((folder, EarlierContent::Nothing))
 }
 
-/// Moves an earlier recording to a subfolder, and returns the subfolder.
-fn set_aside(folder: &Path) -> Result<PathBuf> {
+/// Moves an earlier recording to a subfolder.
+fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
     }
@@ -200,8 +200,14 @@ fn set_aside(folder: &Path) -> Result<PathBuf> {
         let target = |entry: &Path| aside.join(entry.file_name().unwrap_or_default());
         entries.iter().try_for_each(|entry| fs::rename(entry, target(entry)))
     });
-    moved.with_context(|| format!("cannot replace the recording in {}", folder.display()))?;
-    Ok(aside)
+    let earlier = EarlierContent::Recording(aside);
+    match moved {
+        Ok(()) => Ok(earlier),
+        Err(error) => {
+            earlier.restore(folder);
+            Err(error).with_context(|| format!("cannot replace the recording in {}", folder.display()))
+        }
+    }
 }
 
 /// Whether a file belongs to a recording of one of the `processes`. Checks contents, since names alone do not prove it.
