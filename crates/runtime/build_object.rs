@@ -3,7 +3,8 @@
 //!
 //! Build scripts and tests of crates beside `crates/runtime` include this file by `#[path]`. rustc compiles `trodden-wire` and the runtime
 //! as a static library (`--cfg trodden_object`); `ld -r --gc-sections` links what is reachable from the entry symbols, next to nothing of
-//! Rust's core; objcopy makes all other symbols local, strips or renames them, so that nothing clashes with the subject, even in Rust programs.
+//! Rust's core; objcopy makes all other symbols local, strips or renames them, so that nothing clashes with the
+//! subject, even in Rust programs.
 //! Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of them weak.
 
 use std::path::{Path, PathBuf};

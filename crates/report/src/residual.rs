@@ -288,7 +288,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "all_edges_tested": p.new_edges.is_empty(),
             });
             out.extend(more.as_object().cloned().unwrap_or_default());
-            out.extend(targets::target(p));
+            out.extend(targets::target(p.function, &p.listing));
             Value::Object(out)
         });
         let edges = self.edges.iter().map(|e| {

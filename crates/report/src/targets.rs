@@ -3,20 +3,18 @@
 //! Lines have the form `FILE:LINE`, which directed fuzzers accept as lists of targets (AFLGo and its descendants compare the last component
 //! of FILE and LINE with debug information). Inlined code has its own line.
 
-use crate::path_listing::{edge_positions, turn};
-use crate::residual::UntestedPath;
+use crate::path_listing::{PathListing, edge_positions, turn};
 use crate::view::{Function, file_of};
 use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, Position};
 
 /// Returns the fields of a path's JSON: its lines in order, and its branches.
-pub(crate) fn target(path: &UntestedPath) -> Map<String, Value> {
-    let function = path.function;
+pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, Value> {
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| line(function, *position));
-    let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();
+    let mut lines: Vec<String> = listing.steps.iter().filter_map(at).collect();
     lines.dedup();
-    let edges = path.listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
+    let edges = listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
     let branches = edges.map(|edge| branch(function, edge)).collect::<Vec<_>>();
     Map::from_iter([("lines".to_owned(), json!(lines)), ("branches".to_owned(), Value::from(branches))])
 }

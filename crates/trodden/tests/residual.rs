@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::mem::offset_of;
-use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
@@ -244,16 +243,6 @@ fn untested_paths_are_targets_for_generators_of_tests() {
     let mut sides: Vec<(bool, bool)> = complete.iter().map(|row| side(row)).map(|(to, not)| (is_inside(&to), is_inside(&not))).collect();
     sides.sort();
     assert_eq!(sides, [(false, true), (true, false)], "{report}");
-}
-
-#[test]
-fn a_variant_of_a_variant_has_its_own_action() {
-    let place = place();
-    place.trodden("instrument ./prog --residual tests --action abort -o aborts");
-    place.trodden("instrument ./aborts --residual tests -o counts");
-    let ended = |program: &str| run(&place, program, &["1", "20"], &[("TRODDEN_OUTPUT", "")]).status;
-    assert_eq!(ended("aborts").signal(), Some(6));
-    assert!(ended("counts").success());
 }
 
 #[test]

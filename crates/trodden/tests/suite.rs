@@ -84,8 +84,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 
     // By the paths of `main` alone, all tests do the same.
     let found = json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
-    assert_eq!((&found["cost_unit"], &found["paths"]), (&Value::from("microseconds"), &Value::from(1)), "{found:#}");
-    assert_eq!(names(&found["kept"]).len(), 1, "{found:#}");
+    assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
     let list = json(&place, "suite list tests --function convert --json");
     assert_eq!(list["paths"], Value::from(4));
     let order = json(&place, "suite order tests --function convert --json");
@@ -99,12 +98,6 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         let output = run(&place, &format!("suite list tests --redundant {options}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
-    }
-    for (arguments, option) in
-        [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
-    {
-        let output = run(&place, &format!("suite {arguments}"));
-        assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
     }
 
     // Line 10 is in the branch of `rounded`.
@@ -121,6 +114,17 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     assert!(text.contains("no test executes the change") && !text.contains("100.0 %"), "{text}");
     let all = String::from_utf8(place.trodden("suite order tests --names").stdout).unwrap();
     assert!(all.starts_with("plain and scaled\n") && all.lines().count() == 5, "{all}");
+}
+
+#[test]
+fn options_of_other_orders_and_lists_are_refused() {
+    let place = Place::new();
+    for (arguments, option) in
+        [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
+    {
+        let output = run(&place, &format!("suite {arguments}"));
+        assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
+    }
 }
 
 /// What `suite order` prints for a diff on its standard input.

@@ -22,7 +22,8 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
-        let run = || format!("run {}", entry.number);
+        let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
+        let run = || format!("run {}{places}", entry.number);
         let mapping = mapping_of(&found.profile, &files).with_context(run)?;
         tests.add(&found.profile, &Lines::from_mapping(&mapping)?).with_context(run)?;
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
