@@ -3,7 +3,7 @@
 //!
 //! Build scripts and tests of crates beside `crates/runtime` include this file with `#[path]`. rustc compiles `trodden-wire` and the
 //! runtime as a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols, which
-//! includes almost nothing of Rust's core library. objcopy makes all other symbols local and strips them, so that none clashes with the
+//! includes almost nothing of Rust's core library. objcopy makes all other symbols local, strips or renames them, so that none clashes with the
 //! subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of which are
 //! weak.
 
@@ -64,7 +64,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     run(&mut ld, BINUTILS)?;
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["--strip-debug", "--strip-unneeded", "-R", ".comment", "-R", ".llvmbc", "-R", ".llvmcmd"]);
-    objcopy.args(["memcpy", "memset", "bcmp"].map(|name| format!("--redefine-sym={name}=__trodden_{name}")));
+    objcopy.args(foreign_functions(&whole)?.iter().map(|name| format!("--redefine-sym={name}=__trodden_{name}")));
     objcopy.args(ENTRY_SYMBOLS.map(|symbol| format!("--keep-global-symbol={symbol}"))).args([&whole, out]);
     run(&mut objcopy, BINUTILS)?;
     check_undefined(out)
@@ -99,6 +99,19 @@ fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> 
     rustc.args(options.iter().chain(&["overflow-checks=no", "debug-assertions=no", "embed-bitcode=no"]).flat_map(|option| ["-C", option]));
     rustc.args(more).arg("-o").arg(out);
     run(&mut rustc, "Rust (https://rustup.rs)").map(drop)
+}
+
+/// Returns the functions of Rust's core and compiler library, whose names do not show that they belong to the runtime.
+fn foreign_functions(object: &Path) -> Result<Vec<String>, String> {
+    let mut nm = Command::new("nm");
+    nm.arg("--defined-only").arg(object);
+    let text = run(&mut nm, BINUTILS)?;
+    let functions = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, name) = (words.next()?, words.next()?);
+        (["t", "T", "w", "W"].contains(&kind) && !name.contains("trodden")).then(|| name.to_owned())
+    });
+    Ok(functions.collect())
 }
 
 fn check_undefined(object: &Path) -> Result<(), String> {

@@ -1,11 +1,10 @@
-//! `trodden suite coverage`: the lines and paths that each test adds.
+//! `trodden suite order --by lines`: the lines and paths that each test adds.
 //!
 //! Tests are in the order of *additional coverage*: the next test is always the one with the most new lines; ties are
 //! decided by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
 //! executes.
 
 use crate::Lines;
-use crate::diff::format_ranges;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -61,30 +60,40 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// Lists the ordered tests as text or JSON. With `with_lines`, the text names the lines that each test adds.
-    pub fn report(mut self, suite: &str, is_json: bool, with_lines: bool) -> TestCoverageReport {
+    /// Ends the collection.
+    pub fn finish(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
             TestCoverage { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
         };
-        let tests: Vec<TestCoverage> = self.suite.tests.into_iter().map(test).collect();
-        let placed = order_tests(&tests);
-        match is_json {
-            true => TestCoverageReport::Json(json!({
-                "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all.len(),
-                "tests": placed.iter().map(test_json).collect::<Vec<_>>(),
-            })),
-            false => TestCoverageReport::Text(escape::escape_lines(&tests_text(&placed, self.all.len(), with_lines))),
-        }
+        SuiteCoverage { tests: self.suite.tests.into_iter().map(test).collect(), all_lines: self.all.len() }
     }
 }
 
-/// The report of a suite.
-pub enum TestCoverageReport {
-    /// A JSON document.
-    Json(Value),
-    /// A table as text.
-    Text(String),
+/// The coverage of a suite's tests.
+pub struct SuiteCoverage {
+    tests: Vec<TestCoverage>,
+    all_lines: usize,
+}
+
+impl SuiteCoverage {
+    /// The ordered tests as JSON, with the lines that each adds.
+    pub fn json(&self, suite: &str) -> Value {
+        json!({
+            "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all_lines,
+            "tests": order_tests(&self.tests).iter().map(test_json).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The ordered tests as a table.
+    pub fn text(&self) -> String {
+        escape::escape_lines(&render_tests(&order_tests(&self.tests), self.all_lines))
+    }
+
+    /// The names of the ordered tests.
+    pub fn names(&self) -> Vec<&str> {
+        order_tests(&self.tests).iter().map(|placed| placed.test.name.as_str()).collect()
+    }
 }
 
 /// The lines of the working tree that differ from a commit.
@@ -131,16 +140,13 @@ fn test_json(placed: &OrderedTest) -> Value {
     })
 }
 
-fn tests_text(placed: &[OrderedTest], all_lines: usize, with_lines: bool) -> String {
+fn render_tests(placed: &[OrderedTest], all_lines: usize) -> String {
     let mut out =
         format!("{:>9} {:>9} {:>10} {:>9} {:>9} {:>10}  test\n", "new lines", "lines", "only here", "new paths", "paths", "only here");
     for p in placed {
         let (lines, paths) = (p.test.lines.len(), p.test.paths.len());
         let row = format!("{:>9} {lines:>9} {:>10} {:>9} {paths:>9} {:>10}", p.new_lines.len(), p.only_lines, p.new_paths, p.only_paths);
         writeln!(out, "{row}  {}", p.test.name).expect("writing to a string");
-        for (file, lines) in group_by_file(&p.new_lines).iter().filter(|_| with_lines) {
-            writeln!(out, "{:>61}{file}: {}", "", format_ranges(lines)).expect("writing to a string");
-        }
     }
     let covered: usize = placed.iter().map(|p| p.new_lines.len()).sum();
     let paths: usize = placed.iter().map(|p| p.new_paths).sum();
@@ -171,7 +177,8 @@ mod tests {
         let found: Vec<_> =
             placed.iter().map(|p| (p.test.name.as_str(), p.new_lines.len(), p.new_paths, p.only_lines, p.only_paths)).collect();
         assert_eq!(found, [("two", 3, 1, 1, 0), ("three", 0, 2, 0, 1), ("one", 0, 0, 0, 0), ("four", 0, 0, 0, 0)]);
-        let text = tests_text(&placed, 4, true);
-        assert!(text.contains("a.c: 1-3") && text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
+        let text = render_tests(&placed, 4);
+        assert!(text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
+        assert_eq!(test_json(&placed[0])["adds_lines"], json!({ "a.c": [1, 2, 3] }));
     }
 }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use trodden_launch::process::find_in_search_path;
 
 /// Variable that names the folder of an LLVM installation.
 pub const LLVM_VARIABLE: &str = "TRODDEN_LLVM";
@@ -81,13 +82,13 @@ impl Tool {
 
 /// Finds a program by name on the search path.
 pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path))
+    find_in_search_path(name, context.variable("PATH"), is_program)
 }
 
 /// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers.
 pub fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     let is_own = |path: &Path| path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")));
-    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
+    find_in_search_path(name, context.variable("PATH"), |path| is_program(path) && !is_own(path))
 }
 
 /// Whether a path is a file with any permission to execute.

@@ -149,9 +149,10 @@ impl LinkInputs {
         if let Some(origin) = origin {
             line.iter_mut().for_each(|word| *word = with_origin(word, origin));
         }
+        self.remove_earlier_defaults(sandbox, &mut line);
         if let Some(object) = defaults.object(sandbox.context, sandbox.folder.path())? {
             // Comes first, because the first of several weak definitions wins.
-            line.splice(0..0, ["-Xlinker".into(), object.into()]);
+            line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
         let image = run_link(&self.recipe, sandbox, &read(&line), request)?;
         let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
@@ -160,7 +161,24 @@ impl LinkInputs {
         written.with_context(|| format!("cannot write {}", output.display()))?;
         Ok(image)
     }
+
+    /// Removes the defaults that the program was linked with, if it is a variant itself.
+    fn remove_earlier_defaults(&self, sandbox: &LinkSandbox, line: &mut Vec<OsString>) {
+        let files = self.recipe.files.iter().zip(&self.contents);
+        let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::are_in(bytes));
+        for path in earlier.map(|(file, _)| sandbox.path_of(&file.path.to_path())) {
+            if let Some(at) = line.windows(2).position(|words| words[0] == LINKER_OPTION && Path::new(&words[1]) == path) {
+                line.drain(at..at + 2);
+            }
+        }
+    }
 }
+
+/// Option of clang that passes the next argument to the linker.
+const LINKER_OPTION: &str = "-Xlinker";
+
+/// Name of the object that contains a variant's defaults.
+const DEFAULTS_OBJECT: &str = "defaults.o";
 
 /// Built-in defaults of a variant that counts unknown paths, which the environment overrides.
 #[derive(Debug, Default)]
@@ -191,6 +209,11 @@ impl Defaults {
         Ok(Defaults { output, on_untested, watched: text(WATCHED_SYMBOL) })
     }
 
+    /// Returns true if an object contains defaults.
+    fn are_in(object: &[u8]) -> bool {
+        Defaults::from_program(object).is_ok_and(|found| found.output.is_some() || found.on_untested.is_some() || found.watched.is_some())
+    }
+
     /// Assembles an object with these defaults in `folder`. `None` if there are none.
     fn object(&self, context: &DriverContext, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =
@@ -203,7 +226,7 @@ impl Defaults {
         if texts.iter().all(|(_, text)| text.is_none()) {
             return Ok(None);
         }
-        let (source, object) = (folder.join("defaults.s"), folder.join("defaults.o"));
+        let (source, object) = (folder.join("defaults.s"), folder.join(DEFAULTS_OBJECT));
         fs::write(&source, assembly)?;
         let status = Command::new(Tool::Clang.find(context)?).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
         ensure!(status.success(), "the assembler failed on {}", source.display());

@@ -6,6 +6,7 @@ mod grammar;
 mod graph;
 mod loops;
 mod numbering;
+mod patterns;
 mod plan;
 mod sequence;
 mod simulate;
@@ -19,6 +20,7 @@ pub use grammar::Grammar;
 pub use graph::Graph;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelJob, ModelScheme, NumberJob};
+pub use patterns::{Length, PatternKind, Patterns};
 pub use plan::Plan;
 pub use sequence::{Check, CountedPaths, Sequence};
 pub use simulate::Simulate;
@@ -71,6 +73,8 @@ pub enum Command {
     /// Count paths of a recorded sequence with published methods, or check counted segments against it.
     #[command(subcommand)]
     Sequence(Sequence),
+    /// Find repetition in a recorded sequence of paths: hot subpaths, iterations, phases.
+    Patterns(Patterns),
     /// Compare the schemes that find untested paths and segments, on one program with its tests and field runs.
     Schemes(Schemes),
     /// Show whether the hottest paths of the tests are also hot in the field.
@@ -93,6 +97,11 @@ pub enum Command {
     Man {
         /// Folder to write to; created if it does not exist.
         folder: PathBuf,
+    },
+    /// Print the completion script of trodden for a shell.
+    Completions {
+        /// Shell to complete in.
+        shell: clap_complete::Shell,
     },
 }
 

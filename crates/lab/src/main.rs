@@ -11,6 +11,7 @@ mod graph;
 mod loops;
 #[cfg(test)]
 mod options_in_text;
+mod patterns;
 mod plan;
 mod sequence;
 mod sweep;
@@ -19,6 +20,7 @@ mod with;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 use cli::{Cli, Command};
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,13 +47,23 @@ fn run(command: Command, color: Color) -> Result<ExitCode> {
         Command::Convert(job) => convert::run(&job),
         Command::Grammar(job) => grammar::run(&job),
         Command::Sequence(job) => sequence::run(&job),
+        Command::Patterns(job) => patterns::run(&job),
         Command::Schemes(job) => untested::schemes(&job, color),
         Command::HotPaths(job) => untested::hot_paths(&job, color),
         Command::With(job) => with::run(&job),
         Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
         Command::Measure { file, command } => experiments::measure(&file, &command),
         Command::Man { folder } => write_manual(&folder),
+        Command::Completions { shell } => write_completions(shell),
     }
+}
+
+/// Prints the completion script of `trodden` for a shell.
+fn write_completions(shell: Shell) -> Result<ExitCode> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut trodden_command::laboratory::definition(), "trodden", &mut text);
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn write_manual(folder: &Path) -> Result<ExitCode> {

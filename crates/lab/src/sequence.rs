@@ -19,11 +19,11 @@ pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
             let found = sequences::segments(&open(job)?, job.length as usize, true, job.top)?;
-            print(job.json, &found, |out| shown::write_segments(out, &found))?;
+            print(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
         }
         Sequence::Branches(job) => {
             let found = sequences::last_branches(&open(job)?, job.length as usize, job.top, u64::MAX)?;
-            print(job.json, &found, |out| iterations::write_branches(out, &found))?;
+            print(SCHEMA_VERSION, job.json, &found, |out| iterations::write_branches(out, &found))?;
         }
         Sequence::Check(job) => return check(job),
     }
@@ -47,11 +47,17 @@ fn check(job: &Check) -> Result<ExitCode> {
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+/// Prints a result as JSON, with this version of its schema, or as text.
+pub fn print(
+    schema_version: u32,
+    json: bool,
+    document: &impl Serialize,
+    lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json(json));
     if json {
         let mut document = serde_json::to_value(document)?;
-        document["schema_version"] = SCHEMA_VERSION.into();
+        document["schema_version"] = schema_version.into();
         out.write_all(&output::json_text(&document)?)?;
     } else {
         lines(&mut out)?;

@@ -15,13 +15,11 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
         known: Vec::new(),
         function: None,
         top: None,
-        known_edges: false,
         by: Some(UntestedOrder::Count),
-        edges: false,
         fail: job.fail,
-        format: job.format,
-        json: false,
-        output: None,
+        json: job.json,
+        sarif: None,
+        lcov: None,
     };
     compare_schemes(&request, &form, color)
 }

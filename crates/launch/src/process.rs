@@ -7,9 +7,11 @@ use nix::unistd::Pid;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
+use std::env;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
@@ -34,6 +36,11 @@ pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
         _ => "",
     };
     Error::NotRun { program: name.to_string(), error, advice }
+}
+
+/// Finds a file by name in the folders of a search path, the value of `PATH`; the first that `is_wanted` accepts.
+pub fn find_in_search_path(name: &OsStr, search_path: Option<&OsStr>, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    search_path.into_iter().flat_map(env::split_paths).map(|folder| folder.join(name)).find(|path| is_wanted(path))
 }
 
 /// Runs a command, forwards signals to it, and waits for it to end.

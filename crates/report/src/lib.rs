@@ -49,7 +49,7 @@ pub mod source;
 pub mod source_files;
 pub mod streams;
 pub mod suite;
-pub mod targets;
+mod targets;
 pub mod text;
 pub mod trace;
 mod turn;

@@ -7,6 +7,7 @@ use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
+use crate::targets;
 use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
@@ -38,8 +39,6 @@ pub struct UntestedSelection<'a> {
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
-    /// Whether to show only paths without new edges.
-    pub known_edges_only: bool,
     /// The order; if `None`, [`UntestedOrder::Failures`] if there are failing runs, otherwise [`UntestedOrder::Count`].
     pub order: Option<UntestedOrder>,
 }
@@ -116,7 +115,6 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         };
         let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
         let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
-        shown.retain(|u| !selection.known_edges_only || u.new_edges.is_empty());
         let order = selection.order.unwrap_or(match input.sightings.outcomes.failing {
             0 => UntestedOrder::Count,
             _ => UntestedOrder::Failures,
@@ -167,8 +165,8 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         self.input.runs.get(path.seen.first_run)
     }
 
-    /// The report as text; `edges` adds the list of untested edges.
-    pub fn text(&self, sources: &SourceCache, options: &TextOptions, edges: bool) -> String {
+    /// The report as text.
+    pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &Page::new(options);
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
         let profile = self.input.view.profile;
@@ -188,10 +186,6 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         if self.found > self.shown.len() {
             out.push_str(&format!("{} of {} shown (--top)\n", self.shown.len(), plural(self.found as u128, "path", "paths")));
         }
-        if edges && !self.edges.is_empty() {
-            out.push_str(&format!("\n{}\n", page.paint(paint::TITLE, "Untested edges")));
-            self.edges.iter().for_each(|e| out.push_str(&edge_line(e, page)));
-        }
         out
     }
 
@@ -201,7 +195,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             return match self.all {
                 0 => "There are no untested paths.\n".into(),
                 all => {
-                    format!("{} excluded by --function or --known-edges.\n", plural(all as u128, "untested path is", "untested paths are"))
+                    format!("{} excluded by --function.\n", plural(all as u128, "untested path is", "untested paths are"))
                 }
             };
         }
@@ -294,6 +288,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
                 "all_edges_tested": p.new_edges.is_empty(),
             });
             out.extend(more.as_object().cloned().unwrap_or_default());
+            out.extend(targets::target(p.function, &p.listing));
             Value::Object(out)
         });
         let edges = self.edges.iter().map(|e| {
@@ -411,20 +406,7 @@ fn ends_of(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-fn edge_line(edge: &UntestedEdge, page: &Page) -> String {
-    let (from, to) = ends_of(edge);
-    let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    // The condition is shown only if the line is unknown: in optimised code, it may be the negation of the source's condition.
-    let direction = match crate::path_listing::turn(edge.function, edge.edge) {
-        Some(turn) if turn.text.starts_with('→') => turn.text,
-        _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
-    };
-    let file = escape::escape_line(edge.function.file().map_or("?", words::base_name));
-    let name = page.paint(paint::NAME, &edge.function.name.short);
-    format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
-}
-
-/// Compares the tests' hottest paths with those in the field, as text. `view` shows the field's complete profile.
+/// A comparison of the tests' hottest paths with the field's, as text. The view is of the field's whole profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();

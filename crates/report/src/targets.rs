@@ -3,43 +3,20 @@
 //! Lines have the form `FILE:LINE`, which directed fuzzers accept as lists of targets (AFLGo and its descendants compare the last component
 //! of FILE and LINE with debug information). Inlined code is given by its own line, not by the line of the call.
 
-use crate::path_listing::{edge_positions, turn};
-use crate::residual::{ResidualReport, UntestedPath};
+use crate::path_listing::{PathListing, edge_positions, turn};
 use crate::view::{Function, file_of};
-use crate::words;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, Position};
 
-const SCHEMA_VERSION: u32 = 1;
-
-/// The targets of a report, in the report's order.
-pub fn targets(residual: &ResidualReport) -> Value {
-    json!({
-        "schema_version": SCHEMA_VERSION,
-        "kind": "targets",
-        "targets": residual.shown.iter().map(target_json).collect::<Vec<_>>(),
-    })
-}
-
-fn target_json(path: &UntestedPath) -> Value {
-    let function = path.function;
+/// Returns the fields of a path's JSON: its lines in order, and its branches.
+pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, Value> {
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| format_line(function, *position));
-    let mut lines: Vec<String> = path.listing.steps.iter().filter_map(at).collect();
+    let mut lines: Vec<String> = listing.steps.iter().filter_map(at).collect();
     lines.dedup();
-    let edges = path.listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
-    json!({
-        "function": function.name.full,
-        "linkage_name": function.name.linkage,
-        "image": function.image.path,
-        "id": crate::json::number(path.id),
-        "complete": path.complete,
-        "count": crate::json::number(path.count),
-        "begins": words::begins(&path.listing.begins),
-        "lines": lines,
-        "branches": edges.map(|edge| branch_json(function, edge)).collect::<Vec<_>>(),
-        "ends": words::ends(&path.listing.ends),
-    })
+    let edges = listing.steps.iter().flat_map(|step| &step.turns).map(|turn| turn.edge);
+    let branches = edges.map(|edge| branch_json(function, edge)).collect::<Vec<_>>();
+    Map::from_iter([("lines".to_owned(), json!(lines)), ("branches".to_owned(), Value::from(branches))])
 }
 
 /// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated

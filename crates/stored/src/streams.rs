@@ -53,7 +53,7 @@ pub fn logs(name: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
-            "`{name}` was recorded by copies that each stream only some functions. Read it with `trodden patterns iterations {name}`; \
+            "`{name}` was recorded by copies that each stream only some functions. Read it with `trodden-lab patterns iterations {name}`; \
              no other command can"
         );
     }

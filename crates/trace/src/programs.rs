@@ -18,6 +18,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
+use trodden_launch::process::find_in_search_path;
 
 /// The number of a program, in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -185,8 +186,7 @@ fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
     }
-    let paths = std::env::var_os("PATH")?;
-    std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())
+    find_in_search_path(program, std::env::var_os("PATH").as_deref(), Path::is_file)
 }
 
 /// Names the privilege that a file grants and that this process does not have.

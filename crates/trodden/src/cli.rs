@@ -9,7 +9,6 @@ mod fleet;
 mod isolate;
 mod laboratory;
 mod overview;
-mod patterns;
 mod recording;
 mod runs;
 mod segments;
@@ -29,20 +28,19 @@ pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};
 pub use isolate::Isolate;
 pub use overview::command as command_line;
-pub use patterns::{Length, PatternKind, Patterns};
 pub use recording::{Bursts, Import, Record};
 pub use runs::{Cache, Diff, Info, Merge, Runs, RunsCommand};
 pub use segments::Segments;
 pub use show::Show;
 pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use suite::{Order, Redundant, Suite, SuiteCoverage, SuiteFunctions, SuiteRun};
+pub use suite::{Suite, SuiteFunctions, SuiteList, SuiteOrder, SuiteRun, TestValue};
 pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
 pub use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS};
 pub use trodden_console::output::Color;
-pub use untested::{Untested, UntestedFormat};
+pub use untested::Untested;
 pub use waits::{Waits, WaitsRecord};
 
 use clap::{Parser, Subcommand};
@@ -115,9 +113,9 @@ pub enum Command {
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
-    /// Store raw files, streams, a trace, or branches of a build with --addresses as a run.
+    /// Store what was recorded without `record` as a run: raw files, streams, traces, branches.
     Import(Import),
-    /// Show the hottest paths (by instructions, or by --measure), a trace's calls, or waits.
+    /// Show the hottest paths of a profile, the call tree of a trace, or the causes of waits.
     Report(Report),
     /// Show the source of a function with one of its paths marked.
     Annotate(Annotate),
@@ -127,8 +125,6 @@ pub enum Command {
     Find(Find),
     /// Show what a thread executed, in order; before a crash if built with --flight-recorder.
     Show(Show),
-    /// Find repetition in a sequence of paths: hot subpaths, iterations, phases.
-    Patterns(Patterns),
     /// Show path segments across calls: a caller's path up to a call, then the callee's.
     Segments(Segments),
     /// Rank the paths that distinguish failing runs from passing ones.
@@ -159,14 +155,14 @@ Examples:
   trodden export lcov tests -o tests.info"
     )]
     Coverage(Coverage),
-    /// Run test suites, find redundant tests, order tests by what they add.
+    /// Run test suites; find redundant tests, and the tests that a change concerns.
     #[command(
         subcommand,
         after_help = "\
 Examples:
   trodden suite run tests --commands tests.txt
   trodden suite list tests --function parse        tests that execute this function
-  trodden suite redundant tests
+  trodden suite list tests --redundant             tests that can be left out
   trodden suite order tests --changed-since HEAD   tests that execute changed code first"
     )]
     Suite(Suite),
@@ -184,9 +180,9 @@ Examples:
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
-    /// Make a differently instrumented variant of a program, without its sources.
+    /// Make a variant of a built program that counts less or other things; needs no sources.
     Instrument(Instrument),
-    /// Describe a program, profile or run; without one, show where data is stored.
+    /// Describe a program, profile or run; without FILE, show where all data is stored.
     Info(Info),
     /// Record the exact trace of an unmodified program: each block it executes, in order.
     #[command(
@@ -233,11 +229,6 @@ Example:
     Drivers {
         /// Folder for the links [default: the folder that contains trodden].
         folder: Option<PathBuf>,
-    },
-    /// Print a completion script for a shell.
-    Completions {
-        /// Shell to complete in.
-        shell: clap_complete::Shell,
     },
 }
 

@@ -36,7 +36,7 @@ use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, rust, stand_ins};
 
 /// Commands of `trodden-lab`, which a message points to.
-const LABORATORY_COMMANDS: [&str; 4] = ["graph", "loops", "man", "plan"];
+const LABORATORY_COMMANDS: [&str; 6] = ["completions", "graph", "loops", "man", "patterns", "plan"];
 
 /// Runs the command selected by the name of the program and its arguments.
 pub fn main() -> ExitCode {
@@ -119,15 +119,15 @@ fn words_of(matches: &ArgMatches) -> Vec<&str> {
 
 /// The parts of the command that the laboratory (`trodden-lab`) uses.
 pub mod laboratory {
-    pub use crate::cli::{Untested, UntestedFormat};
+    pub use crate::cli::Untested;
     pub use crate::commands::simulate::run as simulate;
-    pub use crate::commands::{SchemeRequest, compare_schemes, hot};
+    pub use crate::commands::{SchemeRequest, compare_schemes, hot, recording};
     pub use crate::context::context;
     pub use crate::last_store::end;
     pub use crate::surroundings::{folders, read_variables};
     pub use trodden_report::residual::UntestedOrder;
 
-    /// Returns the definition of the command line, for manual pages.
+    /// Returns the definition of the command line, for manual pages and completions.
     pub fn definition() -> clap::Command {
         <crate::cli::Cli as clap::CommandFactory>::command()
     }

@@ -61,7 +61,7 @@ int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 
 /// Paths across iterations, by function and the events of each.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
-    let output = place.trodden(&format!("patterns iterations {wanted} --length {k} --json"));
+    let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
     rows.map(|row| (format!("{} {}", row["function"], row["iterations"]), row["count"].as_u64().unwrap())).collect()

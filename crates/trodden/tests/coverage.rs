@@ -331,11 +331,14 @@ fn suites_show_what_each_test_adds() {
         report.contains("parse     14/14 100.00%") && report.contains("8 of 54") && report.contains("never together: path "),
         "{report}"
     );
-    let added: Value = serde_json::from_str(&text(&place, "suite coverage tests --json")).unwrap();
+    let added: Value = serde_json::from_str(&text(&place, "suite order tests --by lines --json")).unwrap();
     let lines = |test: &Value| test["adds_lines"].as_object().unwrap().values().map(|l| l.as_array().unwrap().len()).sum::<usize>();
     let found: Vec<_> =
         added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
+    assert_eq!(text(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
+    assert_eq!(text(&place, "suite order tests --by lines --file parse.c"), text(&place, "suite order tests --by lines"));
+    assert!(failure(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
     let difference = text(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
     for (arguments, status) in [

@@ -258,7 +258,7 @@ fn lines_in_other_answers_are_marked() {
     assert!(marks_in(&rows["rows"][0]["not_exact"]).contains(&("main".to_owned(), 4, "returned-twice".to_owned())), "{rows}");
     for command in [
         "coverage report run.trodden --baseline run.trodden",
-        "suite coverage tests",
+        "suite order tests --by lines",
         "annotate main run.trodden",
         "export lcov run.trodden",
         "export html run.trodden -o page.html",

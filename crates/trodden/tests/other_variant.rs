@@ -3,6 +3,7 @@
 mod place;
 
 use place::{Place, laboratory};
+use std::os::unix::process::ExitStatusExt;
 
 /// The compiler proves that `step` returns.
 const RETURNS: &str = r#"
@@ -59,5 +60,18 @@ fn children_of_fork_keep_their_callers() {
     place.trodden("record --whole-program --no-store -o stream.trodden -- ./streaming");
     place.trodden("instrument prog --segments tested:stream.trodden.streams -o tested");
     place.trodden("record --no-store -o field.trodden -- ./tested");
-    place.trodden("segments field.trodden --untested --fail");
+    place.trodden("untested field.trodden --fail");
+}
+
+#[test]
+fn a_variant_of_a_variant_has_its_own_action() {
+    let source = "int main(int argc, char **argv) { if (argc > 1) __asm__ volatile(\"nop\"); return 0; }\n";
+    let place = Place::with(&[("prog.c", source)]);
+    place.cc("-O1 prog.c -o prog");
+    place.trodden("record --suite tests -- ./prog");
+    place.trodden("instrument ./prog --residual tests --action abort -o aborts");
+    place.trodden("instrument ./aborts --residual tests -o counts");
+    let ended = |program: &str| place.command(place.path(program)).arg("x").env("TRODDEN_OUTPUT", "").status().unwrap();
+    assert_eq!(ended("aborts").signal(), Some(6));
+    assert!(ended("counts").success());
 }

@@ -27,7 +27,7 @@ const COMMANDS: [&str; 26] = [
     "export pprof run.trodden -o OUT",
     "report run.trodden --html OUT",
     "advise run.trodden --sarif OUT",
-    "untested run.trodden --known run.trodden -o OUT",
+    "untested run.trodden --known run.trodden --sarif OUT",
     "export llvm-json covered.trodden -o OUT",
     "segments 1 --sarif OUT",
     "patterns phases 1 --html OUT",

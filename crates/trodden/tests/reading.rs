@@ -208,7 +208,7 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     for arguments in [
         &["report", files[0]][..],
         &["info", files[0]],
-        &["info", "--all", files[1]],
+        &["info", "--json", files[1]],
         &["annotate", "main", files[0]],
         &["info", "no\u{1b}file"],
         &["report", "no\u{1b}file"],

@@ -38,7 +38,7 @@ fn step(profile: &Profile) -> (u64, f64) {
 #[test]
 fn a_run_is_sampled_and_says_so() {
     let place = place();
-    let info = place.command(trodden()).args(["info", "--all", "prog"]).output().unwrap();
+    let info = place.command(trodden()).args(["info", "--json", "prog"]).output().unwrap();
     let text = String::from_utf8_lossy(&info.stdout).into_owned();
     assert!(text.contains("when=bursts") && !text.contains(".counted"), "{text}");
     let output = record(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();

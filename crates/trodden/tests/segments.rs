@@ -138,7 +138,8 @@ int main(void) {
 fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
-    command.arg("record").args(options).args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
+    with_choices(command.arg("record"), options.iter().copied());
+    command.args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
     // Copies would wait for the end of ours.
     command.stdin(std::process::Stdio::null());
     String::from_utf8(must(&mut command).stdout).unwrap()
@@ -147,7 +148,15 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
 /// Segments by the names of their paths.
 fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    by_names(&serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn untested_segments(place: &Place, file: &str) -> BTreeMap<String, u64> {
+    let answer = place.trodden(&format!("untested {file} --json")).stdout;
+    by_names(&serde_json::from_slice::<Value>(&answer).unwrap()["segments"][0])
+}
+
+fn by_names(answer: &Value) -> BTreeMap<String, u64> {
     let name = |path: &Value| format!("{}:{}", path["function"].as_str().unwrap(), path["path"].as_u64().unwrap());
     let row = |row: &Value| {
         let paths: Vec<String> = row["paths"].as_array().unwrap().iter().map(name).collect();
@@ -296,7 +305,7 @@ fn copies_share_the_counting_of_segments() {
         };
         let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
-            let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--depth", depth];
+            let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--segment-depth", depth];
             assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
             place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
@@ -367,7 +376,7 @@ fn both_schemes_find_the_same_untested_segments() {
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
     record(&place, "field", "field", &[], &["600"]);
-    let untested = segments(&place, "field.trodden --untested");
+    let untested = untested_segments(&place, "field.trodden");
     // The tests took even with divisible and odd without.
     assert_eq!(between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
     place.trodden("instrument prog -o one --reach calls");
@@ -376,16 +385,14 @@ fn both_schemes_find_the_same_untested_segments() {
     record(&place, "two", "two", &[], &["2"]);
     place.trodden("instrument prog -o three --segments tested:two.trodden");
     record(&place, "three", "three", &[], &["600"]);
-    let by_stages = segments(&place, "three.trodden --untested");
+    let by_stages = untested_segments(&place, "three.trodden");
     // The three stages know what pointers lead to, too: `callee` is called more often than by name.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
-    place.trodden("segments field.trodden --untested --sarif new.sarif");
-    let log: Value = serde_json::from_slice(&std::fs::read(place.path("new.sarif")).unwrap()).unwrap();
+    let log: Value = serde_json::from_slice(&place.trodden("untested field.trodden --sarif -").stdout).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
-    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 
 /// A build that writes a stream is made into one that counts segments; one of other units is refused by name.

@@ -168,7 +168,7 @@ fn copies_divide_the_segments_of_functions() {
             assert!(expected.len() > 40, "{expected:?}");
             assert_eq!(expected, segments(&place, "stream.streams", depth), "seed {seed}, depth {depth}: pspp");
             for (strategy, copies) in [("weighted", "3"), ("p3", "4"), ("pbl", "2")] {
-                let divided = ["--copies", copies, "--divide", "segments:stream.streams", "--depth", depth];
+                let divided = ["--copies", copies, "--divide", "segments:stream.streams", "--segment-depth", depth];
                 let mut options = vec!["--strategy", strategy, "--no-store", "-o", "shared"];
                 options.extend((strategy == "p3").then_some("--all-procedures"));
                 let mut command = place.command(trodden());

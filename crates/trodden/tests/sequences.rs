@@ -215,7 +215,7 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     let place = Place::with(&[("prog.c", PHASES)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
-    place.trodden("patterns phases a.trodden.streams --html phases.html");
+    place.laboratory("patterns phases a.trodden.streams --html phases.html");
     let answer = ask(&place, 0, &["patterns", "phases", "a.trodden.streams"]);
     let changes: Vec<u64> = answer["by_paths"]["changes"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
     assert_eq!((changes.len(), answer["by_paths"]["phases"].as_array().unwrap().len()), (3, 2), "{changes:?}");

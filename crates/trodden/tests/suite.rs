@@ -70,7 +70,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let failed: Vec<&Value> = list["tests"].as_array().unwrap().iter().filter(|t| t["status"] == "failed").collect();
     assert_eq!(failed.len(), 1);
 
-    let found = json(&place, "suite redundant tests --json");
+    let found = json(&place, "suite list tests --redundant --json");
     assert_eq!(
         (&found["cost"], &found["cost_lower_bound"], &found["proven"]),
         (&Value::from(3), &Value::from(3), &Value::from(true)),
@@ -79,12 +79,12 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let mut redundant = names(&found["redundant"]);
     redundant.sort_unstable();
     assert_eq!(redundant, ["plain", "scaled"]);
-    let text = String::from_utf8(place.trodden("suite redundant tests").stdout).unwrap();
+    let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
     // By the paths of `main` alone, all tests do the same.
-    let found = json(&place, "suite redundant tests --file a.c --except ^convert$ --except ^touch$ --json");
-    assert_eq!((&found["cost"], &found["paths"]), (&Value::from(1), &Value::from(1)), "{found:#}");
+    let found = json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
+    assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
     let list = json(&place, "suite list tests --function convert --json");
     assert_eq!(list["paths"], Value::from(4));
     let order = json(&place, "suite order tests --function convert --json");
@@ -95,7 +95,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         ("--function convert --except convert", "together"),
         ("--function *", "regular expression"),
     ] {
-        let output = run(&place, &format!("suite redundant tests {options}"));
+        let output = run(&place, &format!("suite list tests --redundant {options}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
     }
@@ -114,6 +114,17 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     assert!(text.contains("no test executes changed lines") && !text.contains("100.0 %"), "{text}");
     let all = String::from_utf8(place.trodden("suite order tests --names").stdout).unwrap();
     assert!(all.starts_with("plain and scaled\n") && all.lines().count() == 5, "{all}");
+}
+
+#[test]
+fn options_of_other_orders_and_lists_are_refused() {
+    let place = Place::new();
+    for (arguments, option) in
+        [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
+    {
+        let output = run(&place, &format!("suite {arguments}"));
+        assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains(option), "{output:?}");
+    }
 }
 
 /// What `suite order` prints for a diff on its standard input.

@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
-use trodden_launch::process::{cannot_run, wait_forwarding};
+use trodden_launch::process::{cannot_run, forwarding_signals};
 use trodden_text::words::{plural, shell_word};
 use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
@@ -42,20 +42,22 @@ impl RecordedProgram<'_> {
     /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
     pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
-        let (folder, is_new) = prepare_folder(self.output)?;
+        let (folder, earlier) = prepare_folder(self.output)?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
         command.env("LD_PRELOAD", recorder.preload_list()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
-        let status = match wait_forwarding(&mut command) {
-            Ok(status) => status,
-            Err(error) => {
-                if is_new {
-                    // The folder is empty. Failing to remove it matters less than the error that is returned.
-                    let _ = fs::remove_dir(&folder);
+        let status = forwarding_signals(|begun| {
+            let mut child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    earlier.restore(&folder);
+                    return Err(cannot_run(&self.command[0], error).into());
                 }
-                return Err(cannot_run(&self.command[0], error).into());
-            }
-        };
+            };
+            begun.report(child.id());
+            earlier.remove();
+            Ok::<_, anyhow::Error>(child.wait()?)
+        })??;
         let threads = threads_in(&folder)?;
         if threads == 0 {
             match Recording::open(&folder) {
@@ -130,26 +132,57 @@ impl Recorder {
     }
 }
 
-/// Creates the folder if necessary, or removes the recording in it. Returns its path, and whether it is new. Fails if the folder contains
-/// files that do not belong to a recording.
-fn prepare_folder(output: &Path) -> Result<(PathBuf, bool)> {
+/// What was in the folder of a recording before.
+enum EarlierContent {
+    /// The folder did not exist.
+    Nothing,
+    /// A recording, which is in this subfolder until the command has started.
+    Recording(PathBuf),
+}
+
+impl EarlierContent {
+    /// Restores the content, as far as possible: why the command did not start matters more than a failure here.
+    fn restore(self, folder: &Path) {
+        match self {
+            EarlierContent::Nothing => _ = fs::remove_dir(folder),
+            EarlierContent::Recording(aside) => {
+                for file in fs::read_dir(&aside).into_iter().flatten().flatten() {
+                    let _ = fs::rename(file.path(), folder.join(file.file_name()));
+                }
+                let _ = fs::remove_dir(aside);
+            }
+        }
+    }
+
+    fn remove(self) {
+        if let EarlierContent::Recording(aside) = self
+            && let Err(error) = fs::remove_dir_all(&aside)
+        {
+            log::warn!("cannot remove {}, an earlier recording: {error}", aside.display());
+        }
+    }
+}
+
+/// Prepares an empty folder, and returns its path and what was in it. An old recording is set aside; anything else is an error.
+fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
     let folder = std::path::absolute(name.replace("%h", &host.to_string_lossy()))?;
-    let is_new = !folder.exists();
-    if !is_new {
-        remove_recording(&folder)?;
+    if folder.exists() {
+        let earlier = set_aside(&folder)?;
+        return Ok((folder, earlier));
     }
     let make = || {
         folder.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // A new folder is private to the user. An existing folder keeps its mode, so that it can be shared.
+        // Private to the user. An existing folder keeps its mode, so that it can be shared.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     make().with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    Ok((folder, is_new))
+    Ok((folder, EarlierContent::Nothing))
 }
 
-fn remove_recording(folder: &Path) -> Result<()> {
+/// Moves an earlier recording to a subfolder.
+fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
     }
@@ -162,7 +195,19 @@ fn remove_recording(folder: &Path) -> Result<()> {
             other.display()
         );
     }
-    entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
+    let aside = folder.join(format!(".earlier-{}", std::process::id()));
+    let moved = fs::create_dir(&aside).and_then(|()| {
+        let target = |entry: &Path| aside.join(entry.file_name().unwrap_or_default());
+        entries.iter().try_for_each(|entry| fs::rename(entry, target(entry)))
+    });
+    let earlier = EarlierContent::Recording(aside);
+    match moved {
+        Ok(()) => Ok(earlier),
+        Err(error) => {
+            earlier.restore(folder);
+            Err(error).with_context(|| format!("cannot replace the recording in {}", folder.display()))
+        }
+    }
 }
 
 /// Whether a file belongs to a recording of one of the `processes`. The content is checked as well, since the name alone proves nothing.

@@ -28,7 +28,6 @@ pub fn create(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let compiled = compile::folder();
-    let program = compiled.join("trodden");
     for name in compile::PROGRAMS {
         copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
@@ -41,7 +40,7 @@ pub fn create(folder: &Path) -> Result<()> {
     let share = folder.join("share");
     manual(&compiled, &share.join("man/man1"))?;
     for (shell, path) in COMPLETIONS {
-        let script = steps::output(Command::new(&program).args(["completions", shell]))?;
+        let script = steps::output(Command::new(compiled.join("trodden-lab")).args(["completions", shell]))?;
         write(&share.join(path), script.as_bytes(), 0o644)?;
     }
     documents(&share.join(DOCUMENTS))

@@ -1,4 +1,4 @@
-//! Paths of k consecutive iterations and their repeating patterns (`trodden patterns iterations`), and paths of the last k branches.
+//! Paths of k consecutive iterations and their repeating patterns (`trodden-lab patterns iterations`), and paths of the last k branches.
 
 use super::numbers::{percent, take_top};
 use super::recording::{EventTable, OpenedSequence};

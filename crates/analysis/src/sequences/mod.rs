@@ -1,7 +1,7 @@
 //! Queries on sequences of paths and calls; the algorithms are in `trodden-sequence`.
 //!
 //! A recording (`recording.rs`) has a compressed sequence for each thread; `text.rs` reads recordings from text. The other files each
-//! answer one query. Results serialise to the JSON of `trodden patterns` and other commands.
+//! answer one query. Results serialise to the JSON of `trodden-lab patterns` and other commands.
 
 mod diff;
 mod find;

@@ -1,4 +1,4 @@
-//! Phases (`trodden patterns phases`): intervals that execute the same paths, and for comparison the same basic blocks.
+//! Phases (`trodden-lab patterns phases`): intervals that execute the same paths, and for comparison the same basic blocks.
 
 use super::recording::OpenedSequence;
 use anyhow::Result;

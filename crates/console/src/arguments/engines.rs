@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use std::env;
 use std::fs;
 use std::path::Path;
+use trodden_launch::process::find_in_search_path;
 use trodden_launch::{Engine, Kubernetes, Local, Slurm, Template};
 use trodden_profile::private;
 
@@ -64,10 +65,9 @@ impl EngineChoice {
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("Slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
-                let path = env::var_os("PATH").unwrap_or_default();
-                let is_installed = env::split_paths(&path).any(|folder| folder.join("sbatch").is_file());
-                ensure!(is_installed, "`sbatch` is not on the search path. Run this command on a machine that submits jobs to Slurm");
+                shared.context("Slurm needs a folder that all machines of the cluster share: add --work FOLDER")?;
+                let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
+                ensure!(found.is_some(), "`sbatch` is not on the search path: run this on a machine that submits jobs to Slurm");
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),

@@ -197,6 +197,9 @@ pub struct CopyChoices {
     /// Also count executed probes in the copies (slow), to check the computed hits.
     #[arg(long)]
     pub count_hits: bool,
+    /// With --divide segments: maximum number of calls in a segment [default: 1].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub segment_depth: Option<u32>,
 }
 
 /// Options of complete streams.

@@ -331,7 +331,7 @@ impl<'a> Recording<'a> {
 
     /// Falls back to one run that watches every block, where several runs cannot determine the execution.
     fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
-        log::warn!("{why}: falling back to one run that watches every block (as with `--runs 1`)");
+        log::warn!("{why}: falling back to one run that watches every block");
         self.one_run(collector, false)
     }
 

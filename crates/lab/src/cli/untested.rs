@@ -2,7 +2,6 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_command::laboratory::UntestedFormat;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -25,9 +24,9 @@ pub struct Schemes {
     /// Exit with status 1 if a path or segment is untested.
     #[arg(long)]
     pub fail: bool,
-    /// Report format.
-    #[arg(long, value_enum, default_value_t = UntestedFormat::Text)]
-    pub format: UntestedFormat,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -170,7 +170,7 @@ pub enum Inexact {
     /// Linkage names of functions of a sampled program that are never sampled.
     #[error(
         "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
-            {}. `trodden info --all PROGRAM` gives the reason for each; build without --sample to count them",
+            {}. `trodden info --json PROGRAM` gives the reason for each; build without --sample to count them",
         first_few(.0)
     )]
     NotSampled(Vec<String>),

@@ -96,7 +96,7 @@ fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPl
     let basis = match profile {
         Some(_) => add_estimates(units, &measured)?,
         None => {
-            log::info!("the partition uses estimated frequencies. Pass a profile of the program (--profile last) to use measured counts");
+            log::info!("the partition uses estimated frequencies. Pass a profile of the program (--weights last) to use measured counts");
             measured
         }
     };

@@ -4,7 +4,7 @@
 //! function's paths and calls in order. Functions that catch exceptions, or call functions that return twice, are in all streams, because
 //! frames may end in them without an event.
 //!
-//! Path counts are computed from the streams, which are stored in one folder per copy; `trodden patterns iterations` reads them for any k.
+//! Path counts are computed from the streams, which are stored in one folder per copy; `trodden-lab patterns iterations` reads them for any k.
 
 use super::preparation::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
@@ -119,7 +119,7 @@ impl Partition for IterationPartition {
             move_logs(&files_with_extension(&copy_file(work, "logs", copy), LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
-        log::info!("show paths across iterations with `trodden patterns iterations {}`", shell_word(&shown));
+        log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", shell_word(&shown));
         Ok(())
     }
 }

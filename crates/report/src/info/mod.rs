@@ -16,8 +16,8 @@ use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, count_distinct};
 
-const SCHEMA_VERSION: u32 = 2;
-/// Maximum length of a list without `--all`.
+const SCHEMA_VERSION: u32 = 3;
+/// Maximum length of a list in text; JSON has all.
 const MAX_SHOWN: usize = 12;
 
 /// Summary of an instrumented image.
@@ -168,15 +168,16 @@ impl ImageSummary {
         });
     }
 
-    /// The summary as text. Lists are truncated unless `all` is true.
-    pub fn text(&self, all: bool) -> String {
+    /// The summary as text; long lists are truncated.
+    pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut out, if all { usize::MAX } else { MAX_SHOWN });
+        let _ = self.write(&mut out);
         out
     }
 
-    fn write(&self, out: &mut String, shown: usize) -> fmt::Result {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let shown = MAX_SHOWN;
         writeln!(out, "{}", escape::escape_line(&self.path))?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
@@ -285,6 +286,6 @@ fn write_list(out: &mut String, title: &str, lines: Vec<String>, shown: usize) -
     }
     match lines.len().saturating_sub(shown) {
         0 => Ok(()),
-        more => writeln!(out, "  ... and {more} more (--all)"),
+        more => writeln!(out, "  ... and {more} more (--json)"),
     }
 }

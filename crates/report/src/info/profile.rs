@@ -1,9 +1,9 @@
 //! Summary of a stored profile for `trodden info`.
 
 use super::SCHEMA_VERSION;
-use crate::escape;
 use crate::words::{self, plural};
-use serde::Serialize;
+use crate::{escape, json};
+use serde::{Serialize, Serializer};
 use std::fmt::{self, Write};
 use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
@@ -13,6 +13,7 @@ use trodden_unit::count_distinct;
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,
+    #[serde(serialize_with = "as_in_reports")]
     run: &'a Run,
     images: Vec<ImageSummary<'a>>,
     lost: Vec<String>,
@@ -85,6 +86,11 @@ impl<'a> ProfileSummary<'a> {
         }
         Ok(())
     }
+}
+
+/// Writes a run as all reports do.
+fn as_in_reports<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
+    json::run(run).serialize(serializer)
 }
 
 fn summarise_image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {

@@ -98,7 +98,7 @@ impl BusiestThread {
     /// Writes paths across iterations and the last branches as text.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let found = iteration_document(&self.opened, self.iteration_query())?;
-        writeln!(out, "\n{}; `trodden patterns` shows more", self.heading())?;
+        writeln!(out, "\n{}; `trodden-lab patterns` shows more", self.heading())?;
         iterations::write(out, &found)?;
         if let Some(branches) = self.branches() {
             iterations::write_branches(out, &branches)?;

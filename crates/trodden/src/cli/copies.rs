@@ -16,9 +16,6 @@ pub struct Copies {
     /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]
     pub divide: Division,
-    /// With --divide segments: maximum calls in a segment [default: 1].
-    #[arg(long, value_name = "K", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub depth: Option<u32>,
     /// Profile to divide by [default: newest run, else a sampled run].
     ///
     /// The newest run is that of the same build; without one, a sampled run is made first.

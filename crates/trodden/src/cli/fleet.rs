@@ -14,7 +14,7 @@ pub enum Fleet {
     #[command(after_help = "\
 Examples:
   trodden fleet copies ./prog -k 8 -o parts
-  trodden fleet copies ./prog -k 8 --profile last -o parts     divided by the counts of a run
+  trodden fleet copies ./prog -k 8 --weights last -o parts     divided by the counts of a run
   trodden fleet copies ./prog -k 8 -o parts --writes '/var/tmp/counts/%m-%p.raw'")]
     Copies(FleetCopies),
     /// Write a report for sending: identities and counts of untested paths, nothing else.
@@ -52,7 +52,7 @@ pub struct FleetCopies {
     pub copies: usize,
     /// Profile to divide by (file, run, suite) [default: estimates].
     #[arg(long, value_name = "PROFILE")]
-    pub profile: Option<String>,
+    pub weights: Option<String>,
     /// New folder for the copies.
     #[arg(short, long, value_name = "FOLDER", value_parser = output_path())]
     pub output: PathBuf,

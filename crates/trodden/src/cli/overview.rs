@@ -12,10 +12,10 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Every day", &["build", "record", "report", "annotate", "diff"]),
     ("Building programs", &["cc", "c++", "instrument", "pgo", "drivers", "info", "cache"]),
     ("Runs and files", &["runs", "import", "merge", "export"]),
-    ("Reading paths", &["find", "show", "segments", "patterns", "advise"]),
+    ("Reading paths", &["find", "show", "segments", "advise"]),
     ("Testing", &["coverage", "untested", "suite", "isolate", "fleet"]),
     ("Programs that were not built with trodden", &["trace", "simulate", "waits"]),
-    ("trodden itself", &["doctor", "repeatable", "completions", "help"]),
+    ("trodden itself", &["doctor", "repeatable", "help"]),
 ];
 
 /// Width of the column of command names.

@@ -117,13 +117,10 @@ pub struct Diff {
 Examples:
   trodden info                      where runs, units and sources are looked up
   trodden info ./prog
-  trodden info --json one.trodden")]
+  trodden info --json ./prog        with all units, and all functions that are not counted")]
 pub struct Info {
     /// Instrumented program or library; profile, run, or logs of streams.
     pub file: Option<PathBuf>,
-    /// Programs: list all units and all functions that are not instrumented.
-    #[arg(long, requires = "file")]
-    pub all: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

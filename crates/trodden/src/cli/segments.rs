@@ -14,7 +14,8 @@ Examples:
   trodden segments field --known tests --sarif new.sarif
 
 A segment is a caller's path up to a call, then the callee's path; a segment of depth K crosses K
-calls. Record a run with `record --whole-program`, or a program made by `instrument --segments`.")]
+calls. Record a run with `record --whole-program`, or a program made by `instrument --segments`. For
+programs made by `instrument --segments tested:RUN`, `trodden untested` shows the untested ones.")]
 pub struct Segments {
     /// Run (12, last, last~1), suite or profile; logs of a stream; events as text.
     #[arg(default_value = LAST)]
@@ -25,10 +26,9 @@ pub struct Segments {
     /// Only segments that end in functions with this name.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// Only segments known neither to the program nor from --known.
-    #[arg(long)]
-    pub untested: bool,
     /// Only segments that are not in this profile, run or suite (repeatable).
+    ///
+    /// Segments that the program was told to be tested are left out, too.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
     /// Count segments of this thread, with the caller's path after the call.

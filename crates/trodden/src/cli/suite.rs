@@ -1,10 +1,8 @@
 //! Syntax of `trodden suite`.
 
-use super::coverage::CoverageFileSelection;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_analysis::suite::order::OrderBy;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_report::suite::SuiteCost;
 
@@ -13,23 +11,10 @@ use trodden_report::suite::SuiteCost;
 pub enum Suite {
     /// Run tests and store each as a run of its own.
     Run(SuiteRun),
-    /// List the suites, or the tests of a suite.
-    List {
-        /// Name of the suite [default: list all suites].
-        suite: Option<String>,
-        /// Selection of functions.
-        #[command(flatten)]
-        functions: SuiteFunctions,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Find tests without which the suite executes the same paths.
-    Redundant(Redundant),
-    /// Order tests by the new paths they take, or by the changed code they execute.
-    Order(Order),
-    /// Show which lines and paths each test adds, for a program built with --coverage.
-    Coverage(SuiteCoverage),
+    /// List the suites, the tests of a suite, or the tests that can be left out.
+    List(SuiteList),
+    /// Order tests by the new paths or lines they execute, or by the changed code.
+    Order(SuiteOrder),
     /// Run each test of a Rust test binary as a run of its own; cargo calls this for `suite run --cargo`.
     #[command(hide = true)]
     Step {
@@ -102,52 +87,29 @@ pub struct SuiteFunctions {
     pub except: Vec<String>,
 }
 
-/// `trodden suite coverage`
+/// `trodden suite list`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden suite coverage tests
-  trodden suite coverage tests --lines --include src     list the lines that each test adds
-  trodden suite coverage tests --changed-since HEAD~1    only lines changed since that commit
+  trodden suite list
+  trodden suite list tests --function parse              tests that execute this function
+  trodden suite list tests --redundant                   tests that can be left out
+  trodden suite list tests --redundant=time --json
+  trodden suite list tests --redundant --file src --except '::tests::'   Rust: only tested code
 
-Each test in the list is the one that adds most lines to those before it; among equal ones, the one
-that adds most paths.")]
-pub struct SuiteCoverage {
-    /// Name of the suite.
-    pub suite: String,
-    /// Selection of source files.
-    #[command(flatten)]
-    pub files: CoverageFileSelection,
-    /// List the lines that each test adds.
-    #[arg(long)]
-    pub lines: bool,
-    /// Only lines that were changed since this commit.
-    #[arg(long, value_name = "COMMIT")]
-    pub changed_since: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `trodden suite redundant`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  trodden suite redundant tests
-  trodden suite redundant tests --by time --json
-  trodden suite redundant tests --file src --except '::tests::'    Rust: only the code under test
-
-The remaining tests take every path that the suite takes. The search for the smallest such set is
-exact; after 10 seconds, the best set so far and a lower bound are printed.")]
-pub struct Redundant {
-    /// Name of the suite.
-    pub suite: String,
+Without the redundant tests, the suite takes the same paths. The search for the smallest (=time:
+fastest) set of other tests is exact; after 10 seconds, the best set so far and a lower bound are
+printed.")]
+pub struct SuiteList {
+    /// Name of the suite [default: list all suites].
+    pub suite: Option<String>,
+    /// List tests that can be left out together: as many tests, or as much time as possible.
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "tests")]
+    #[arg(requires = "suite", value_parser = one_of(COSTS))]
+    pub redundant: Option<SuiteCost>,
     /// Selection of functions.
     #[command(flatten)]
     pub functions: SuiteFunctions,
-    /// Quantity to minimise.
-    #[arg(long, value_parser = one_of(COSTS), default_value = "tests")]
-    pub by: SuiteCost,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -163,11 +125,13 @@ const COSTS: [Choice<SuiteCost>; 2] =
 Examples:
   trodden suite order tests                        most new paths first
   trodden suite order tests --by rate              most new paths per second first
+  trodden suite order tests --by lines             most new lines first (built with --coverage)
   trodden suite order tests --changed-since HEAD   tests that execute changed lines first
   git diff main... | trodden suite order tests --changed-since - --names | head -20
 
-Changed lines are looked up in the old sources, from which the tested program was built.")]
-pub struct Order {
+Changed lines are looked up in the old sources, from which the tested program was built. With --by
+lines, the JSON has the lines that each test adds.")]
+pub struct SuiteOrder {
     /// Name of the suite.
     pub suite: String,
     /// Selection of functions.
@@ -175,12 +139,15 @@ pub struct Order {
     pub functions: SuiteFunctions,
     /// Value to order by.
     #[arg(long, value_parser = one_of(ORDERS), default_value = "paths")]
-    pub by: OrderBy,
+    pub by: TestValue,
     /// Put tests of changed lines first: since COMMIT, or in DIFF.
     ///
     /// DIFF is a file with a unified diff, or `-` for standard input.
     #[arg(long, value_name = "COMMIT|DIFF")]
     pub changed_since: Option<String>,
+    /// --by lines: program that has moved since the tests ran (repeatable).
+    #[arg(long, value_name = "FILE")]
+    pub object: Vec<PathBuf>,
     /// Only tests that execute a path through changed lines.
     #[arg(long, requires = "changed_since")]
     pub only_changed: bool,
@@ -192,5 +159,20 @@ pub struct Order {
     pub json: bool,
 }
 
+/// The value that tests are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestValue {
+    /// The number of new paths.
+    Paths,
+    /// The number of new paths per second.
+    Rate,
+    /// The number of new source lines, then of new paths.
+    Lines,
+}
+
 /// Values that tests are ordered by.
-const ORDERS: [Choice<OrderBy>; 2] = [(OrderBy::Paths, "paths", "New paths"), (OrderBy::PathsPerTime, "rate", "New paths per second")];
+const ORDERS: [Choice<TestValue>; 3] = [
+    (TestValue::Paths, "paths", "New paths"),
+    (TestValue::Rate, "rate", "New paths per second"),
+    (TestValue::Lines, "lines", "New lines, then new paths; for programs built with --coverage"),
+];

@@ -1,6 +1,6 @@
 //! Syntax of `trodden untested`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::{Choice, one_of};
 use trodden_report::residual::UntestedOrder;
@@ -13,9 +13,10 @@ Examples:
   trodden untested /var/tmp/counts last~1     raw files of deployed programs, and a run
   trodden untested field --known tests        any profile against any tests
   trodden untested --known tests --known 17   tests recorded since the build
-  trodden untested --fail --format sarif -o untested.sarif
+  trodden untested --fail --sarif untested.sarif
 
-A program built with --residual knows the tested paths; --known adds more without a rebuild.")]
+A program built with --residual knows the tested paths; --known adds more without a rebuild. The JSON
+also has untested edges, and the lines and branches of each path in order, for test generators.")]
 pub struct Untested {
     /// Field profiles: files, runs, suites, raw files [default: those in the run store].
     ///
@@ -30,27 +31,21 @@ pub struct Untested {
     /// Maximum number of paths, 0 for all [default: 10 in text, else all].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only untested paths whose edges are all known.
-    #[arg(long)]
-    pub known_edges: bool,
     /// Order of the paths [default: failures if a run failed, else count].
     #[arg(long, value_parser = one_of(ORDERS))]
     pub by: Option<UntestedOrder>,
-    /// Also list untested edges.
-    #[arg(long)]
-    pub edges: bool,
     /// Exit with status 1 if there is an untested path or segment.
     #[arg(long)]
     pub fail: bool,
-    /// Format of the report.
-    #[arg(long, value_enum, default_value_t = UntestedFormat::Text)]
-    pub format: UntestedFormat,
     /// Print JSON.
-    #[arg(long, conflicts_with = "format")]
+    #[arg(long, conflicts_with_all = ["sarif", "lcov"])]
     pub json: bool,
-    /// File to write [default: standard output].
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// Write SARIF 2.1.0, for code review tools, to this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with = "lcov")]
+    pub sarif: Option<PathBuf>,
+    /// Write the lines on untested paths, for genhtml, to this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub lcov: Option<PathBuf>,
 }
 
 /// Orders of untested paths.
@@ -60,18 +55,3 @@ const ORDERS: [Choice<UntestedOrder>; 4] = [
     (UntestedOrder::Runs, "runs", "Executed by most runs first"),
     (UntestedOrder::Failures, "failures", "Most typical of failing runs first, then the last before the failure"),
 ];
-
-/// A format of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UntestedFormat {
-    /// Plain text.
-    Text,
-    /// JSON.
-    Json,
-    /// SARIF 2.1.0 with code flows, for code review tools.
-    Sarif,
-    /// lcov tracefile of the lines on untested paths, for genhtml.
-    Lcov,
-    /// JSON for test generators: the lines and branch directions of each path, in order.
-    Targets,
-}

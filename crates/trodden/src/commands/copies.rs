@@ -52,6 +52,7 @@ const DEFAULT_RETRIES: u32 = 2;
 /// An option does not apply to what is divided, or the engine is not available.
 fn options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
+    let depth = choices.segment_depth;
     let others = [
         (given.weights.is_some(), "--weights"),
         (choices.no_first_run, "--no-first-run"),
@@ -62,15 +63,15 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         Division::Paths => DividedCounts::Paths,
         Division::Edges => DividedCounts::Edges,
         Division::Iterations => DividedCounts::Iterations,
-        Division::Segments(set) => DividedCounts::Segments(requested_segments(given.depth.unwrap_or(1) as usize, &[], set, &folders())?),
+        Division::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
     if let (DividedCounts::Iterations | DividedCounts::Segments(_), Some((_, option))) =
         (&shared, others.iter().find(|(is_given, _)| *is_given))
     {
         bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
     }
-    if given.depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
-        bail!("--depth applies only to --divide segments:SET: omit it");
+    if depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
+        bail!("--segment-depth applies only to --divide segments:SET: omit it");
     }
     let parameters = EngineParameters {
         jobs: given.jobs.map(|jobs| jobs as usize),

@@ -54,7 +54,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         program: &job.program,
         folder: &job.output,
         copies: job.copies,
-        profile: job.profile.as_deref(),
+        profile: job.weights.as_deref(),
         writes: job.writes.as_deref(),
         strategy: job.strategy,
         profitable: job.division.profitable.into(),

@@ -33,7 +33,7 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     let kind = InputKind::detect(file)?;
     match kind {
         InputKind::Program => return program(info, file),
-        InputKind::Profile | InputKind::StreamLogs => kind.reject_options(&[("--all", info.all)])?,
+        InputKind::Profile | InputKind::StreamLogs => {}
         other => return Err(other.not_accepted_error(file, "info")),
     }
     if kind == InputKind::Profile {
@@ -149,7 +149,7 @@ fn program(info: &Info, file: &Path) -> Result<ExitCode> {
     let summary = ImageSummary::new(file, &image, folders().units.as_ref(), libraries::needed_libraries(file, &bytes))?;
     match info.json {
         true => print(&json_text(&summary)?)?,
-        false => print_text(&summary.text(info.all))?,
+        false => print_text(&summary.text())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@
 //! | `waits.rs` | recording waits; other commands on such recordings |
 //! | `info.rs`, `cache.rs`, `doctor.rs` | descriptions of files, the unit cache, checks of the installation |
 //! | `remarks.rs` | notes that reports share |
-//! | `manual.rs` | completions, links to drivers |
+//! | `drivers.rs` | links to the compiler drivers |
 
 mod advise;
 mod annotate;
@@ -29,6 +29,7 @@ pub mod copies;
 mod coverage;
 mod diff;
 mod doctor;
+mod drivers;
 mod export;
 mod find;
 mod fleet;
@@ -36,7 +37,6 @@ mod import;
 mod info;
 mod instrument;
 mod isolate;
-mod manual;
 mod merge;
 mod pgo;
 mod record;
@@ -54,6 +54,7 @@ mod untested;
 mod waits;
 
 pub use cargo::run as cargo;
+pub use sequences::recording;
 pub use untested::{SchemeRequest, compare_schemes, hot};
 
 use crate::cli::{Cli, Command};
@@ -89,7 +90,6 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
         Command::Show(job) => show::run(&job),
-        Command::Patterns(job) => sequences::patterns(&job),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Untested(job) => untested::run(&job, cli.color),
@@ -108,7 +108,6 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Doctor { json } => doctor::run(json),
         Command::Repeatable { json, runs, command } => copies::check_repeatable(&command, runs, json),
         Command::Copy { folder, copy } => copies::run_copy(&folder, copy),
-        Command::Drivers { folder } => manual::drivers(folder),
-        Command::Completions { shell } => manual::completions(shell),
+        Command::Drivers { folder } => drivers::run(folder),
     }
 }

@@ -50,7 +50,6 @@ fn refuse_options_without_effect(job: &Record) -> Result<()> {
     let options = [
         ("--for", "--attach", job.time.is_some() && job.attach.is_empty()),
         ("--divide", "--copies", without_copies && copies.divide != Division::Paths),
-        ("--depth", "--copies", without_copies && copies.depth.is_some()),
         ("--weights", "--copies", without_copies && copies.weights.is_some()),
         ("--engine", "--copies", without_copies && copies.engine != EngineChoice::Local),
         ("--jobs", "--copies", without_copies && copies.jobs.is_some()),

@@ -27,7 +27,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         return sequences::segments(job, kind);
     }
     ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
-    let (depth, is_untested) = (job.depth as usize, job.untested || !job.known.is_empty());
+    let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
     let folders = folders();
     let observed = ObservedSegments::load(utf8_name(&job.file)?, depth, &folders)?;
     let mut found = observed.of_depth(depth);
@@ -76,7 +76,6 @@ fn keep_untested(
     (depth, folders): (usize, &Folders),
 ) -> Result<()> {
     let (mut known, _) = observed.requested(depth, false);
-    ensure!(observed.is_counted || !job.known.is_empty(), "the program does not know what is tested: name the tests with --known");
     for name in &job.known {
         known.extend(ObservedSegments::load(name, depth, folders)?.by_name(depth).into_keys());
     }

@@ -1,6 +1,6 @@
-//! Queries on sequences of paths and calls: `trodden patterns`, `find --events`, `diff --sequence`, `segments --thread`.
+//! Queries on sequences of paths and calls: `find --events`, `diff --sequence`, `segments --thread`.
 
-use crate::cli::{Diff, Find, Length, PatternKind, Patterns, Segments};
+use crate::cli::{Diff, Find, Segments};
 use crate::output;
 use crate::surroundings::folders;
 use anyhow::{Context, Result, bail, ensure};
@@ -8,81 +8,12 @@ use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::sequences::{self, EventTable, HotQuery, IterationQuery, OpenedSequence};
+use trodden_analysis::sequences::{self, EventTable, OpenedSequence};
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
+use trodden_report::sequences::{self as shown, RecordedThread};
 use trodden_stored::place::streams_folder_of;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Default number of paths in a hot subpath.
-const HOT_LENGTH: Length = Length { min: 2, max: 50 };
-/// Default minimum share of a hot subpath, in percent.
-const HOT_SHARE: f64 = 1.0;
-/// Default number of consecutive iterations.
-const ITERATIONS: usize = 4;
-/// Default minimum percentage of equal beginnings that go on with the same pattern of iterations.
-const PATTERN_SHARE: f64 = 90.0;
-/// Default maximum number of phases: the chart has a colour for each.
-const PHASES: usize = 10;
-
-/// Runs `trodden patterns`.
-pub fn patterns(job: &Patterns) -> Result<ExitCode> {
-    let kind = InputKind::detect(&job.file)?;
-    let given = [
-        ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
-        ("--threshold", job.threshold.is_some(), job.kind != PatternKind::Phases),
-        ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
-    ];
-    if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
-        bail!("{option} does not apply to `patterns {}`: omit it", crate::cli::word(job.kind));
-    }
-    match job.kind {
-        PatternKind::Hot => hot(job, kind),
-        PatternKind::Iterations => count_iterations(job, kind),
-        PatternKind::Phases => find_phases(job, kind),
-    }?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
-    let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
-    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
-    let question = HotQuery { shortest: min, longest: max, threshold, top };
-    question.check()?;
-    let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
-    print(job.json, &found, |out| shown::write_hot(out, &question, &found))
-}
-
-fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
-    let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
-    ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
-    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
-    let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
-    let recording = recording(&job.file, kind, "patterns")?;
-    let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
-        Some(found) => found,
-        None => sequences::iteration_document(&open(&recording, job.thread)?, question)?,
-    };
-    print(job.json, &found, |out| {
-        iterations::write(out, &found)?;
-        shown::write_sources(out, &found.sources)
-    })
-}
-
-fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
-    let top = job.top.unwrap_or(PHASES);
-    ensure!(top > 0, "--top must be at least 1 for phases");
-    let recording = recording(&job.file, kind, "patterns")?;
-    let found = sequences::phase_document(&open(&recording, job.thread)?, top)?;
-    if let Some(file) = &job.html {
-        let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
-        return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");
-    }
-    print(job.json, &found, |out| {
-        phases::write(out, &found)?;
-        shown::write_sources(out, &found.sources)
-    })
-}
 
 /// Runs `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
@@ -132,12 +63,7 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
 
 /// Runs `trodden segments --thread`: prints the segments of one thread's stream.
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
-    let others = [
-        ("--function", job.function.is_some()),
-        ("--untested", job.untested),
-        ("--known", !job.known.is_empty()),
-        ("--sarif", job.sarif.is_some()),
-    ];
+    let others = [("--function", job.function.is_some()), ("--known", !job.known.is_empty()), ("--sarif", job.sarif.is_some())];
     if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }

@@ -1,7 +1,7 @@
 //! `trodden untested`: the paths that the program took in the field, but in no test. `trodden_analysis` finds them, and `trodden_report`
 //! formats them.
 
-use crate::cli::{Color, Untested, UntestedFormat};
+use crate::cli::{Color, Untested};
 use crate::commands::remarks;
 use crate::context::context;
 use crate::output::{self, json_text};
@@ -19,7 +19,7 @@ use trodden_coverage::Files;
 use trodden_recording::{cpu_time, new_run};
 use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::untested_segments::ShownSegments;
-use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files, targets};
+use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
 
 /// Exit status with `--fail` if there is an untested path or segment.
@@ -69,10 +69,11 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
         warn_if_tests_differ(&known.paths, &maps, "all their paths count as untested");
     }
     let view = View::from_untested(&profile);
-    let max_shown = job.top.unwrap_or(if is_text(job) { DEFAULT_TOP } else { 0 });
+    let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();
+    let max_shown = job.top.unwrap_or(if is_text { DEFAULT_TOP } else { 0 });
     let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
-    let selection = UntestedSelection { function, top, known_edges_only: job.known_edges, order: job.by };
+    let selection = UntestedSelection { function, top, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = ResidualReport::new(field, &selection)?;
     let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
@@ -81,14 +82,10 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, &segments, &folders)).transpose()?;
     let across = across.as_ref().map(|untested| ShownSegments::new(untested, max_shown));
     let parts = ReportParts { paths: &untested, across: across.as_ref(), schemes, has_segments_only: profile.images.is_empty() };
-    output::write_or_print(job.output.as_deref(), &format_report(job, color, &parts, &sources, &profile.run.directory)?)?;
+    write_report(job, color, &parts, &sources, &profile.run.directory)?;
     remarks::report_missing(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
     Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND) } else { ExitCode::SUCCESS })
-}
-
-fn is_text(job: &Untested) -> bool {
-    !job.json && job.format == UntestedFormat::Text
 }
 
 /// Parts of the report.
@@ -100,38 +97,34 @@ struct ReportParts<'r, 'v, 'a> {
     has_segments_only: bool,
 }
 
-fn format_report(job: &Untested, color: Color, parts: &ReportParts, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
+/// Prints the report, or writes it to the file of the requested format.
+fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &SourceCache, directory: &str) -> Result<()> {
     let ReportParts { paths: untested, across, schemes, has_segments_only } = parts;
-    match if job.json { UntestedFormat::Json } else { job.format } {
-        UntestedFormat::Text => {
-            let options = output::text_options(color, output::DEFAULT_STEPS);
-            let mut text = if *has_segments_only { String::new() } else { untested.text(sources, &options, job.edges) };
-            text.insert_str(0, &schemes.map_or(String::new(), schemes::text));
-            text += &across.map_or(String::new(), |segments| segments.text(sources, &options));
-            Ok(crate::output::printable_text(text.trim_start_matches('\n')).into_bytes())
-        }
-        UntestedFormat::Json => {
-            let mut report = untested.json(sources);
-            across.iter().for_each(|segments| segments.add_to_json(&mut report));
-            if let Some(compared) = schemes {
-                report["schemes"] = schemes::json(compared);
-                report["costs"] = schemes::costs_json(&compared.costs);
-            }
-            json_text(&report)
-        }
-        UntestedFormat::Sarif => {
-            let mut log = sarif::untested(untested, sources);
-            across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
-            json_text(&log)
-        }
-        UntestedFormat::Targets => json_text(&targets::targets(untested)),
-        UntestedFormat::Lcov => {
-            let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
-            let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
-            remarks::note_missing_files(&files);
-            Ok(text.into_bytes())
-        }
+    if let Some(file) = &job.sarif {
+        let mut log = sarif::untested(untested, sources);
+        across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
+        return output::write_report(file, &json_text(&log)?, "the untested paths are");
     }
+    if let Some(file) = &job.lcov {
+        let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
+        let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
+        remarks::note_missing_files(&files);
+        return output::write_report(file, text.as_bytes(), "the lines on untested paths are");
+    }
+    if job.json {
+        let mut report = untested.json(sources);
+        across.iter().for_each(|segments| segments.add_to_json(&mut report));
+        if let Some(compared) = schemes {
+            report["schemes"] = schemes::json(compared);
+            report["costs"] = schemes::costs_json(&compared.costs);
+        }
+        return output::print(&json_text(&report)?);
+    }
+    let options = output::text_options(color, output::DEFAULT_STEPS);
+    let mut text = if *has_segments_only { String::new() } else { untested.text(sources, &options) };
+    text.insert_str(0, &schemes.map_or(String::new(), schemes::text));
+    text += &across.map_or(String::new(), |segments| segments.text(sources, &options));
+    output::print_text(text.trim_start_matches('\n'))
 }
 
 /// Shows how often the field executes the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths.

@@ -1,36 +1,55 @@
-//! `trodden suite coverage`: the lines and paths that each test adds.
+//! `trodden suite order --by lines`: the lines and paths that each test adds.
 
 use super::mapping_of;
-use crate::cli::SuiteCoverage;
+use crate::cli::{CoverageFileSelection, SuiteOrder};
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
-use anyhow::{Context, Result};
-use trodden_coverage::by_test::{CoverageOfTests, TestCoverageReport, changed_lines};
+use anyhow::{Context, Result, ensure};
+use trodden_coverage::by_test::CoverageOfTests;
 use trodden_coverage::{CoverageMapping, Lines};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
-/// Prints the lines and paths that each test of a suite adds.
-pub fn run(job: &SuiteCoverage) -> Result<()> {
+/// Prints the tests of a suite in the order of the lines and paths that they add.
+pub fn run(job: &SuiteOrder) -> Result<()> {
+    refuse_options_of_paths(job)?;
+    let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
+    let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
     let runs = named::runs_of_suite(&job.suite)?;
-    let changes = job.changed_since.as_deref().map(changed_lines).transpose()?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut tests, mut maps) = (CoverageOfTests::default(), Maps::new());
     let mut inexact = None;
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
-        let run = || format!("run {}", entry.number);
-        let mapping = mapping_of(&found.profile, &job.files).with_context(run)?;
-        let mut lines = Lines::from_mapping(&mapping)?;
-        changes.iter().for_each(|changes| lines.keep_changed(changes));
-        tests.add(&found.profile, &lines).with_context(run)?;
+        let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
+        let run = || format!("run {}{places}", entry.number);
+        let mapping = mapping_of(&found.profile, &files).with_context(run)?;
+        tests.add(&found.profile, &Lines::from_mapping(&mapping)?).with_context(run)?;
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();
     }
     inexact.iter().for_each(|mapping| mapping.note_caveats(false));
-    match tests.report(&job.suite, job.json, job.lines) {
-        TestCoverageReport::Json(document) => print(&json_text(&document)?),
-        TestCoverageReport::Text(text) => print(text.as_bytes()),
+    let tests = tests.finish();
+    print(&match (job.json, job.names) {
+        (true, _) => json_text(&tests.json(&job.suite))?,
+        (_, true) => tests.names().iter().map(|name| format!("{name}\n")).collect::<String>().into_bytes(),
+        _ => tests.text().into_bytes(),
+    })
+}
+
+/// Refuses options that select paths, which have no effect on lines.
+fn refuse_options_of_paths(job: &SuiteOrder) -> Result<()> {
+    let options = [
+        ("--function", job.functions.function.is_some()),
+        ("--except", !job.functions.except.is_empty()),
+        ("--changed-since", job.changed_since.is_some()),
+    ];
+    for (option, is_given) in options {
+        ensure!(
+            !is_given,
+            "{option} does not apply to --by lines: omit it. `trodden coverage report SUITE` shows the lines of functions and changes"
+        );
     }
+    Ok(())
 }

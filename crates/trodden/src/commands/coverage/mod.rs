@@ -1,4 +1,4 @@
-//! `trodden coverage` and `trodden suite coverage`. The work is in the crate `trodden-coverage`.
+//! `trodden coverage` and `trodden suite order --by lines`. The work is in the crate `trodden-coverage`.
 
 pub mod by_test;
 mod diff;

@@ -2,7 +2,7 @@
 
 mod run;
 
-use crate::cli::{Order, Redundant, Suite as Job, SuiteFunctions};
+use crate::cli::{Suite as Job, SuiteFunctions, SuiteList, SuiteOrder, TestValue};
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,7 @@ use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, exact, greedy};
-use trodden_analysis::suite::order::{average_covered, order};
+use trodden_analysis::suite::order::{OrderBy, average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
@@ -27,22 +27,27 @@ pub fn run(job: &Job) -> Result<ExitCode> {
     match job {
         Job::Run(job) => return run::run(job),
         Job::Step { suite, project, command } => return run::step(suite, project, command),
-        Job::List { suite: None, functions, json } => {
-            ensure!(
-                !selected(functions).is_restricted(),
-                "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
-            );
-            list_suites(*json)?;
-        }
-        Job::List { suite: Some(name), functions, json } => {
-            let suite = load(name, functions)?;
-            print(&if *json { json_text(&shown::tests_json(name, &suite))? } else { shown::tests_text(&suite).into_bytes() })?;
-        }
-        Job::Redundant(job) => redundant(job)?,
+        Job::List(job) => list(job)?,
+        Job::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
         Job::Order(job) => order_tests(job)?,
-        Job::Coverage(job) => crate::commands::coverage::by_test::run(job)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists suites, the tests of a suite, or the redundant ones among them.
+fn list(job: &SuiteList) -> Result<()> {
+    let Some(name) = &job.suite else {
+        ensure!(
+            !selected(&job.functions).is_restricted(),
+            "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
+        );
+        return list_suites(job.json);
+    };
+    let suite = load(name, &job.functions)?;
+    match job.redundant {
+        Some(by) => redundant(&suite, name, by, job.json),
+        None => print(&if job.json { json_text(&shown::tests_json(name, &suite))? } else { shown::tests_text(&suite).into_bytes() }),
+    }
 }
 
 /// Converts the selection of functions to the type of the library.
@@ -83,10 +88,9 @@ fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
 /// Time limit of the search for a smallest set of tests; after it, the best set so far is printed with a lower bound.
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 
-fn redundant(job: &Redundant) -> Result<()> {
-    let suite = load(&job.suite, &job.functions)?;
+fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<()> {
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
-    let cost = |duration_ns: u64| match job.by {
+    let cost = |duration_ns: u64| match by {
         SuiteCost::Tests => 1,
         // Microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
@@ -95,11 +99,13 @@ fn redundant(job: &Redundant) -> Result<()> {
     let quick = greedy(&problem);
     let until = Instant::now() + SEARCH_TIME;
     let best = exact(&problem, &mut || Instant::now() < until);
-    let found = RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
-    print(&if job.json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
+    let found = RedundantTests { suite, name, by, greedy: &quick, best: &best };
+    print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }
 
-fn order_tests(job: &Order) -> Result<()> {
+fn order_tests(job: &SuiteOrder) -> Result<()> {
+    ensure!(job.object.is_empty(), "--object applies only to --by lines: omit it");
+    let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load(&job.suite, &job.functions)?;
     let changes = changes(job)?;
     let wanted = match changes {
@@ -110,7 +116,7 @@ fn order_tests(job: &Order) -> Result<()> {
         }
         None => None,
     };
-    let mut placed = order(&suite.tests, wanted.as_ref(), job.by);
+    let mut placed = order(&suite.tests, wanted.as_ref(), by);
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
@@ -132,7 +138,7 @@ fn order_tests(job: &Order) -> Result<()> {
 }
 
 /// Returns the changed lines given by `--changed-since`.
-fn changes(job: &Order) -> Result<Option<ChangedLines>> {
+fn changes(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
     let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
         Some("-") => {

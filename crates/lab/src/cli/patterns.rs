@@ -1,4 +1,4 @@
-//! Syntax of `trodden patterns`.
+//! Syntax of `trodden-lab patterns`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ pub enum PatternKind {
     Phases,
 }
 
-/// `trodden patterns`
+/// `trodden-lab patterns`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden patterns hot --length 2-10 --threshold 5
-  trodden patterns iterations 12 --length 4
-  trodden patterns phases 12 --html phases.html
+  trodden-lab patterns hot --length 2-10 --threshold 5
+  trodden-lab patterns iterations 12 --length 4
+  trodden-lab patterns phases 12 --html phases.html
 
 The run must be recorded with `record --whole-program`. A text of events starts with
 `#trodden events 1`, or was written by `trodden-lab simulate --sequence`.")]

@@ -1,0 +1,89 @@
+//! `trodden-lab patterns`: repetition in a sequence of paths and calls: hot subpaths, iterations, phases.
+
+use crate::cli::{Length, PatternKind, Patterns};
+use crate::sequence::print;
+use anyhow::{Result, bail, ensure};
+use std::process::ExitCode;
+use trodden_analysis::sequences::{self, HotQuery, IterationQuery, OpenedSequence};
+use trodden_command::laboratory::{folders, recording};
+use trodden_console::arguments::choices::word;
+use trodden_console::output;
+use trodden_report::input_kind::InputKind;
+use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 2;
+/// Default number of paths in a hot subpath.
+const HOT_LENGTH: Length = Length { min: 2, max: 50 };
+/// Default minimum share of a hot subpath, in percent.
+const HOT_SHARE: f64 = 1.0;
+/// Default number of consecutive iterations.
+const ITERATIONS: usize = 4;
+/// Default minimum percentage of equal beginnings that go on with the same pattern of iterations.
+const PATTERN_SHARE: f64 = 90.0;
+/// Default maximum number of phases: the chart has a colour for each.
+const PHASES: usize = 10;
+
+/// Runs `trodden-lab patterns`.
+pub fn run(job: &Patterns) -> Result<ExitCode> {
+    let kind = InputKind::detect(&job.file)?;
+    let given = [
+        ("--length", job.length.is_some(), job.kind != PatternKind::Phases),
+        ("--threshold", job.threshold.is_some(), job.kind != PatternKind::Phases),
+        ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
+    ];
+    if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
+        bail!("{option} does not apply to `patterns {}`: omit it", word(job.kind));
+    }
+    match job.kind {
+        PatternKind::Hot => hot(job, kind),
+        PatternKind::Iterations => count_iterations(job, kind),
+        PatternKind::Phases => find_phases(job, kind),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
+    let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
+    let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
+    let question = HotQuery { shortest: min, longest: max, threshold, top };
+    question.check()?;
+    let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
+    print(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
+}
+
+fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
+    let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
+    ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
+    let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
+    let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
+    let recording = recording(&job.file, kind, "patterns")?;
+    let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
+        Some(found) => found,
+        None => sequences::iteration_document(&open(&recording, job.thread)?, question)?,
+    };
+    print(SCHEMA_VERSION, job.json, &found, |out| {
+        iterations::write(out, &found)?;
+        shown::write_sources(out, &found.sources)
+    })
+}
+
+fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
+    let top = job.top.unwrap_or(PHASES);
+    ensure!(top > 0, "--top must be at least 1 for phases");
+    let recording = recording(&job.file, kind, "patterns")?;
+    let found = sequences::phase_document(&open(&recording, job.thread)?, top)?;
+    if let Some(file) = &job.html {
+        let title = if recording.parse::<u64>().is_ok() { format!("run {recording}") } else { recording };
+        return output::write_report(file, phases_page::page(&title, &found).as_bytes(), "the page is");
+    }
+    print(SCHEMA_VERSION, job.json, &found, |out| {
+        phases::write(out, &found)?;
+        shown::write_sources(out, &found.sources)
+    })
+}
+
+/// Opens the stream of a thread.
+fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
+    shown::open(recording, RecordedThread { thread, method: None }, &folders())
+}
