@@ -38,7 +38,9 @@ pub struct Replay<'a> {
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
     /// A direct-mapped cache of steps, since programs repeat themselves.
-    known: Vec<Cell<(PackedStepKey, ReplayStep)>>,
+    known: Vec<Cell<(u64, ReplayStep)>>,
+    /// Reused for the implied steps of a route.
+    scratch: Cell<Vec<ImpliedStep>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
     /// How often the thread continued on another stack.
@@ -48,13 +50,10 @@ pub struct Replay<'a> {
 /// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
 type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
-/// The same in words that are fast to hash and compare.
-type PackedStepKey = (u64, u64);
-
 /// Size of the step cache; a power of two.
 const STEP_CACHE_SIZE: usize = 1 << 13;
-/// The key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
-const UNUSED: PackedStepKey = (u64::MAX, u64::MAX);
+/// The packed key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
+const UNUSED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ReplayFrame {
@@ -118,20 +117,78 @@ impl<'a> Replay<'a> {
             interrupted,
             switches: 0,
             known: vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE],
+            scratch: Cell::default(),
         }
     }
 
     /// Explains the next block, and writes it with the calls and returns before it.
-    pub fn see_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    #[inline]
+    pub fn see_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
         let depth = self.frames.len();
-        // Most blocks are successors.
-        if let Some(top) = self.frames.last().copied()
-            && let ReplayStep::Next = self.cached_step((top, block, EnterableFunctions::Usual, false))
-        {
-            self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
-            push(TraceEvent::Block(block))?;
-            return Ok(());
+        if let Some(top) = self.frames.last().copied() {
+            // Most blocks are successors, entries of called functions, or follow a call that has returned.
+            match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
+                ReplayStep::Next => {
+                    self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
+                    push(TraceEvent::Block(block))?;
+                    return Ok(());
+                }
+                step @ ReplayStep::Call { .. } if !self.replayed.switching[top.block.0 as usize] => {
+                    self.take_step(&step, block, push)?;
+                    push(TraceEvent::Block(block))?;
+                    return Ok(());
+                }
+                ReplayStep::Return if depth > 1 => {
+                    let caller = self.frames[depth - 2];
+                    let step = self.cached_step((caller, block, EnterableFunctions::Usual, true));
+                    if matches!(step, ReplayStep::Next | ReplayStep::Call { .. }) {
+                        push(TraceEvent::Return)?;
+                        self.frames.pop();
+                        self.take_step(&step, block, push)?;
+                        push(TraceEvent::Block(block))?;
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
         }
+        self.see_rare_block(block, push)
+    }
+
+    /// As [`Self::see_block`], for several blocks in turn.
+    pub fn see_blocks(
+        &mut self,
+        blocks: impl Iterator<Item = TraceBlock>,
+        push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
+    ) -> Result<()> {
+        // After each block, the innermost frame is at its start. The frame is updated only when it is needed, so that successive steps
+        // do not depend on each other.
+        let mut last = None;
+        for block in blocks {
+            if let Some(last_block) = last
+                && let ReplayStep::Next =
+                    self.cached_step((ReplayFrame { block: last_block, calls: 0 }, block, EnterableFunctions::Usual, false))
+            {
+                push(TraceEvent::Block(block))?;
+            } else {
+                self.set_innermost(last);
+                self.see_block(block, push)?;
+            }
+            last = Some(block);
+        }
+        self.set_innermost(last);
+        Ok(())
+    }
+
+    fn set_innermost(&mut self, block: Option<TraceBlock>) {
+        if let (Some(frame), Some(block)) = (self.frames.last_mut(), block) {
+            *frame = ReplayFrame { block, calls: 0 };
+        }
+    }
+
+    /// As [`Self::see_block`], for any block.
+    fn see_rare_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+        let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
         // Any function of another file may call back a function that no call is known to enter.
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
@@ -201,7 +258,8 @@ impl<'a> Replay<'a> {
 
     /// How a block is reached from the innermost `depth` frames. `None` if no step explains it.
     fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
-        let (mut before, mut depth) = (Vec::new(), depth);
+        let (mut before, mut depth) = (self.scratch.take(), depth);
+        before.clear();
         let mut top = self.frames[..depth].last().copied()?;
         let mut has_returned = false;
         loop {
@@ -225,6 +283,7 @@ impl<'a> Replay<'a> {
 
     fn follow_route(&mut self, route: Route, block: TraceBlock, push: Push) -> Result<()> {
         self.write_implied(&route.before, push)?;
+        self.scratch.set(route.before);
         self.frames.truncate(route.depth);
         if let Some(top) = self.frames.last_mut() {
             *top = route.top;
@@ -242,7 +301,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn take_step(&mut self, step: &ReplayStep, block: TraceBlock, push: Push) -> Result<()> {
+    #[inline]
+    fn take_step(
+        &mut self,
+        step: &ReplayStep,
+        block: TraceBlock,
+        push: &mut (impl FnMut(TraceEvent) -> Result<(), TraceFileError> + ?Sized),
+    ) -> Result<()> {
         let frame = self.frames.last_mut().expect("the step is one of its block");
         let ReplayStep::Call { number, repeats, outside, tail } = *step else {
             *frame = ReplayFrame { block, calls: 0 };
@@ -258,12 +323,12 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    #[inline]
     fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
-        let flags = (enters as u64) << 1 | u64::from(has_returned);
-        let packed = (u64::from(frame.block.0) << 32 | u64::from(block.0), u64::from(frame.calls) << 32 | flags);
+        let Some(packed) = pack_key(key) else { return self.step(frame, block, enters, has_returned) };
         // Multiplication by 2^64 / φ mixes the lower bits into the upper ones.
-        let mixed = (packed.0 ^ packed.1.rotate_left(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = packed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let entry = &self.known[(mixed >> (u64::BITS - STEP_CACHE_SIZE.ilog2())) as usize];
         let (known, step) = entry.get();
         if known == packed {
@@ -275,6 +340,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
+    #[cold]
     fn step(&self, frame: ReplayFrame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> ReplayStep {
         let (graph, index) = self.code.graph_of(frame.block);
         let (to, at) = self.code.graph_of(block);
@@ -456,6 +522,18 @@ impl<'a> Replay<'a> {
 /// A predicate for blocks that contain an instruction.
 fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
+}
+
+/// The key in one word, which is fast to hash and compare; `None` for programs of unusual size.
+#[inline]
+fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {
+    const BLOCK_BITS: u32 = 25;
+    const CALL_BITS: u32 = 11;
+    const { assert!(2 * BLOCK_BITS + CALL_BITS + 3 == u64::BITS) };
+    let fits = (frame.block.0 | block.0) >> BLOCK_BITS == 0 && frame.calls >> CALL_BITS == 0;
+    let flags = (enters as u64) << 1 | u64::from(has_returned);
+    let place = u64::from(frame.block.0) << CALL_BITS | u64::from(frame.calls);
+    fits.then_some((place << BLOCK_BITS | u64::from(block.0)) << 3 | flags)
 }
 
 impl EnterableFunctions {
