@@ -7,12 +7,12 @@
 //! loads the stack pointer from memory, the thread continues on another stack, whose frames are unknown.
 
 use crate::code::Code;
-use crate::imports::{Assumption, opaque};
+use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
 use anyhow::Result;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CallSite, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
+use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
@@ -37,46 +37,13 @@ pub struct Replay<'a> {
     frames: Vec<ReplayFrame>,
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
-    /// A direct-mapped cache of steps, since programs repeat themselves.
-    known: Vec<Cell<(u64, ReplayStep)>>,
+    known: StepCache,
     /// Reused for the implied steps of a route.
     scratch: Cell<Vec<ImpliedStep>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
     /// How often the thread continued on another stack.
     pub switches: u64,
-}
-
-/// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
-type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
-
-/// Size of the step cache; a power of two.
-const STEP_CACHE_SIZE: usize = 1 << 13;
-/// The packed key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
-const UNUSED: u64 = u64::MAX;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ReplayFrame {
-    block: TraceBlock,
-    /// Number of the block's calls already seen.
-    calls: u32,
-}
-
-/// The step that leads from a frame to a block.
-#[derive(Clone, Copy)]
-enum ReplayStep {
-    /// `repeats`: the call may enter several functions in turn, so it stays pending.
-    Call {
-        number: u32,
-        repeats: bool,
-        outside: bool,
-        tail: bool,
-    },
-    Next,
-    Return,
-    /// Control first runs on into an unwatched block.
-    Unwatched(TraceBlock),
-    None,
 }
 
 /// A step that was not recorded but follows from the next block.
@@ -94,15 +61,6 @@ struct Route {
     step: ReplayStep,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EnterableFunctions {
-    Nothing,
-    /// Those that it is known to enter.
-    Usual,
-    /// All that are not ruled out.
-    Any,
-}
-
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> Replay<'a> {
@@ -116,7 +74,7 @@ impl<'a> Replay<'a> {
             outermost: Vec::new(),
             interrupted,
             switches: 0,
-            known: vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE],
+            known: StepCache::new(),
             scratch: Cell::default(),
         }
     }
@@ -326,17 +284,7 @@ impl<'a> Replay<'a> {
     #[inline]
     fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
-        let Some(packed) = pack_key(key) else { return self.step(frame, block, enters, has_returned) };
-        // Multiplication by 2^64 / φ mixes the lower bits into the upper ones.
-        let mixed = packed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = &self.known[(mixed >> (u64::BITS - STEP_CACHE_SIZE.ilog2())) as usize];
-        let (known, step) = entry.get();
-        if known == packed {
-            return step;
-        }
-        let step = self.step(frame, block, enters, has_returned);
-        entry.set((packed, step));
-        step
+        self.known.step(key, || self.step(frame, block, enters, has_returned))
     }
 
     /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
@@ -522,43 +470,4 @@ impl<'a> Replay<'a> {
 /// A predicate for blocks that contain an instruction.
 fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
-}
-
-/// The key in one word, which is fast to hash and compare; `None` for programs of unusual size.
-#[inline]
-fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {
-    const BLOCK_BITS: u32 = 25;
-    const CALL_BITS: u32 = 11;
-    const { assert!(2 * BLOCK_BITS + CALL_BITS + 3 == u64::BITS) };
-    let fits = (frame.block.0 | block.0) >> BLOCK_BITS == 0 && frame.calls >> CALL_BITS == 0;
-    let flags = (enters as u64) << 1 | u64::from(has_returned);
-    let place = u64::from(frame.block.0) << CALL_BITS | u64::from(frame.calls);
-    fits.then_some((place << BLOCK_BITS | u64::from(block.0)) << 3 | flags)
-}
-
-impl EnterableFunctions {
-    fn allows(self, call: &CallSite, function: &FunctionGraph) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Usual => usually_enters(call, function),
-            Self::Any => may_enter(call, function),
-        }
-    }
-}
-
-/// Whether a call is known to enter a function.
-fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
-    match &call.callee {
-        CodeCallee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
-        CodeCallee::Indirect => function.address_taken,
-        _ => may_enter(call, function),
-    }
-}
-
-fn may_enter(call: &CallSite, function: &FunctionGraph) -> bool {
-    match &call.callee {
-        CodeCallee::Function(callee) => *callee == function.entry,
-        CodeCallee::OneOf(callees) => callees.contains(&function.entry),
-        CodeCallee::Import(_) | CodeCallee::Indirect => true,
-    }
 }

@@ -9,7 +9,7 @@
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `patches.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
@@ -53,6 +53,7 @@ mod memory;
 mod numbers;
 mod outputs;
 mod partial;
+mod patches;
 pub mod perf_script;
 mod probe_graphs;
 mod process_status;

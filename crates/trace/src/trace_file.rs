@@ -302,41 +302,27 @@ impl Buffer {
     fn follow_symbols(&mut self, functions: &[TraceFunction]) {
         // The function that the thread is in; `None` after a call or return.
         let mut current = None;
-        let open = &mut self.frames.open;
         for &symbol in &self.symbols {
-            match symbol {
-                FIRST.. => {
-                    self.blocks += 1;
-                    let function = functions[(symbol - FIRST) as usize];
-                    if current == Some(function) {
-                        continue;
-                    }
-                    current = Some(function);
-                    match open.last_mut() {
-                        Some(Some(_)) => {}
-                        Some(empty) => *empty = Some(function),
-                        None => open.push(Some(function)),
-                    }
-                    let number = function.0 as usize;
-                    if self.is_touched.len() <= number {
-                        self.is_touched.resize(number + 1, false);
-                    }
-                    if !self.is_touched[number] {
-                        self.is_touched[number] = true;
-                        self.touched.push(function);
-                    }
-                }
-                RETURN | UNWIND => {
-                    open.pop();
-                    current = None;
-                }
-                call => {
-                    if (call - CALL) & TAIL != 0 {
-                        open.pop();
-                    }
-                    open.push(None);
-                    current = None;
-                }
+            let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
+            let TraceEvent::Block(block) = event else {
+                self.frames.follow(event, |block| functions[block.0 as usize]);
+                current = None;
+                continue;
+            };
+            self.blocks += 1;
+            let function = functions[block.0 as usize];
+            if current == Some(function) {
+                continue;
+            }
+            current = Some(function);
+            self.frames.follow(event, |_| function);
+            let number = function.0 as usize;
+            if self.is_touched.len() <= number {
+                self.is_touched.resize(number + 1, false);
+            }
+            if !self.is_touched[number] {
+                self.is_touched[number] = true;
+                self.touched.push(function);
             }
         }
     }
@@ -501,38 +487,5 @@ fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn about() -> TraceDescription {
-        let functions = ["main", "callee"].map(|name| FunctionInfo { name: name.to_owned(), address: 0x1000 });
-        let block = |address: u64, function: u32| BlockInfo { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
-        TraceDescription {
-            functions: functions.to_vec(),
-            blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
-            ..TraceDescription::default()
-        }
-    }
-
-    #[test]
-    fn any_position_is_found_with_its_frames() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.trace");
-        let mut writer = TraceWriter::create(&path, &about()).unwrap();
-        let (main, callee) = (TraceEvent::Block(TraceBlock(0)), TraceEvent::Block(TraceBlock(2)));
-        let call = TraceEvent::Call { outside: false, tail: false };
-        let mut all = vec![TraceEvent::Call { outside: true, tail: false }, main];
-        for _ in 0..BLOCK {
-            all.extend([call, callee, TraceEvent::Return, TraceEvent::Block(TraceBlock(1))]);
-        }
-        all.iter().for_each(|event| writer.push(ThreadNumber(1), *event).unwrap());
-        writer.finish(&TraceEnd::default()).unwrap();
-        let trace = TraceFile::open(&path).unwrap();
-        assert_eq!(trace.stream(ThreadNumber(1)).collect::<Result<Vec<_>, _>>().unwrap(), all);
-        let piece = trace.piece_at(ThreadNumber(1), 50_000).unwrap();
-        assert!(piece.first > 30_000 && piece.first <= 50_000);
-        assert_eq!(piece.frames.open.first(), Some(&Some(TraceFunction(0))));
-        assert_eq!(piece.functions, [TraceFunction(0), TraceFunction(1)]);
-        assert_eq!((trace.threads(), trace.pieces(ThreadNumber(0)).count()), (2, 0));
-    }
-}
+#[path = "trace_file_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@ use crate::CollectError;
 use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copy_blocks};
 use crate::images::{Image, Images, sites_of};
 use crate::memory::{Memory, overlap};
+use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
@@ -56,33 +57,6 @@ pub struct Trampolines {
     uses_sleds: bool,
     /// Copies of code that the program has changed. Nothing leads to them any more.
     released: Vec<Range<u64>>,
-}
-
-#[derive(Debug)]
-struct InstalledPatch {
-    address: u64,
-    original_bytes: [u8; 5],
-    new_bytes: [u8; 5],
-    length: usize,
-    /// The address in a copy that it leads to.
-    target: u64,
-    /// If this is a short jump or its relay: both.
-    relay: Option<Relay>,
-}
-
-/// A jump in another site's block, to which a site's short jump leads.
-#[derive(Clone, Copy, Debug)]
-struct Relay {
-    site: u64,
-    address: u64,
-    /// The site whose block contains the relay.
-    host: u64,
-}
-
-impl InstalledPatch {
-    fn is_relay(&self) -> bool {
-        self.relay.is_some_and(|relay| relay.address == self.address)
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -397,12 +371,20 @@ impl Trampolines {
         // The copies lie in a mapping of this session's own, so that the journal need not know of them.
         let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         Memory::open(subject.process)?.patch(&heads)?;
-        let at_breakpoints: HashSet<u64> = self.patches.iter().filter(|patch| loses_relay(patch)).map(|patch| patch.address).collect();
-        let (gone, left): (Vec<InstalledPatch>, Vec<InstalledPatch>) =
-            std::mem::take(&mut self.patches).into_iter().partition(|patch| is_gone(patch));
+        let addresses_of = |is_one: &dyn Fn(&InstalledPatch) -> bool| -> HashSet<u64> {
+            self.patches.iter().filter(|patch| is_one(patch)).map(|patch| patch.address).collect()
+        };
+        let (gone, without_relay) = (addresses_of(&is_gone), addresses_of(&loses_relay));
         self.released.extend(copies);
+        self.remove_released(&gone, &without_relay)
+    }
+
+    /// Forgets the patches at the addresses `gone`, and notes the breakpoints at those of sites that have lost their relays.
+    fn remove_released(&mut self, gone: &HashSet<u64>, without_relay: &HashSet<u64>) -> io::Result<()> {
+        let (gone, left): (Vec<InstalledPatch>, Vec<InstalledPatch>) =
+            std::mem::take(&mut self.patches).into_iter().partition(|patch| gone.contains(&patch.address));
         self.patches = left;
-        for patch in self.patches.iter_mut().filter(|patch| at_breakpoints.contains(&patch.address)) {
+        for patch in self.patches.iter_mut().filter(|patch| without_relay.contains(&patch.address)) {
             patch.new_bytes[..2].copy_from_slice(&[INT3, patch.original_bytes[1]]);
             (patch.length, patch.relay) = (1, None);
             self.traps.insert(patch.address, (patch.target, None));
@@ -411,7 +393,7 @@ impl Trampolines {
             self.traps.remove(&patch.address);
             self.relays.remove(&patch.address);
             if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
-                move_threads(self.threads.keys(), relay)?;
+                relay.move_threads(self.threads.keys())?;
             }
         }
         Ok(())
@@ -506,32 +488,4 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
     subject.session.hide_changes(at, &mut code);
     decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
-}
-
-/// Encodes `jmp to` for an address.
-fn jump(at: u64, to: u64) -> [u8; 5] {
-    let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
-    [0xe9, a, b, c, d]
-}
-
-/// Encodes `jmp to` in two bytes for an address near `to`.
-fn short_jump(at: u64, to: u64) -> [u8; 2] {
-    [0xeb, to.wrapping_sub(at + 2) as u8]
-}
-
-/// Moves stopped threads that are at a relay back to its site.
-fn move_threads<'t>(threads: impl Iterator<Item = &'t Tid>, relay: Relay) -> io::Result<()> {
-    for thread in threads {
-        // A thread that is gone has no registers.
-        if ptrace::instruction_pointer(*thread).is_ok_and(|at| at == relay.address) {
-            ptrace::set_instruction_pointer(*thread, relay.site)?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes the chosen bytes at the address of each patch.
-fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
-    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
-    memory.patch(&pieces)
 }

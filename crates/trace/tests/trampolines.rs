@@ -352,8 +352,8 @@ fn threads_with_timer_signals_are_recorded() {
     assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));
 }
 
-/// Jumps through a table to blocks of two bytes at the end of a page, while a timer sends signals. With an argument, the next page, which
-/// has the other blocks, is made writable first.
+/// Jumps through a table to blocks of two and four bytes at the end of a page, while a timer sends signals. With a second argument, the
+/// next page, which has the other blocks, is made writable first.
 const SHORT_BLOCKS: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -363,12 +363,14 @@ const SHORT_BLOCKS: &str = r#"
 static volatile int ticks;
 static void tick(int s) { (void)s; ticks++; }
 long work(long n);
-__asm__(".text\n.balign 4096\n.globl work\n.type work, @function\nwork: xor %eax, %eax\n jmp test\n"
-    ".org work + 4092, 0xcc\n"
+__asm__(".text\n.balign 4096\n.globl work\n.type work, @function\n"
+    "work: xor %eax, %eax\n jmp test\n"
+    ".org work + 4090, 0xcc\n"
     "one: inc %eax\n"
-    "two: dec %edi\n"
+    "two: dec %edi\n jmp test\n"
     "test: lea 1(%rdi), %ecx\n lea 2(%rdi), %edx\n test %edi, %edi\n je over\n"
-    " mov %edi, %ecx\n and $1, %ecx\n lea table(%rip), %rdx\n movslq (%rdx, %rcx, 4), %rcx\n add %rdx, %rcx\n jmp *%rcx\n"
+    " mov %edi, %ecx\n and $1, %ecx\n lea table(%rip), %rdx\n"
+    " movslq (%rdx, %rcx, 4), %rcx\n add %rdx, %rcx\n jmp *%rcx\n"
     "over: ret\n .size work, .-work\n"
     ".section .rodata\n.balign 4\ntable: .long one - table, two - table\n.text\n");
 int main(int count, char **arguments) {
@@ -388,7 +390,7 @@ fn hits_of_short_blocks(collector: &dyn Collector, arguments: &[&str]) -> (Vec<u
     assert!(Command::new("cc").current_dir(folder.path()).args(["-O1", "a.c", "-o", "app"]).status().unwrap().success());
     let app = folder.path().join("app");
     let work = Binary::read(&app).unwrap().functions().iter().find(|f| f.name == "work").unwrap().address;
-    let blocks = [0..7, 4092..4094, 4094..4096, 4096..4106, 4106..4127, 4127..4128].map(|b| work + b.start..work + b.end);
+    let blocks = [0..7, 4090..4092, 4092..4096, 4096..4106, 4106..4127, 4127..4128].map(|b| work + b.start..work + b.end);
     let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
     let line = [&[app.to_str().unwrap()], arguments].concat();
     let (found, outcome) = collect_sites(collector, command(&line, &folder.path().join("a.c")), &blocks, &sites);
