@@ -24,4 +24,5 @@ pub mod plan;
 pub mod recording;
 pub mod replay;
 pub mod returns;
+mod steps;
 pub mod weights;

@@ -4,28 +4,47 @@
 //! grow with its length.
 
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use trodden_trace::{Sink, SinkFlow, ThreadNumber};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use trodden_trace::{Sink, SinkFlow, Symbols, ThreadNumber};
 
 /// Number of hits in a chunk; the last chunk of a thread may be shorter.
 const CHUNK_SIZE: usize = 1 << 16;
-const MAX_QUEUED_CHUNKS: usize = 16;
+const MAX_QUEUED_CHUNKS: usize = 8;
 
 /// Chunks of hits, in order within each thread.
-pub type LiveHits = Receiver<(ThreadNumber, Vec<u64>)>;
+pub struct LiveHits {
+    chunks: Receiver<(ThreadNumber, Symbols)>,
+    /// Takes chunks back, so that their memory is reused: fresh memory costs page faults.
+    used: Sender<Symbols>,
+}
+
+impl LiveHits {
+    /// Passes each chunk to `process`, until the recording ends or `process` fails.
+    pub fn try_for_each<E>(self, mut process: impl FnMut(ThreadNumber, &Symbols) -> Result<(), E>) -> Result<(), E> {
+        for (thread, mut chunk) in self.chunks {
+            process(thread, &chunk)?;
+            chunk.clear();
+            // The recording may have ended.
+            let _ = self.used.send(chunk);
+        }
+        Ok(())
+    }
+}
 
 /// A sink that stores hits in another sink and sends them to a receiver.
 pub struct LiveSink<S> {
     /// The sink that stores the hits.
     pub sink: S,
-    sender: SyncSender<(ThreadNumber, Vec<u64>)>,
-    chunks_by_thread: Vec<Vec<u64>>,
+    sender: SyncSender<(ThreadNumber, Symbols)>,
+    chunks_by_thread: Vec<Symbols>,
+    /// Chunks whose memory can be reused.
+    used: Receiver<Symbols>,
 }
 
 /// Creates a [`LiveSink`] around `sink`, and the receiver of its hits.
 pub fn live_sink<S: Sink>(sink: S) -> (LiveSink<S>, LiveHits) {
-    let (sender, receiver) = sync_channel(MAX_QUEUED_CHUNKS);
-    (LiveSink { sink, sender, chunks_by_thread: Vec::new() }, receiver)
+    let ((sender, chunks), (used, unused)) = (sync_channel(MAX_QUEUED_CHUNKS), channel());
+    (LiveSink { sink, sender, chunks_by_thread: Vec::new(), used: unused }, LiveHits { chunks, used })
 }
 
 impl<S: Sink> LiveSink<S> {
@@ -38,16 +57,17 @@ impl<S: Sink> LiveSink<S> {
         Ok(self.sink)
     }
 
-    fn chunk(&mut self, thread: ThreadNumber) -> &mut Vec<u64> {
+    fn chunk(&mut self, thread: ThreadNumber) -> &mut Symbols {
         let number = thread.0 as usize;
         if self.chunks_by_thread.len() <= number {
-            self.chunks_by_thread.resize_with(number + 1, Vec::new);
+            self.chunks_by_thread.resize_with(number + 1, Symbols::default);
         }
         &mut self.chunks_by_thread[number]
     }
 
     fn send_chunk(&mut self, thread: usize) -> io::Result<()> {
-        let chunk = std::mem::take(&mut self.chunks_by_thread[thread]);
+        let next = self.used.try_recv().unwrap_or_default();
+        let chunk = std::mem::replace(&mut self.chunks_by_thread[thread], next);
         // The receiver's own error is more specific.
         self.sender.send((ThreadNumber(thread as u32), chunk)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
@@ -66,7 +86,7 @@ impl<S: Sink> Sink for LiveSink<S> {
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for sites in sites.chunks(CHUNK_SIZE) {
-            self.chunk(thread).extend(sites.iter().map(|site| u64::from(*site)));
+            self.chunk(thread).extend(sites);
             self.send_if_full(thread)?;
             if self.sink.record_sites(thread, sites)? == SinkFlow::Stop {
                 return Ok(SinkFlow::Stop);
@@ -97,10 +117,12 @@ mod tests {
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| {
                 let mut all = Vec::new();
-                for (_, chunk) in hits {
+                let received = hits.try_for_each(|_, chunk| {
                     taken.fetch_add(chunk.len(), Ordering::SeqCst);
-                    all.extend(chunk);
-                }
+                    all.extend(chunk.iter());
+                    Ok::<(), ()>(())
+                });
+                assert!(received.is_ok());
                 all
             });
             let sites: Vec<u32> = (0..CHUNK_SIZE as u32).collect();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
-use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, Symbols, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 
@@ -171,7 +171,7 @@ impl<'a> RunHits<'a> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
-                replay.process_hit(thread, symbol?, writer)?;
+                replay.process_hits(thread, [symbol?], writer)?;
             }
         }
         replay.finish(stacks, writer)
@@ -180,9 +180,7 @@ impl<'a> RunHits<'a> {
     /// Writes the trace while it is recorded, except for its end, which depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin();
-        for (thread, recorded_witnesses) in hits {
-            recorded_witnesses.into_iter().try_for_each(|symbol| replay.process_hit(thread, symbol, writer))?;
-        }
+        hits.try_for_each(|thread, symbols| replay.process_chunk(thread, symbols, writer))?;
         Ok(replay)
     }
 
@@ -193,11 +191,15 @@ impl<'a> RunHits<'a> {
             last_target: NOWHERE,
             target_block: None,
         };
-        let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
+        let sites: Vec<SiteState> = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
+        let plain = sites.iter().map(|site| site.block.filter(|_| !site.is_jump).map_or(NOT_PLAIN, |block| block.0)).collect();
         let RunHits { code, sites: addresses, steps, .. } = *self;
-        HitReplay { code, addresses, steps, sites, threads: Vec::new(), targets: BTreeSet::new() }
+        HitReplay { code, addresses, steps, sites, plain, threads: Vec::new(), targets: BTreeSet::new() }
     }
 }
+
+/// In place of a block's number: a site that is a jump or no block.
+const NOT_PLAIN: u32 = u32::MAX;
 
 struct SiteState {
     block: Option<TraceBlock>,
@@ -214,46 +216,77 @@ pub struct HitReplay<'a> {
     addresses: &'a [u64],
     steps: bool,
     sites: Vec<SiteState>,
+    /// The block of each site, or [`NOT_PLAIN`].
+    plain: Vec<u32>,
     /// For each thread, its call stack, and the jump whose target is the next hit.
     threads: Vec<(Replay<'a>, Option<usize>)>,
     targets: BTreeSet<(u64, u64)>,
 }
 
 impl HitReplay<'_> {
-    fn process_hit(&mut self, thread: ThreadNumber, symbol: u64, writer: &mut TraceWriter) -> Result<()> {
-        let number = thread.0 as usize;
-        while self.threads.len() <= number {
+    /// Processes a chunk of hits: those at blocks together, which is the fastest, and others one by one.
+    fn process_chunk(&mut self, thread: ThreadNumber, symbols: &Symbols, writer: &mut TraceWriter) -> Result<()> {
+        let Some(mut words) = symbols.as_words() else { return self.process_hits(thread, symbols.iter(), writer) };
+        self.begin_thread(thread);
+        while !words.is_empty() {
+            let (replay, jump) = &mut self.threads[thread.0 as usize];
+            let mut seen = 0;
+            if jump.is_none() {
+                let mut writer = writer.thread(thread);
+                let blocks = words.iter().map(|site| self.plain[*site as usize]).take_while(|block| *block != NOT_PLAIN);
+                replay.see_blocks(blocks.map(TraceBlock).inspect(|_| seen += 1), &mut |event| writer.push(event))?;
+            }
+            // A jump is followed by its target.
+            let others = words[seen..].len().min(if jump.is_none() { 2 } else { 1 });
+            let (now, rest) = words[seen..].split_at(others);
+            self.process_hits(thread, now.iter().map(|word| u64::from(*word)), writer)?;
+            words = rest;
+        }
+        Ok(())
+    }
+
+    fn begin_thread(&mut self, thread: ThreadNumber) {
+        while self.threads.len() <= thread.0 as usize {
             self.threads.push((Replay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
         }
-        let (replay, jump) = &mut self.threads[number];
-        let (block, target_block) = match (self.steps, jump.take()) {
-            (true, _) => (self.code.code.block_at(symbol & !(TRANSFER | RESUMED)), None),
-            (false, Some(site)) => {
+    }
+
+    fn process_hits(&mut self, thread: ThreadNumber, hits: impl IntoIterator<Item = u64>, writer: &mut TraceWriter) -> Result<()> {
+        self.begin_thread(thread);
+        let (replay, jump) = &mut self.threads[thread.0 as usize];
+        let mut writer = writer.thread(thread);
+        let mut see = |block: TraceBlock| replay.see_block(block, &mut |event| writer.push(event));
+        for symbol in hits {
+            if self.steps {
+                self.code.code.block_at(symbol & !(TRANSFER | RESUMED)).map_or(Ok(()), &mut see)?;
+                continue;
+            }
+            if let Some(site) = jump.take() {
                 let about = &mut self.sites[site];
                 if symbol != about.last_target {
                     about.last_target = symbol;
                     about.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
                     self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
                 }
-                (about.block, about.target_block)
+                about.block.into_iter().chain(about.target_block).try_for_each(&mut see)?;
+                continue;
             }
-            (false, None) => {
-                let about = &self.sites[symbol as usize];
-                if about.is_jump {
-                    *jump = Some(symbol as usize);
-                    return Ok(());
-                }
-                (about.block, None)
+            let about = &self.sites[symbol as usize];
+            if about.is_jump {
+                *jump = Some(symbol as usize);
+            } else if let Some(block) = about.block {
+                see(block)?;
             }
-        };
-        block.into_iter().chain(target_block).try_for_each(|block| replay.see_block(block, &mut |event| writer.push(thread, event)))
+        }
+        Ok(())
     }
 
     /// Writes the ends of all threads, and returns the replay's results.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut switches = 0;
         for (number, (mut replay, jump)) in (0..).zip(self.threads) {
-            let mut push = |event| writer.push(ThreadNumber(number), event);
+            let mut writer = writer.thread(ThreadNumber(number));
+            let mut push = |event| writer.push(event);
             // The trace ended before the jump's target was recorded.
             if let Some(block) = jump.and_then(|site| self.sites[site].block) {
                 replay.see_block(block, &mut push)?;

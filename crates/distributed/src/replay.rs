@@ -7,12 +7,12 @@
 //! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
 
 use crate::code::Code;
-use crate::imports::{Assumption, opaque};
+use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
 use anyhow::Result;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CallSite, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
+use trodden_binary::graph::{BlockEnd, BlockIndex, CallKind, CodeCallee, CodeEdge, CodeEdgeKind, FunctionGraph};
 use trodden_trace::block_file::TraceFileError;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 
@@ -37,47 +37,13 @@ pub struct Replay<'a> {
     frames: Vec<ReplayFrame>,
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
-    /// A direct-mapped cache of steps, which usually repeat.
-    known: Vec<Cell<(PackedStepKey, ReplayStep)>>,
+    known: StepCache,
+    /// Reused for the implied steps of a route.
+    scratch: Cell<Vec<ImpliedStep>>,
     /// Interruptions by signal handlers of which no block has been seen yet.
     interrupted: VecDeque<u64>,
     /// How often the thread switched to a different stack.
     pub switches: u64,
-}
-
-/// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
-type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
-
-/// A [`StepKey`] packed into words, which are fast to hash and compare.
-type PackedStepKey = (u64, u64);
-
-/// Size of the step cache; a power of two.
-const STEP_CACHE_SIZE: usize = 1 << 13;
-/// The key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
-const UNUSED: PackedStepKey = (u64::MAX, u64::MAX);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ReplayFrame {
-    block: TraceBlock,
-    /// Number of the block's calls already seen.
-    calls: u32,
-}
-
-/// The step that leads from a frame to a block.
-#[derive(Clone, Copy)]
-enum ReplayStep {
-    /// A call. If `repeats` is true, the call may enter several functions one after another, so it stays pending.
-    Call {
-        number: u32,
-        repeats: bool,
-        outside: bool,
-        tail: bool,
-    },
-    Next,
-    Return,
-    /// Control first falls through to an unwatched block.
-    Unwatched(TraceBlock),
-    None,
 }
 
 /// A step that was not recorded but follows from the next block.
@@ -95,15 +61,6 @@ struct Route {
     step: ReplayStep,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum EnterableFunctions {
-    Nothing,
-    /// The functions that the call is known to enter.
-    Usual,
-    /// All functions that the call may enter.
-    Any,
-}
-
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
 impl<'a> Replay<'a> {
@@ -117,21 +74,79 @@ impl<'a> Replay<'a> {
             outermost: Vec::new(),
             interrupted,
             switches: 0,
-            known: vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE],
+            known: StepCache::new(),
+            scratch: Cell::default(),
         }
     }
 
-    /// Explains the next block, and writes the calls and returns before it and the block itself.
-    pub fn see_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+    /// Explains the next block, and writes it with the calls and returns before it.
+    #[inline]
+    pub fn see_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
         let depth = self.frames.len();
-        // Most blocks are successors.
-        if let Some(top) = self.frames.last().copied()
-            && let ReplayStep::Next = self.cached_step((top, block, EnterableFunctions::Usual, false))
-        {
-            self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
-            push(TraceEvent::Block(block))?;
-            return Ok(());
+        if let Some(top) = self.frames.last().copied() {
+            // Most blocks are successors, entries of called functions, or follow a call that has returned.
+            match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
+                ReplayStep::Next => {
+                    self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
+                    push(TraceEvent::Block(block))?;
+                    return Ok(());
+                }
+                step @ ReplayStep::Call { .. } if !self.replayed.switching[top.block.0 as usize] => {
+                    self.take_step(&step, block, push)?;
+                    push(TraceEvent::Block(block))?;
+                    return Ok(());
+                }
+                ReplayStep::Return if depth > 1 => {
+                    let caller = self.frames[depth - 2];
+                    let step = self.cached_step((caller, block, EnterableFunctions::Usual, true));
+                    if matches!(step, ReplayStep::Next | ReplayStep::Call { .. }) {
+                        push(TraceEvent::Return)?;
+                        self.frames.pop();
+                        self.take_step(&step, block, push)?;
+                        push(TraceEvent::Block(block))?;
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
         }
+        self.see_rare_block(block, push)
+    }
+
+    /// As [`Self::see_block`], for several blocks in turn.
+    pub fn see_blocks(
+        &mut self,
+        blocks: impl Iterator<Item = TraceBlock>,
+        push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
+    ) -> Result<()> {
+        // After each block, the innermost frame is at its start. The frame is updated only when it is needed, so that successive steps
+        // do not depend on each other.
+        let mut last = None;
+        for block in blocks {
+            if let Some(last_block) = last
+                && let ReplayStep::Next =
+                    self.cached_step((ReplayFrame { block: last_block, calls: 0 }, block, EnterableFunctions::Usual, false))
+            {
+                push(TraceEvent::Block(block))?;
+            } else {
+                self.set_innermost(last);
+                self.see_block(block, push)?;
+            }
+            last = Some(block);
+        }
+        self.set_innermost(last);
+        Ok(())
+    }
+
+    fn set_innermost(&mut self, block: Option<TraceBlock>) {
+        if let (Some(frame), Some(block)) = (self.frames.last_mut(), block) {
+            *frame = ReplayFrame { block, calls: 0 };
+        }
+    }
+
+    /// As [`Self::see_block`], for any block.
+    fn see_rare_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
+        let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
         // Any function in another file may call back a function that no call is known to enter.
         let route = self.find_route(depth, block, EnterableFunctions::Usual);
@@ -201,7 +216,8 @@ impl<'a> Replay<'a> {
 
     /// The route to a block from the innermost `depth` frames. `None` if no step explains the block.
     fn find_route(&self, depth: usize, block: TraceBlock, enters: EnterableFunctions) -> Option<Route> {
-        let (mut before, mut depth) = (Vec::new(), depth);
+        let (mut before, mut depth) = (self.scratch.take(), depth);
+        before.clear();
         let mut top = self.frames[..depth].last().copied()?;
         let mut has_returned = false;
         loop {
@@ -225,6 +241,7 @@ impl<'a> Replay<'a> {
 
     fn follow_route(&mut self, route: Route, block: TraceBlock, push: Push) -> Result<()> {
         self.write_implied(&route.before, push)?;
+        self.scratch.set(route.before);
         self.frames.truncate(route.depth);
         if let Some(top) = self.frames.last_mut() {
             *top = route.top;
@@ -242,7 +259,13 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn take_step(&mut self, step: &ReplayStep, block: TraceBlock, push: Push) -> Result<()> {
+    #[inline]
+    fn take_step(
+        &mut self,
+        step: &ReplayStep,
+        block: TraceBlock,
+        push: &mut (impl FnMut(TraceEvent) -> Result<(), TraceFileError> + ?Sized),
+    ) -> Result<()> {
         let frame = self.frames.last_mut().expect("the step is one of its block");
         let ReplayStep::Call { number, repeats, outside, tail } = *step else {
             *frame = ReplayFrame { block, calls: 0 };
@@ -258,23 +281,14 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    #[inline]
     fn cached_step(&self, key: StepKey) -> ReplayStep {
         let (frame, block, enters, has_returned) = key;
-        let flags = (enters as u64) << 1 | u64::from(has_returned);
-        let packed = (u64::from(frame.block.0) << 32 | u64::from(block.0), u64::from(frame.calls) << 32 | flags);
-        // Multiplication by 2^64 / φ mixes the lower bits into the upper ones.
-        let mixed = (packed.0 ^ packed.1.rotate_left(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let entry = &self.known[(mixed >> (u64::BITS - STEP_CACHE_SIZE.ilog2())) as usize];
-        let (known, step) = entry.get();
-        if known == packed {
-            return step;
-        }
-        let step = self.step(frame, block, enters, has_returned);
-        entry.set((packed, step));
-        step
+        self.known.step(key, || self.step(frame, block, enters, has_returned))
     }
 
     /// The step that leads from a frame to a block. A call that has returned has not thrown, so its unwind edge is excluded.
+    #[cold]
     fn step(&self, frame: ReplayFrame, block: TraceBlock, enters: EnterableFunctions, has_returned: bool) -> ReplayStep {
         let (graph, index) = self.code.graph_of(frame.block);
         let (to, at) = self.code.graph_of(block);
@@ -456,31 +470,4 @@ impl<'a> Replay<'a> {
 /// A predicate for blocks that contain an instruction.
 fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
-}
-
-impl EnterableFunctions {
-    fn allows(self, call: &CallSite, function: &FunctionGraph) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Usual => usually_enters(call, function),
-            Self::Any => may_enter(call, function),
-        }
-    }
-}
-
-/// Whether a call is known to enter a function.
-fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
-    match &call.callee {
-        CodeCallee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
-        CodeCallee::Indirect => function.address_taken,
-        _ => may_enter(call, function),
-    }
-}
-
-fn may_enter(call: &CallSite, function: &FunctionGraph) -> bool {
-    match &call.callee {
-        CodeCallee::Function(callee) => *callee == function.entry,
-        CodeCallee::OneOf(callees) => callees.contains(&function.entry),
-        CodeCallee::Import(_) | CodeCallee::Indirect => true,
-    }
 }

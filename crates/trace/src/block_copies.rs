@@ -20,6 +20,8 @@
 //!
 //! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
 //!   or be returned to.
+//! - Of a shorter site, two bytes are replaced by a short jump to a *relay*: a jump to its copy, within reach, in bytes of another block
+//!   that lie after the first five and that no longer execute, since they are part of that block's copy.
 //! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only indirect jumps and returns reach it.
 //! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own.
 //!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
@@ -33,7 +35,7 @@ use crate::CollectError;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
-    Mnemonic, Register,
+    Mnemonic, OpKind, Register,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -50,6 +52,10 @@ pub const RING_SIZE: u64 = 1 << 20;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
+/// Length in bytes of a jump with an 8-bit displacement.
+const SHORT_JUMP_LENGTH: u64 = 2;
+/// Maximum number of relays in one block.
+const MAX_RELAYS: u64 = 4;
 /// Tag bit that tells the encoder that an address means the head of a site. It is never set in addresses of programs.
 const HEAD_TAG: u64 = 1 << 62;
 /// Marks addresses of the breakpoints before heads.
@@ -101,6 +107,14 @@ pub enum CopiedPlace {
 pub enum Patch {
     /// A jump to this address in the copies.
     Jump(u64),
+    /// A short jump to a relay.
+    ShortJump {
+        to: u64,
+        /// The address of the relay, which is a jump to `to`.
+        relay: u64,
+        /// The site whose block contains the relay.
+        host: u64,
+    },
     Breakpoint {
         to: u64,
         /// True if the site is an indirect jump whose target is to be recorded.
@@ -125,7 +139,9 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectErro
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
     let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).collect();
-    let mut copier = Copier { request, starts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
+    let (relays, hosts) = (HashMap::new(), HashMap::new());
+    let mut copier = Copier { request, starts, relays, hosts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
+    copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
     }
@@ -136,6 +152,10 @@ struct Copier<'a> {
     request: &'a CopyRequest<'a>,
     /// Starts of blocks and sites.
     starts: HashSet<u64>,
+    /// For each site with a short jump, its relay and the site whose block contains the relay.
+    relays: HashMap<u64, (u64, u64)>,
+    /// Number of relays in the block of each site that has any.
+    hosts: HashMap<u64, u64>,
     instructions: Vec<Instruction>,
     /// Parallel to `instructions`.
     places: Vec<Option<CopiedPlace>>,
@@ -146,6 +166,7 @@ struct Copier<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
     Jump,
+    ShortJump { relay: u64, host: u64 },
     Breakpoint,
     IndirectJump,
 }
@@ -166,24 +187,73 @@ impl Copier<'_> {
         if self.request.sleds.contains(&address) {
             return self.copy_sled(address, site);
         }
-        // A site may follow a call, in the middle of a block.
-        let before = self.request.blocks.partition_point(|b| b.start <= address);
-        let block = self.request.blocks[..before].last().filter(|b| b.contains(&address));
-        let end = block.map_or(address + 1, |b| b.end);
         let guarded = self.request.guarded.contains(&address);
-        let fits = !guarded && block.is_some() && self.jump_fits(address, end);
-        let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
+        let block_end = self.block_end(address);
+        let end = block_end.unwrap_or(address + 1);
+        let (entry, replaced) = match self.relays.get(&address) {
+            Some(&(relay, host)) => (Entry::ShortJump { relay, host }, SHORT_JUMP_LENGTH),
+            None if !guarded && block_end.is_some() && self.jump_fits(address, end, JUMP_LENGTH) => {
+                (Entry::Jump, JUMP_LENGTH * (1 + self.hosts.get(&address).copied().unwrap_or(0)))
+            }
+            None => (Entry::Breakpoint, 1),
+        };
         self.emit_head(address, site).map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
-        let mut rest = self.emit_body(address, end, if fits { JUMP_LENGTH } else { 1 }, Some(site))?;
+        let mut rest = self.emit_body(address, end, replaced, Some(site))?;
         while let Some(return_address) = rest {
-            if guarded || return_address >= end || self.starts.contains(&return_address) || !self.jump_fits(return_address, end) {
+            let is_start = self.starts.contains(&return_address);
+            if guarded || return_address >= end || is_start || !self.jump_fits(return_address, end, JUMP_LENGTH) {
                 break;
             }
             self.entries.push((return_address, self.instructions.len(), Entry::Jump));
             rest = self.emit_body(return_address, end, JUMP_LENGTH, None)?;
         }
         Ok(())
+    }
+
+    /// The end of the block that contains a site; `None` if there is no such block. A site may follow a call, in the middle of a block.
+    fn block_end(&self, site: u64) -> Option<u64> {
+        let before = self.request.blocks.partition_point(|b| b.start <= site);
+        self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
+    }
+
+    /// Finds relays for those of the sites, which are ascending, whose first five bytes cannot be replaced.
+    fn place_relays(&mut self, sites: &[(u64, u32)]) {
+        let request = self.request;
+        let is_plain = |site: u64| !request.guarded.contains(&site) && !request.jumps.contains(&site) && !request.sleds.contains(&site);
+        let blocks = sites.iter().filter(|(site, _)| is_plain(*site)).filter_map(|(site, _)| Some((*site, self.block_end(*site)?)));
+        let blocks: Vec<(u64, u64)> = blocks.collect();
+        for &(site, end) in &blocks {
+            if self.jump_fits(site, end, JUMP_LENGTH) || !self.jump_fits(site, end, SHORT_JUMP_LENGTH) {
+                continue;
+            }
+            let next = site + SHORT_JUMP_LENGTH;
+            let is_in_reach = |relay: u64| i8::try_from(relay.wrapping_sub(next) as i64).is_ok();
+            // A relay is at most this far from the start of its block.
+            let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS + 128 < next);
+            let hosts = blocks[first..].iter().take_while(|(host, _)| *host < next + 128).filter(|(host, _)| *host != site);
+            let found = hosts.copied().find_map(|(host, host_end)| {
+                let count = self.hosts.get(&host).copied().unwrap_or(0);
+                let relay = host + JUMP_LENGTH * (count + 1);
+                (count < MAX_RELAYS && is_in_reach(relay) && self.relay_fits(host, host_end, relay)).then_some((relay, host))
+            });
+            if let Some((relay, host)) = found {
+                *self.hosts.entry(host).or_default() += 1;
+                self.relays.insert(site, (relay, host));
+            }
+        }
+    }
+
+    /// Returns true if a relay can be written at `relay`, in the block of `host`, which has a jump and other relays before it. No signal
+    /// handler may see or resume at a replaced instruction, so none may fault, nor follow one that may. None may be a call.
+    fn relay_fits(&self, host: u64, end: u64, relay: u64) -> bool {
+        let after = relay + JUMP_LENGTH;
+        if !self.jump_fits(host, end, after - host) {
+            return false;
+        }
+        let instructions = std::iter::successors(self.decode(host), |last| self.decode(last.next_ip()));
+        let mut replaced = instructions.take_while(|i| i.ip() < after).skip_while(|i| i.next_ip() < host + JUMP_LENGTH);
+        replaced.all(|i| !is_call(&i) && is_movable(&i) && !may_fault(&i))
     }
 
     /// Emits the head of a sled, and the jump back.
@@ -194,12 +264,12 @@ impl Copier<'_> {
         Ok(copies.map_err(|_| self.immovable(address))?)
     }
 
-    /// Returns true if a jump can be written at `address`, in a block that ends at `end`.
+    /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
     ///
     /// A signal handler may resume after an instruction that traps, so the bytes after one are not padding. The first frame of a
     /// goroutine returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
-    fn jump_fits(&self, address: u64, end: u64) -> bool {
-        let inside = address + 1..address + JUMP_LENGTH;
+    fn jump_fits(&self, address: u64, end: u64, length: u64) -> bool {
+        let inside = address + 1..address + length;
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
             return false;
         }
@@ -207,13 +277,13 @@ impl Copier<'_> {
             return false;
         }
         let mut at = address;
-        while at < address + JUMP_LENGTH {
+        while at < address + length {
             let Some(instruction) = self.decode(at) else { return false };
             at = instruction.next_ip();
             let flow = instruction.flow_control();
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
             let is_before_end = instruction.ip() < end;
-            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP_LENGTH;
+            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + length;
             if ends || (!is_before_end && !is_padding(&instruction)) || flow == FlowControl::XbeginXabortXend {
                 return false;
             }
@@ -341,6 +411,7 @@ impl Copier<'_> {
             let to = at + u64::from(offsets[instruction]);
             let patch = match entry {
                 Entry::Jump => Patch::Jump(to),
+                Entry::ShortJump { relay, host } => Patch::ShortJump { to, relay, host },
                 _ => Patch::Breakpoint { to, jump: entry == Entry::IndirectJump },
             };
             (offsets[instruction] != u32::MAX).then_some((address, patch))
@@ -364,99 +435,25 @@ fn is_movable(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || call_as_jump(instruction).is_some())
 }
 
+/// Returns true if an instruction may fault: it accesses memory, divides, or is not an ordinary one.
+fn may_fault(instruction: &Instruction) -> bool {
+    let accesses = instruction.op_kinds().any(|kind| kind == OpKind::Memory) || instruction.is_stack_instruction();
+    let is_address = matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);
+    let is_ordinary =
+        matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
+    let divides = matches!(instruction.mnemonic(), Mnemonic::Div | Mnemonic::Idiv);
+    !is_ordinary || divides || (accesses && !is_address) || instruction.is_string_instruction() || instruction.is_privileged()
+}
+
 /// Returns true if execution never continues after the instruction.
 fn is_end(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return)
 }
 
 fn has_target(instruction: &Instruction) -> bool {
-    matches!(instruction.op0_kind(), iced_x86::OpKind::NearBranch16 | iced_x86::OpKind::NearBranch32 | iced_x86::OpKind::NearBranch64)
+    matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use iced_x86::{InstructionInfoFactory, RflagsBits};
-
-    /// Copies the blocks that start at these offsets, each of which is a site.
-    fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
-        copies_with_sleds(code, starts, &HashSet::new())
-    }
-
-    fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
-        const AT: u64 = 0x40_0000;
-        let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
-        let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
-        let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
-        let code = [(AT, code.to_vec())];
-        let none = HashSet::new();
-        let request =
-            CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, thread_positions: &[] };
-        copy_blocks(&request, 0x100_0000).unwrap()
-    }
-
-    fn patch(copies: &Copies, offset: u64) -> Option<Patch> {
-        copies.patches.iter().find(|(address, _)| *address == 0x40_0000 + offset).map(|(_, patch)| *patch)
-    }
-
-    fn instructions(copies: &Copies) -> Vec<Instruction> {
-        Decoder::with_ip(64, &copies.code, 0x100_0000, DecoderOptions::NONE).into_iter().collect()
-    }
-
-    #[test]
-    fn heads_change_neither_flags_nor_the_stack() {
-        // mov eax, 1; ret
-        let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
-        let mut factory = InstructionInfoFactory::new();
-        for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
-            assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
-            let used = factory.info(instruction);
-            let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
-            assert!(!writes_stack, "{instruction:?}");
-        }
-        assert_eq!(patch(&copies, 0), Some(Patch::Jump(0x100_0001)));
-    }
-
-    #[test]
-    fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
-        // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
-        let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
-        assert!(matches!(patch(&copies, 0), Some(Patch::Breakpoint { jump: false, .. })));
-        assert!(matches!(patch(&copies, 5), Some(Patch::Breakpoint { .. })));
-        // All branches stay in the copies, so the loop runs there.
-        let end = 0x100_0000 + copies.code.len() as u64;
-        for branch in instructions(&copies).iter().filter(|i| has_target(i)) {
-            assert!((0x100_0000..end).contains(&branch.near_branch_target()), "{branch:?}");
-        }
-    }
-
-    #[test]
-    fn calls_stay_in_the_image_and_return_into_a_copy() {
-        // mov eax, 1; call 0x20; mov ebx, 1; ret
-        let mut code = vec![0xb8, 1, 0, 0, 0, 0xe8, 0x16, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3];
-        let copies = copies_of(&code, &[0]);
-        assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
-        assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
-        // No jump is written if the return address of a call would lie inside it.
-        code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
-        assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
-    }
-
-    #[test]
-    fn execution_continues_in_the_image_after_a_sled() {
-        // The sled, then `call rax`, which leaves room for no jump except in the sled.
-        let code = [&SLED[..], &[0xff, 0xd0]].concat();
-        let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
-        assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
-        let all = instructions(&copies);
-        assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
-    }
-
-    #[test]
-    fn rip_relative_addresses_refer_to_the_image() {
-        // lea rax, [rip + 0] (the second block); (7:) mov eax, 1; ret
-        let copies = copies_of(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
-        let lea = instructions(&copies).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
-        assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
-    }
-}
+#[path = "block_copies_tests.rs"]
+mod tests;

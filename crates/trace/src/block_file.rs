@@ -3,7 +3,8 @@
 //! This is a form of the [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its
 //! number of symbols as count. Nothing written later is needed to read a block. A file whose last block is incomplete or not of kind
 //! [`TraceBlockKind::End`] is *truncated*. Opening reads only the heads of blocks, so that any block can be reached at once.
-//! A symbol is stored as the difference from the one before (zigzag, LEB128).
+//! Symbols are stored as words of four bytes if all of a block fit, which is the fastest; otherwise each as its difference from the one
+//! before (zigzag, LEB128). The layout of the section says which.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,11 @@ pub struct TraceFormat {
     /// The version of the format.
     pub version: u32,
 }
+
+/// Layout of a block whose symbols are differences, or that has none.
+const DIFFERENCES: u32 = 0;
+/// Layout of a block whose symbols are words.
+const WORDS: u32 = 1;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +94,8 @@ pub struct Writer {
     file: File,
     path: PathBuf,
     size: u64,
+    /// Reused for encoding.
+    bytes: Vec<u8>,
 }
 
 /// The head of a block in a file.
@@ -123,14 +131,37 @@ impl Writer {
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let head = FileHead::new(format.kind, format.version).to_bytes();
         file.write_all(&head).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        Ok(Self { file, path: path.to_owned(), size: HEAD_BYTES as u64 })
+        Ok(Self { file, path: path.to_owned(), size: HEAD_BYTES as u64, bytes: Vec::new() })
     }
 
     /// Appends a block.
     pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), TraceFileError> {
+        self.append_section(kind, DIFFERENCES, (stream, count), index, data)
+    }
+
+    /// Appends a block of symbols that fit into words.
+    pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
+        self.bytes.resize(words.len() * 4, 0);
+        for (bytes, word) in self.bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        let appended = self.append_section(TraceBlockKind::Symbols, WORDS, (stream, words.len() as u32), index, &bytes);
+        self.bytes = bytes;
+        appended
+    }
+
+    fn append_section(
+        &mut self,
+        kind: TraceBlockKind,
+        layout: u32,
+        (stream, count): (u32, u32),
+        index: &[u8],
+        data: &[u8],
+    ) -> Result<(), TraceFileError> {
         let mut subject = [0; 16];
         subject[..4].copy_from_slice(&stream.to_le_bytes());
-        let block = Section { tag: kind as u32, layout: 0, subject, count, index }.to_bytes(data, LEVEL);
+        let block = Section { tag: kind as u32, layout, subject, count, index }.to_bytes(data, LEVEL);
         self.file.write_all(&block).map_err(|source| TraceFileError::Io { path: self.path.clone(), source })?;
         self.size += block.len() as u64;
         Ok(())
@@ -216,7 +247,12 @@ impl Reader {
     /// Reads the symbols of a block.
     pub fn symbols(&self, head: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(head)?;
-        unpack(&data, head.count as usize).ok_or_else(|| self.inconsistent(head, "its symbols are malformed"))
+        let symbols = match head.section.layout {
+            DIFFERENCES => unpack(&data, head.count as usize),
+            WORDS => unpack_words(&data, head.count as usize),
+            _ => None,
+        };
+        symbols.ok_or_else(|| self.inconsistent(head, "its symbols are malformed"))
     }
 
     /// The error for a block whose contents contradict the rest of the file.
@@ -287,6 +323,12 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
+/// Decodes `count` words; `None` if there is another number of them.
+fn unpack_words(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+    let (words, []) = bytes.as_chunks::<4>() else { return None };
+    (words.len() == count).then(|| words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).collect())
+}
+
 /// Hash of file contents, for comparing them.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
@@ -316,6 +358,7 @@ mod tests {
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
         writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
         writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append_words(3, &[7], &[u32::MAX, 0, 5]).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
     }
@@ -331,6 +374,7 @@ mod tests {
         assert_eq!(reader.value::<(String, u32)>(&blocks[0]).unwrap(), ("a program".to_owned(), 7));
         assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
         assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
+        assert_eq!(reader.symbols(&blocks[3]).unwrap(), [u32::MAX.into(), 0, 5]);
         for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
             assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
         }

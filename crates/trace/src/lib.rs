@@ -9,7 +9,7 @@
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `patches.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
@@ -17,7 +17,7 @@
 //! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
 //! | `shown_mappings.rs` | what a subject reads about its own mappings |
-//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | file formats of partial traces and traces |
+//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs`, `numbers.rs` | file formats of partial traces and traces |
 //! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |
 //! | `hot_paths/` | the same, from the paths of a detector of the hardware path profiler |
@@ -53,6 +53,7 @@ mod memory;
 mod numbers;
 mod outputs;
 mod partial;
+mod patches;
 pub mod perf_script;
 mod probe_graphs;
 mod process_status;
@@ -70,6 +71,7 @@ mod sleds;
 pub mod sources;
 mod stack;
 mod subject;
+mod symbols;
 mod system;
 mod trace_file;
 mod tracer;
@@ -100,10 +102,11 @@ pub use run::{RunTarget, TraceRun};
 pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::Executable;
+pub use symbols::Symbols;
 pub use system::{cores, pin, send_signal};
 pub use trace_file::{
-    BlockInfo, FunctionInfo, RunInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceEvent, TraceFile, TraceFrames,
-    TraceFunction, TracePiece, TraceWriter,
+    BlockInfo, FunctionInfo, RunInfo, TRACE_FORMAT, ThreadWriter, TraceBlock, TraceDescription, TraceEnd, TraceEvent, TraceFile,
+    TraceFrames, TraceFunction, TracePiece, TraceWriter,
 };
 pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};
 pub use trial::try_collector;

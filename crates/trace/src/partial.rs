@@ -3,15 +3,16 @@
 use crate::block_file::{Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::{FollowEnding, Followed};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
+use crate::symbols::Symbols;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use trodden_container::FileKind;
 
 /// The format of partial traces.
-pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 3 };
+pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 4 };
 /// Maximum number of symbols per block, and so the number of a thread's hits that are lost if the collector is killed.
-const BLOCK: usize = 1 << 14;
+const BLOCK: usize = 1 << 16;
 
 /// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub struct PartialEnd {
 #[derive(Debug)]
 pub struct PartialWriter {
     writer: Writer,
-    buffers: Vec<Vec<u64>>,
+    buffers: Vec<Symbols>,
     max_size: Option<u64>,
     symbols: u64,
 }
@@ -58,7 +59,13 @@ impl PartialWriter {
         if symbols.is_empty() {
             return Ok(());
         }
-        self.writer.append(TraceBlockKind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(symbols))?;
+        match symbols.as_words() {
+            Some(words) => self.writer.append_words(thread as u32, &[], words)?,
+            None => {
+                let all: Vec<u64> = symbols.iter().collect();
+                self.writer.append(TraceBlockKind::Symbols, thread as u32, all.len() as u32, &[], &pack(&all))?;
+            }
+        }
         symbols.clear();
         Ok(())
     }
@@ -72,8 +79,12 @@ impl Sink for PartialWriter {
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        for piece in sites.chunks(BLOCK) {
-            self.buffer(thread).extend(piece.iter().map(|site| u64::from(*site)));
+        let mut rest = sites;
+        while !rest.is_empty() {
+            // Blocks are filled up, so that they are few and of one size.
+            let piece;
+            (piece, rest) = rest.split_at(rest.len().min(BLOCK - self.buffer(thread).len()));
+            self.buffer(thread).extend(piece);
             self.symbols += piece.len() as u64;
             if self.flush_if_full(thread)? == SinkFlow::Stop {
                 return Ok(SinkFlow::Stop);
@@ -84,10 +95,10 @@ impl Sink for PartialWriter {
 }
 
 impl PartialWriter {
-    fn buffer(&mut self, thread: ThreadNumber) -> &mut Vec<u64> {
+    fn buffer(&mut self, thread: ThreadNumber) -> &mut Symbols {
         let index = thread.0 as usize;
         if self.buffers.len() <= index {
-            self.buffers.resize(index + 1, Vec::new());
+            self.buffers.resize_with(index + 1, Symbols::default);
         }
         &mut self.buffers[index]
     }

@@ -119,7 +119,7 @@ impl Rings {
         self.file.read_exact_at(&mut self.bytes, ring.0 * STRIDE + SYMBOLS)?;
         self.set_cursor(ring, -(RING_SIZE as i64))?;
         self.symbols.clear();
-        self.symbols.extend(self.bytes.chunks_exact(4).map(|symbol| u32::from_le_bytes(symbol.try_into().expect("four bytes"))));
+        self.symbols.extend(self.bytes.as_chunks::<4>().0.iter().map(|symbol| u32::from_le_bytes(*symbol)));
         Ok(&self.symbols)
     }
 

@@ -6,7 +6,7 @@
 //! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. The end says how the
 //! run ended.
 
-use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
+use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
@@ -17,7 +17,7 @@ use trodden_container::{FileKind, HEAD_BYTES};
 use trodden_profile::atomic_file::{Access, AtomicFile};
 
 /// The format of trace files.
-pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 5 };
+pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 6 };
 /// Maximum number of events per block of the file.
 const BLOCK: usize = 1 << 16;
 
@@ -145,29 +145,30 @@ pub struct RunInfo {
 
 impl Eq for RunInfo {}
 
-const RETURN: u64 = 0;
-const UNWIND: u64 = 1;
-const CALL: u64 = 2;
-const OUTSIDE: u64 = 1;
-const TAIL: u64 = 2;
-const FIRST: u64 = 8;
+const RETURN: u32 = 0;
+const UNWIND: u32 = 1;
+const CALL: u32 = 2;
+const OUTSIDE: u32 = 1;
+const TAIL: u32 = 2;
+const FIRST: u32 = 8;
 
 impl TraceEvent {
-    fn symbol(self) -> u64 {
+    fn symbol(self) -> u32 {
         match self {
             Self::Return => RETURN,
             Self::Unwind => UNWIND,
             Self::Call { outside, tail } => CALL + if outside { OUTSIDE } else { 0 } + if tail { TAIL } else { 0 },
-            Self::Block(block) => FIRST + u64::from(block.0),
+            Self::Block(block) => FIRST + block.0,
         }
     }
 
     /// Returns the event of a symbol in a trace with this number of program blocks; `None` if the symbol is invalid.
     fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
+        let symbol = u32::try_from(symbol).ok()?;
         Some(match symbol {
             RETURN => Self::Return,
             UNWIND => Self::Unwind,
-            FIRST.. => Self::Block(TraceBlock(checked_number(symbol - FIRST, blocks)?)),
+            FIRST.. => Self::Block(TraceBlock(checked_number((symbol - FIRST).into(), blocks)?)),
             CALL..FIRST if symbol - CALL <= OUTSIDE | TAIL => {
                 Self::Call { outside: (symbol - CALL) & OUTSIDE != 0, tail: (symbol - CALL) & TAIL != 0 }
             }
@@ -217,14 +218,14 @@ pub struct TraceWriter {
 
 #[derive(Debug, Default)]
 struct Buffer {
-    symbols: Vec<u64>,
+    symbols: Vec<u32>,
     touched: Vec<TraceFunction>,
     /// For each function by number, whether it is in `touched`.
     is_touched: Vec<bool>,
+    /// The frames after the symbols that have been written.
     frames: TraceFrames,
-    start: TraceFrames,
+    /// Number of program blocks that have been written.
     blocks: u64,
-    first: u64,
 }
 
 impl TraceWriter {
@@ -242,31 +243,22 @@ impl TraceWriter {
 
     /// Appends an event of a thread.
     pub fn push(&mut self, thread: ThreadNumber, event: TraceEvent) -> Result<(), TraceFileError> {
+        self.thread(thread).push(event)
+    }
+
+    /// The writer of one thread's events.
+    pub fn thread(&mut self, thread: ThreadNumber) -> ThreadWriter<'_> {
         let index = thread.0 as usize;
         if self.threads.len() <= index {
             self.threads.resize_with(index + 1, Buffer::default);
         }
-        let buffer = &mut self.threads[index];
-        buffer.symbols.push(event.symbol());
-        if let TraceEvent::Block(block) = event {
-            buffer.blocks += 1;
-            let function = self.functions[block.0 as usize];
-            let number = function.0 as usize;
-            if buffer.is_touched.len() <= number {
-                buffer.is_touched.resize(number + 1, false);
-            }
-            if !buffer.is_touched[number] {
-                buffer.is_touched[number] = true;
-                buffer.touched.push(function);
-            }
-        }
-        buffer.frames.follow(event, |block| self.functions[block.0 as usize]);
-        if buffer.symbols.len() >= BLOCK { self.flush(index) } else { Ok(()) }
+        ThreadWriter { writer: self, index }
     }
 
     /// Number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
-        self.threads.iter().map(|t| t.blocks).sum()
+        let pending = |thread: &Buffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
+        self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
     /// Size of the file in bytes so far.
@@ -289,20 +281,67 @@ impl TraceWriter {
             return Ok(());
         }
         let mut index = Vec::new();
-        push_number(buffer.first, &mut index);
-        push_number(buffer.start.open.len() as u64, &mut index);
-        buffer.start.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
+        push_number(buffer.blocks, &mut index);
+        push_number(buffer.frames.open.len() as u64, &mut index);
+        buffer.frames.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
+        buffer.follow_symbols(&self.functions);
         buffer.touched.sort_unstable();
         push_number(buffer.touched.len() as u64, &mut index);
         for function in buffer.touched.drain(..) {
             push_number(u64::from(function.0), &mut index);
             buffer.is_touched[function.0 as usize] = false;
         }
-        let packed = pack(&buffer.symbols);
-        self.writer.append(TraceBlockKind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
+        self.writer.append_words(thread as u32, &index, &buffer.symbols)?;
         buffer.symbols.clear();
-        (buffer.first, buffer.start) = (buffer.blocks, buffer.frames.clone());
         Ok(())
+    }
+}
+
+impl Buffer {
+    /// Updates the frames, and notes the functions that occur. `functions` has the function of each block.
+    fn follow_symbols(&mut self, functions: &[TraceFunction]) {
+        // The function that the thread is in; `None` after a call or return.
+        let mut current = None;
+        for &symbol in &self.symbols {
+            let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
+            let TraceEvent::Block(block) = event else {
+                self.frames.follow(event, |block| functions[block.0 as usize]);
+                current = None;
+                continue;
+            };
+            self.blocks += 1;
+            let function = functions[block.0 as usize];
+            if current == Some(function) {
+                continue;
+            }
+            current = Some(function);
+            self.frames.follow(event, |_| function);
+            let number = function.0 as usize;
+            if self.is_touched.len() <= number {
+                self.is_touched.resize(number + 1, false);
+            }
+            if !self.is_touched[number] {
+                self.is_touched[number] = true;
+                self.touched.push(function);
+            }
+        }
+    }
+}
+
+/// Writes the events of one thread.
+#[derive(Debug)]
+pub struct ThreadWriter<'w> {
+    writer: &'w mut TraceWriter,
+    index: usize,
+}
+
+impl ThreadWriter<'_> {
+    /// Appends an event.
+    #[inline]
+    pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
+        let symbols = &mut self.writer.threads[self.index].symbols;
+        symbols.push(event.symbol());
+        if symbols.len() >= BLOCK { self.writer.flush(self.index) } else { Ok(()) }
     }
 }
 
@@ -448,38 +487,5 @@ fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn about() -> TraceDescription {
-        let functions = ["main", "callee"].map(|name| FunctionInfo { name: name.to_owned(), address: 0x1000 });
-        let block = |address: u64, function: u32| BlockInfo { address, size: 4, function: TraceFunction(function), lines: Vec::new() };
-        TraceDescription {
-            functions: functions.to_vec(),
-            blocks: vec![block(0x1000, 0), block(0x1004, 0), block(0x2000, 1)],
-            ..TraceDescription::default()
-        }
-    }
-
-    #[test]
-    fn any_position_is_found_with_its_frames() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.trace");
-        let mut writer = TraceWriter::create(&path, &about()).unwrap();
-        let (main, callee) = (TraceEvent::Block(TraceBlock(0)), TraceEvent::Block(TraceBlock(2)));
-        let call = TraceEvent::Call { outside: false, tail: false };
-        let mut all = vec![TraceEvent::Call { outside: true, tail: false }, main];
-        for _ in 0..BLOCK {
-            all.extend([call, callee, TraceEvent::Return, TraceEvent::Block(TraceBlock(1))]);
-        }
-        all.iter().for_each(|event| writer.push(ThreadNumber(1), *event).unwrap());
-        writer.finish(&TraceEnd::default()).unwrap();
-        let trace = TraceFile::open(&path).unwrap();
-        assert_eq!(trace.stream(ThreadNumber(1)).collect::<Result<Vec<_>, _>>().unwrap(), all);
-        let piece = trace.piece_at(ThreadNumber(1), 50_000).unwrap();
-        assert!(piece.first > 30_000 && piece.first <= 50_000);
-        assert_eq!(piece.frames.open.first(), Some(&Some(TraceFunction(0))));
-        assert_eq!(piece.functions, [TraceFunction(0), TraceFunction(1)]);
-        assert_eq!((trace.threads(), trace.pieces(ThreadNumber(0)).count()), (2, 0));
-    }
-}
+#[path = "trace_file_tests.rs"]
+mod tests;

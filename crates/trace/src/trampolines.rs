@@ -10,6 +10,7 @@ use crate::CollectError;
 use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copy_blocks};
 use crate::images::{Image, Images, sites_of};
 use crate::memory::{Memory, overlap};
+use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
@@ -31,8 +32,8 @@ const TRAP_FLAG: u64 = 0x100;
 const TRAP_TRACE: i32 = 2;
 /// `si_code` of a trap caused by `int3` (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
-/// Maximum number of single steps that take a thread out of a copy.
-const MAX_STEPS: usize = 16;
+/// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
+const MAX_STEPS: usize = 32;
 const INT3: u8 = 0xcc;
 
 /// Places in copies, ascending by address.
@@ -48,22 +49,14 @@ pub struct Trampolines {
     patches: Vec<InstalledPatch>,
     /// Breakpoints by address: where threads resume, and the site number if the site is an indirect jump whose target is recorded.
     traps: HashMap<u64, (u64, Option<u32>)>,
+    /// For each address of a relay, the number of its site.
+    relays: HashMap<u64, u32>,
     rings: Rings,
     threads: HashMap<Tid, RecordedThread>,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
     /// Copies of code that the program has changed. Nothing leads to them any more.
     released: Vec<Range<u64>>,
-}
-
-#[derive(Debug)]
-struct InstalledPatch {
-    address: u64,
-    original_bytes: [u8; 5],
-    new_bytes: [u8; 5],
-    length: usize,
-    /// The address in a copy that it leads to.
-    target: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +84,17 @@ impl Trampolines {
     /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
         let rings = Rings::map(subject, subject.area + PATH_BUFFER, subject.area)?;
-        let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
-        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds, released: Vec::new() };
+        let mut set = Self {
+            areas: Vec::new(),
+            sites: vec![0; run.sites.len()],
+            patches: Vec::new(),
+            traps: HashMap::new(),
+            relays: HashMap::new(),
+            rings,
+            threads: HashMap::new(),
+            uses_sleds,
+            released: Vec::new(),
+        };
         set.add(subject, run, run.executable, 0)?;
         Ok(set)
     }
@@ -143,29 +145,35 @@ impl Trampolines {
         self.areas.retain(|(area, _)| !(image.area..image.area + AREA_SIZE).contains(&area.start));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
+        self.relays.retain(|address, _| !is_gone(*address));
     }
 
-    /// Prepares patches for writing, and notes the breakpoints among them.
+    /// Prepares patches for writing, and notes the breakpoints and relays among them.
     fn prepare_patches(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<InstalledPatch> {
         let mut all = Vec::with_capacity(patches.len());
-        for (address, patch) in patches {
-            let address = *address;
+        let mut add = |address: u64, target: u64, new: &[u8], relay: Option<Relay>| {
             let mut original_bytes = [0; 5];
             let read = subject.memory.read_some(address, 5);
             original_bytes[..read.len()].copy_from_slice(&read);
             let mut new_bytes = original_bytes;
-            let (to, length) = match *patch {
-                Patch::Jump(to) => {
-                    new_bytes = jump(address, to);
-                    (to, 5)
+            new_bytes[..new.len()].copy_from_slice(new);
+            all.push(InstalledPatch { address, original_bytes, new_bytes, length: new.len(), target, relay });
+        };
+        for (address, patch) in patches {
+            let address = *address;
+            match *patch {
+                Patch::Jump(to) => add(address, to, &jump(address, to), None),
+                Patch::ShortJump { to, relay, host } => {
+                    let found = Some(Relay { site: address, address: relay, host });
+                    add(address, to, &short_jump(address, relay), found);
+                    add(relay, to, &jump(relay, to), found);
+                    self.relays.insert(relay, numbers[&address]);
                 }
                 Patch::Breakpoint { to, jump } => {
-                    new_bytes[0] = INT3;
+                    add(address, to, &[INT3], None);
                     self.traps.insert(address, (to, jump.then(|| numbers[&address])));
-                    (to, 1)
                 }
-            };
-            all.push(InstalledPatch { address, original_bytes, new_bytes, length, target: to });
+            }
         }
         all.sort_unstable_by_key(|patch| patch.address);
         all
@@ -339,21 +347,55 @@ impl Trampolines {
             let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.image_address(place));
             overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
-        let (gone, left): (Vec<&InstalledPatch>, Vec<&InstalledPatch>) = self.patches.iter().partition(|patch| is_touched(patch));
-        let is_head = |patch: &&&InstalledPatch| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
-        let mut heads: Vec<(u64, [u8; 5])> =
-            gone.iter().filter(is_head).map(|patch| (patch.target, jump(patch.target, patch.address))).collect();
+        let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
+        // Without its relay, a site has a breakpoint.
+        let is_broken = |relay: Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
+        let is_gone = |patch: &InstalledPatch| touched.contains(&patch.address) || (patch.is_relay() && patch.relay.is_some_and(is_broken));
+        let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.is_some_and(is_broken);
+        let is_head = |patch: &InstalledPatch| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
+        let (mut original, mut heads, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+        for patch in &self.patches {
+            if loses_relay(patch) {
+                original.push((patch.address, [INT3, patch.original_bytes[1]].to_vec()));
+            } else if is_gone(patch) {
+                original.push((patch.address, patch.original_bytes[..patch.length].to_vec()));
+                if !patch.is_relay() {
+                    heads.extend(is_head(patch).then(|| (patch.target, jump(patch.target, patch.address))));
+                    copies.push(copy(patch));
+                }
+            }
+        }
         heads.sort_unstable();
-        let original: Vec<(u64, &[u8])> = gone.iter().map(|patch| (patch.address, &patch.original_bytes[..patch.length])).collect();
+        let original: Vec<(u64, &[u8])> = original.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         subject.memory.patch(&original)?;
         // The copies lie in a mapping of this session's own, so that the journal need not know of them.
         let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         Memory::open(subject.process)?.patch(&heads)?;
-        let copies: Vec<Range<u64>> = gone.iter().map(|patch| copy(patch)).collect();
-        let left: HashSet<u64> = left.iter().map(|patch| patch.address).collect();
+        let addresses_of = |is_one: &dyn Fn(&InstalledPatch) -> bool| -> HashSet<u64> {
+            self.patches.iter().filter(|patch| is_one(patch)).map(|patch| patch.address).collect()
+        };
+        let (gone, without_relay) = (addresses_of(&is_gone), addresses_of(&loses_relay));
         self.released.extend(copies);
-        self.patches.retain(|patch| left.contains(&patch.address));
-        self.traps.retain(|address, _| left.contains(address));
+        self.remove_released(&gone, &without_relay)
+    }
+
+    /// Forgets the patches at the addresses `gone`, and notes the breakpoints at those of sites that have lost their relays.
+    fn remove_released(&mut self, gone: &HashSet<u64>, without_relay: &HashSet<u64>) -> io::Result<()> {
+        let (gone, left): (Vec<InstalledPatch>, Vec<InstalledPatch>) =
+            std::mem::take(&mut self.patches).into_iter().partition(|patch| gone.contains(&patch.address));
+        self.patches = left;
+        for patch in self.patches.iter_mut().filter(|patch| without_relay.contains(&patch.address)) {
+            patch.new_bytes[..2].copy_from_slice(&[INT3, patch.original_bytes[1]]);
+            (patch.length, patch.relay) = (1, None);
+            self.traps.insert(patch.address, (patch.target, None));
+        }
+        for patch in &gone {
+            self.traps.remove(&patch.address);
+            self.relays.remove(&patch.address);
+            if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
+                relay.move_threads(self.threads.keys())?;
+            }
+        }
         Ok(())
     }
 
@@ -427,7 +469,10 @@ impl Trampolines {
     }
 
     fn place_at(&self, address: u64) -> CodePlace {
-        let Some(places) = self.places_around(address) else { return CodePlace::Outside };
+        let Some(places) = self.places_around(address) else {
+            let site = self.relays.get(&address);
+            return site.map_or(CodePlace::Outside, |site| CodePlace::At(CopiedPlace::Head { site: *site, saved: false }));
+        };
         match places.binary_search_by_key(&address, |place| place.0) {
             Ok(at) => CodePlace::At(places[at].1),
             Err(_) => CodePlace::Inside,
@@ -443,16 +488,4 @@ fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bo
     let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
     subject.session.hide_changes(at, &mut code);
     decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
-}
-
-/// Encodes `jmp to` for an address.
-fn jump(at: u64, to: u64) -> [u8; 5] {
-    let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
-    [0xe9, a, b, c, d]
-}
-
-/// Writes the chosen bytes at the address of each patch.
-fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
-    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
-    memory.patch(&pieces)
 }

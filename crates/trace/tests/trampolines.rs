@@ -351,3 +351,67 @@ fn threads_with_timer_signals_are_recorded() {
     };
     assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));
 }
+
+/// Jumps through a table to blocks of two and four bytes at the end of a page, while a timer sends signals. With a second argument, the
+/// next page, which has the other blocks, is made writable first.
+const SHORT_BLOCKS: &str = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+static volatile int ticks;
+static void tick(int s) { (void)s; ticks++; }
+long work(long n);
+__asm__(".text\n.balign 4096\n.globl work\n.type work, @function\n"
+    "work: xor %eax, %eax\n jmp test\n"
+    ".org work + 4090, 0xcc\n"
+    "one: inc %eax\n"
+    "two: dec %edi\n jmp test\n"
+    "test: lea 1(%rdi), %ecx\n lea 2(%rdi), %edx\n test %edi, %edi\n je over\n"
+    " mov %edi, %ecx\n and $1, %ecx\n lea table(%rip), %rdx\n"
+    " movslq (%rdx, %rcx, 4), %rcx\n add %rdx, %rcx\n jmp *%rcx\n"
+    "over: ret\n .size work, .-work\n"
+    ".section .rodata\n.balign 4\ntable: .long one - table, two - table\n.text\n");
+int main(int count, char **arguments) {
+    struct itimerval every = {{0, 300}, {0, 300}};
+    signal(SIGALRM, tick);
+    if (count > 2 && mprotect((char *)work + 4096, 4096, PROT_READ | PROT_WRITE | PROT_EXEC)) return 9;
+    setitimer(ITIMER_REAL, &every, 0);
+    long n = atol(arguments[1]);
+    return work(n) == n / 2 ? 3 : 4;
+}
+"#;
+
+/// Records the hits of the blocks of `work` in order of address: its entry, the two short ones, and the three on the next page.
+fn hits_of_short_blocks(collector: &dyn Collector, arguments: &[&str]) -> (Vec<usize>, RunOutcome) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.c"), SHORT_BLOCKS).unwrap();
+    assert!(Command::new("cc").current_dir(folder.path()).args(["-O1", "a.c", "-o", "app"]).status().unwrap().success());
+    let app = folder.path().join("app");
+    let work = Binary::read(&app).unwrap().functions().iter().find(|f| f.name == "work").unwrap().address;
+    let blocks = [0..7, 4090..4092, 4092..4096, 4096..4106, 4106..4127, 4127..4128].map(|b| work + b.start..work + b.end);
+    let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
+    let line = [&[app.to_str().unwrap()], arguments].concat();
+    let (found, outcome) = collect_sites(collector, command(&line, &folder.path().join("a.c")), &blocks, &sites);
+    (sites.iter().map(|site| found[0].iter().filter(|hit| *hit == site).count()).collect(), outcome)
+}
+
+#[test]
+fn short_blocks_are_recorded_while_signals_arrive() {
+    const N: usize = 3_000_000;
+    let (found, outcome) = hits_of_short_blocks(&Trampolines, &[&N.to_string()]);
+    assert_eq!(outcome.followed.ending, FollowEnding::Exited(3));
+    assert!(outcome.followed.asynchronous_signals > 0, "{outcome:?}");
+    assert_eq!(found, [1, N / 2, N, N + 1, N, 1]);
+}
+
+#[test]
+fn short_blocks_are_recorded_after_the_code_of_their_relays_has_changed() {
+    const N: usize = 500;
+    for collector in [&Trampolines as &dyn Collector, &PtraceBreakpoints] {
+        let (found, outcome) = hits_of_short_blocks(collector, &[&N.to_string(), "changed"]);
+        assert_eq!((outcome.followed.ending, outcome.followed.changed_code.len()), (FollowEnding::Exited(3), 1), "{}", collector.name());
+        assert_eq!(found, [1, N / 2, N, 0, 0, 0], "{}", collector.name());
+    }
+}

@@ -1,0 +1,117 @@
+//! Tests of the copies of blocks, and of what is written into the image.
+
+use super::*;
+use iced_x86::{InstructionInfoFactory, RflagsBits};
+
+/// Copies the blocks that start at these offsets, each of which is a site.
+fn copies_of(code: &[u8], starts: &[u64]) -> Copies {
+    copies_with_sleds(code, starts, &HashSet::new())
+}
+
+fn copies_with_sleds(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
+    const AT: u64 = 0x40_0000;
+    let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
+    let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
+    let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
+    let code = [(AT, code.to_vec())];
+    let none = HashSet::new();
+    let request = CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, thread_positions: &[] };
+    copy_blocks(&request, 0x100_0000).unwrap()
+}
+
+fn patch(copies: &Copies, offset: u64) -> Option<Patch> {
+    copies.patches.iter().find(|(address, _)| *address == 0x40_0000 + offset).map(|(_, patch)| *patch)
+}
+
+fn instructions(copies: &Copies) -> Vec<Instruction> {
+    Decoder::with_ip(64, &copies.code, 0x100_0000, DecoderOptions::NONE).into_iter().collect()
+}
+
+#[test]
+fn heads_change_neither_flags_nor_the_stack() {
+    // mov eax, 1; ret
+    let copies = copies_of(&[0xb8, 1, 0, 0, 0, 0xc3], &[0]);
+    let mut factory = InstructionInfoFactory::new();
+    for instruction in instructions(&copies).iter().skip(1).take(HEAD_LENGTH) {
+        assert_eq!(instruction.rflags_modified(), RflagsBits::NONE, "{instruction:?}");
+        let used = factory.info(instruction);
+        let writes_stack = used.used_memory().iter().any(|m| m.base() == Register::RSP || m.segment() == Register::SS);
+        assert!(!writes_stack, "{instruction:?}");
+    }
+    assert_eq!(patch(&copies, 0), Some(Patch::Jump(0x100_0001)));
+}
+
+#[test]
+fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
+    // test eax, eax; je 4; nop; (4:) jmp 0; (6:) nops
+    let copies = copies_of(&[0x85, 0xc0, 0x74, 1, 0x90, 0xeb, 0xf9], &[0, 4, 5]);
+    assert!(matches!(patch(&copies, 0), Some(Patch::Breakpoint { jump: false, .. })));
+    assert!(matches!(patch(&copies, 5), Some(Patch::Breakpoint { .. })));
+    // All branches stay in the copies, so the loop runs there.
+    let end = 0x100_0000 + copies.code.len() as u64;
+    for branch in instructions(&copies).iter().filter(|i| has_target(i)) {
+        assert!((0x100_0000..end).contains(&branch.near_branch_target()), "{branch:?}");
+    }
+}
+
+/// mov eax, 1; mov ebx, 2; jmp 12; (12:) xor eax, eax; (14:) the same five bytes; ret
+const WITH_ROOM: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0xeb, 0, 0x31, 0xc0, 0xb8, 1, 0, 0, 0, 0xc3];
+
+#[test]
+fn a_short_site_has_a_relay_in_another_block() {
+    let copies = copies_of(&WITH_ROOM, &[0, 12, 14]);
+    let Some(Patch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
+    assert!(copies.places.contains(&(to, CopiedPlace::Head { site: 1, saved: false })));
+    // The instruction under the relay is no longer in the image, and the next one is.
+    let is_intact = |original| {
+        copies.places.iter().find_map(|(_, place)| match place {
+            CopiedPlace::Body { original: found, intact } if *found == original => Some(*intact),
+            _ => None,
+        })
+    };
+    assert_eq!((is_intact(0x40_0005), is_intact(0x40_000a)), (Some(false), Some(true)));
+}
+
+#[test]
+fn no_relay_replaces_what_may_fault_or_be_jumped_to() {
+    let breakpoint = |code: &[u8], starts: &[u64]| matches!(patch(&copies_of(code, starts), 12), Some(Patch::Breakpoint { .. }));
+    // mov ebx, [rax + 0]; nop; nop in place of mov ebx, 2
+    let mut code = WITH_ROOM;
+    code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
+    assert!(breakpoint(&code, &[0, 12, 14]));
+    // A handler may skip: mov eax, [rax + 0x100], of 6 bytes.
+    code[..10].copy_from_slice(&[0x8b, 0x80, 0, 1, 0, 0, 0x90, 0x90, 0x90, 0x90]);
+    assert!(breakpoint(&code, &[0, 12, 14]));
+    // A block starts there.
+    assert!(breakpoint(&WITH_ROOM, &[0, 7, 12, 14]));
+}
+
+#[test]
+fn calls_stay_in_the_image_and_return_into_a_copy() {
+    // mov eax, 1; call 0x20; mov ebx, 1; ret
+    let mut code = vec![0xb8, 1, 0, 0, 0, 0xe8, 0x16, 0, 0, 0, 0xbb, 1, 0, 0, 0, 0xc3];
+    let copies = copies_of(&code, &[0]);
+    assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
+    assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
+    // No jump is written if the return address of a call would lie inside it.
+    code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
+    assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
+}
+
+#[test]
+fn execution_continues_in_the_image_after_a_sled() {
+    // The sled, then `call rax`, which leaves room for no jump except in the sled.
+    let code = [&SLED[..], &[0xff, 0xd0]].concat();
+    let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
+    assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
+    let all = instructions(&copies);
+    assert_eq!((all.len(), all.last().unwrap().near_branch_target()), (HEAD_LENGTH + 2, 0x40_0008));
+}
+
+#[test]
+fn rip_relative_addresses_refer_to_the_image() {
+    // lea rax, [rip + 0] (the second block); (7:) mov eax, 1; ret
+    let copies = copies_of(&[0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3], &[0, 7]);
+    let lea = instructions(&copies).into_iter().find(|i| i.code() == Code::Lea_r64_m && i.is_ip_rel_memory_operand()).unwrap();
+    assert_eq!(lea.ip_rel_memory_address(), 0x40_0007);
+}

@@ -1,0 +1,62 @@
+//! Patches: what trampolines have written into an image, with what was there before.
+
+use crate::memory::Memory;
+use crate::ptrace::{self, Tid};
+use std::io;
+
+#[derive(Debug)]
+pub struct InstalledPatch {
+    pub address: u64,
+    pub original_bytes: [u8; 5],
+    pub new_bytes: [u8; 5],
+    pub length: usize,
+    /// The address in a copy that it leads to.
+    pub target: u64,
+    /// If this is a short jump or its relay: both.
+    pub relay: Option<Relay>,
+}
+
+/// A jump in another site's block, to which a site's short jump leads.
+#[derive(Clone, Copy, Debug)]
+pub struct Relay {
+    pub site: u64,
+    pub address: u64,
+    /// The site whose block contains the relay.
+    pub host: u64,
+}
+
+impl InstalledPatch {
+    pub fn is_relay(&self) -> bool {
+        self.relay.is_some_and(|relay| relay.address == self.address)
+    }
+}
+
+impl Relay {
+    /// Moves stopped threads that are at the relay back to its site.
+    pub fn move_threads<'t>(&self, threads: impl Iterator<Item = &'t Tid>) -> io::Result<()> {
+        for thread in threads {
+            // A thread that is gone has no registers.
+            if ptrace::instruction_pointer(*thread).is_ok_and(|at| at == self.address) {
+                ptrace::set_instruction_pointer(*thread, self.site)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Encodes `jmp to` for an address.
+pub fn jump(at: u64, to: u64) -> [u8; 5] {
+    let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
+    [0xe9, a, b, c, d]
+}
+
+/// Encodes `jmp to` in two bytes for an address near `to`.
+pub fn short_jump(at: u64, to: u64) -> [u8; 2] {
+    [0xeb, to.wrapping_sub(at + 2) as u8]
+}
+
+/// Writes the chosen bytes at the address of each patch.
+pub fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
+    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
+    memory.patch(&pieces)
+}
