@@ -5,6 +5,7 @@
 //! section of the object file that is not loaded, so that linkers carry the units of a program along. A copy is in the [`cache`].
 #![forbid(unsafe_code)]
 
+pub mod bitcode;
 pub mod cache;
 mod check;
 pub mod codegen;
