@@ -16,7 +16,7 @@ pub fn build_oracle() -> Result<PathBuf> {
 
 /// The `trodden` command of the release build.
 pub fn trodden() -> std::process::Command {
-    std::process::Command::new(steps::target().join("release/trodden"))
+    std::process::Command::new(steps::programs().join("trodden"))
 }
 
 /// Runs a program built by trodden under the oracles and returns their report: one line for each oracle and process, with details below.
