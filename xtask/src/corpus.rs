@@ -2,9 +2,9 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trodden_corpus::packages::{self, PackagePurpose};
-use trodden_corpus::steps::build_trodden;
+use trodden_corpus::steps::{self, build_trodden};
 use trodden_corpus::{Corpus, Input, Variant};
 
 /// `cargo xtask corpus`
@@ -14,7 +14,8 @@ Examples:
   cargo xtask corpus list
   cargo xtask corpus build gzip lua --variant trodden
   cargo xtask corpus run gzip --variant trodden --input ref
-  cargo xtask corpus run all --variant trodden          run the whole corpus and compare the output with plain builds")]
+  cargo xtask corpus run all --variant trodden          run the whole corpus and compare the output with plain builds
+  TRODDEN_CLANG=clang-19 cargo xtask corpus run all     the same, with programs that clang 19 compiles")]
 pub struct CorpusOptions {
     /// Step to execute, after the steps that it depends on.
     #[arg(value_enum)]
@@ -28,9 +29,12 @@ pub struct CorpusOptions {
     /// Input to run them on.
     #[arg(long, value_enum, default_value_t = Input::Train)]
     input: Input,
-    /// Working folder [default: `corpus` in cargo's target folder]
+    /// Working folder [default: `corpus` in cargo's target folder, or `corpus-CLANG` if TRODDEN_CLANG is set]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// Use debug builds of trodden.
+    #[arg(long)]
+    debug: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,17 +49,43 @@ enum Step {
     Run,
 }
 
-/// Executes a step for the named programs.
+/// Variable that names the clang with which trodden compiles. Plain builds always use clang 22.
+pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
+
+/// The working folder inside cargo's target folder, which is another one for each clang that [`CLANG_VARIABLE`] names.
+pub fn in_target() -> Corpus {
+    let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Corpus::in_target() };
+    let name = Path::new(&clang).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Corpus::at(&steps::target().join(format!("corpus-{name}")))
+}
+
+/// Leaves out programs in Rust if [`CLANG_VARIABLE`] names a clang, which may be older than rustc's LLVM, and says so.
+pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
+    let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(programs) };
+    let mut kept = Vec::new();
+    for program in programs {
+        match corpus.is_rust(&program)? {
+            true => eprintln!("{program} is left out: {} may be older than rustc's LLVM", clang.display()),
+            false => kept.push(program),
+        }
+    }
+    Ok(kept)
+}
+
+/// Carries out a step for the named programs.
 ///
 /// # Errors
 /// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
-    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(in_target, Corpus::at);
+    if options.debug {
+        steps::use_debug_builds();
+    }
     if options.step == Step::List {
         print!("{}", corpus.about()?);
         return Ok(());
     }
-    let programs = corpus.programs(&options.programs)?;
+    let programs = compilable(&corpus, corpus.programs(&options.programs)?)?;
     packages::ensure(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
     if options.variant.is_trodden() && options.step != Step::Fetch {

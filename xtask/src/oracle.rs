@@ -5,6 +5,7 @@
 
 mod interesting;
 
+use crate::corpus::{compilable, in_target};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ pub fn run(options: &OracleOptions) -> Result<()> {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
         return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
-    let corpus = Corpus::in_target();
-    let programs = corpus.prepare(&options.programs, DEFAULT)?;
+    let corpus = in_target();
+    let programs = compilable(&corpus, corpus.prepare(&options.programs, DEFAULT)?)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {

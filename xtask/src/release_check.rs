@@ -1,5 +1,7 @@
 //! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
 
+use crate::corpus::CLANG_VARIABLE;
+use crate::suite::OLDEST_CLANG;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
@@ -17,6 +19,9 @@ const TASKS: &[&[&str]] = &[
     &["dist", "--check"],
 ];
 
+/// The tasks that are run once more with the oldest clang that trodden supports.
+const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
+
 /// Runs all tasks, even after one has failed.
 ///
 /// # Errors
@@ -24,10 +29,16 @@ const TASKS: &[&[&str]] = &[
 pub fn run() -> Result<()> {
     let this = std::env::current_exe().context("cannot find the executable of xtask")?;
     let mut failed = Vec::new();
-    for task in TASKS {
-        let name = task.join(" ");
+    let again = OLDEST_CLANG_TASKS.iter().map(|task| (task, Some(OLDEST_CLANG)));
+    for (task, clang) in TASKS.iter().map(|task| (task, None)).chain(again) {
+        let name = [task.join(" "), clang.map(|clang| format!(" with {clang}")).unwrap_or_default()].concat();
         let started = Instant::now();
-        let result = steps::run(Command::new(&this).args(*task));
+        let mut command = Command::new(&this);
+        command.args(*task);
+        if let Some(clang) = clang {
+            command.env(CLANG_VARIABLE, clang);
+        }
+        let result = steps::run(&mut command);
         eprintln!("\n== {name}: {}, {} s", if result.is_ok() { "passed" } else { "failed" }, started.elapsed().as_secs());
         if result.is_err() {
             failed.push(name);

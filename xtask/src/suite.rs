@@ -1,10 +1,11 @@
 //! `cargo xtask test`: all checks that a change must pass before it is merged.
 
+use crate::corpus::CLANG_VARIABLE;
 use crate::cycles;
 use crate::fuzz;
 use crate::pages;
 use crate::tidy;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::process::Command;
 use std::time::Instant;
@@ -13,6 +14,13 @@ use trodden_corpus::steps;
 
 /// Time for each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
+
+/// The oldest clang that trodden supports.
+pub const OLDEST_CLANG: &str = "clang-19";
+/// Test files that are run once more with it.
+const OLDEST_CLANG_TESTS: [&str; 6] = ["oracles", "random", "counting", "lines", "paths", "pgo"];
+/// Programs of the corpus that are run with it.
+const OLDEST_CLANG_PROGRAMS: [&str; 3] = ["bzip2", "lua", "minisat"];
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
@@ -50,6 +58,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     steps::headline("Tests");
     tests(options)?;
     if options.filter.is_none() {
+        with_oldest_clang(options)?;
         steps::headline("Fuzz targets");
         fuzz::targets(None, FUZZ_SECONDS, 1)?;
     }
@@ -101,6 +110,27 @@ fn tests(options: &SuiteOptions) -> Result<()> {
         steps::run(steps::cargo().args(["test", "--workspace", "--doc"]).args(filter))?;
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter))
+}
+
+/// Runs some of the tests and, unless nothing is to be fetched, some programs of the corpus with the oldest clang.
+fn with_oldest_clang(options: &SuiteOptions) -> Result<()> {
+    steps::headline(&format!("Tests with {OLDEST_CLANG}"));
+    if !steps::on_path(OLDEST_CLANG) {
+        eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
+        return Ok(());
+    }
+    let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
+    let mut tests = steps::cargo();
+    tests.args(if has_nextest { &["nextest", "run"][..] } else { &["test"] }).args(["--workspace", "--no-fail-fast"]);
+    OLDEST_CLANG_TESTS.iter().for_each(|name| _ = tests.args(["--test", name]));
+    steps::run(tests.env(CLANG_VARIABLE, OLDEST_CLANG))?;
+    if options.fast {
+        return Ok(());
+    }
+    let this = std::env::current_exe().context("cannot find the executable of xtask")?;
+    let mut corpus = Command::new(this);
+    corpus.args(["corpus", "run"]).args(OLDEST_CLANG_PROGRAMS).arg("--debug");
+    steps::run(corpus.env(CLANG_VARIABLE, OLDEST_CLANG))
 }
 
 /// Installs rustfmt and clippy if they are missing.

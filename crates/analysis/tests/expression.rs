@@ -12,6 +12,7 @@ fn unit() -> UnitMap {
     UnitMap {
         source,
         producer,
+        llvm: 22,
         target,
         experiment: Default::default(),
         counted: Default::default(),

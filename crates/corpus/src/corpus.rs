@@ -109,7 +109,7 @@ impl Corpus {
         if let Some(folder) = output.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        let mut instrument = Command::new(steps::target().join("release/trodden"));
+        let mut instrument = Command::new(steps::programs().join("trodden"));
         instrument.arg("instrument").arg(self.program(program, &Variant::trodden())).arg("-o").arg(output);
         instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
         steps::output(instrument.arg("--interesting").arg(&stored)).map(drop)
@@ -125,7 +125,7 @@ impl Corpus {
             TrainingRuns::Train => self.profile_runs(program, &[Input::Train], trained.runs())?,
         };
         let file = stored.with_extension(trained.name());
-        let mut export = Command::new(steps::target().join("release/trodden"));
+        let mut export = Command::new(steps::programs().join("trodden"));
         steps::output(export.args(["export", trained.name()]).arg(&stored).arg("-o").arg(&file))?;
         Ok(file)
     }
@@ -150,7 +150,7 @@ impl Corpus {
         if let Some(folder) = stored.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        let mut collect = Command::new(steps::target().join("release/trodden"));
+        let mut collect = Command::new(steps::programs().join("trodden"));
         collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("cannot determine the current folder")
@@ -273,7 +273,7 @@ impl Corpus {
 
 /// Runs a command under `trodden record`, which samples the programs that the command runs.
 fn wrap_in_recorder(command: &Command, profile: &Path) -> Command {
-    let mut recorder = Command::new(steps::target().join("release/trodden"));
+    let mut recorder = Command::new(steps::programs().join("trodden"));
     recorder.args(["record", "--burst", "500us", "--no-store", "-o"]).arg(profile).arg("--");
     recorder.arg(command.get_program()).args(command.get_args());
     recorder

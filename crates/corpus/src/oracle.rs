@@ -16,7 +16,7 @@ pub fn build_oracle() -> Result<PathBuf> {
 
 /// The `trodden` command of the release build.
 pub fn trodden() -> std::process::Command {
-    std::process::Command::new(steps::target().join("release/trodden"))
+    std::process::Command::new(steps::programs().join("trodden"))
 }
 
 /// Checks a run of a program built by trodden with the oracles and returns their report: a line for each oracle and process, with details

@@ -45,6 +45,10 @@ const SOURCES: &[Need] = &[
 /// Packages that the tests need besides the toolchain.
 const TESTS: &[Need] = &[
     need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    need("clang-19", "clang-19"),
+    need("lld-19", "ld.lld-19"),
+    need("llvm-19", "llvm-profdata-19"),
+    need("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.profile-x86_64.a"),
     need("g++", "g++"),
     need("cmake", "cmake"),
     need("libtool", "libtoolize"),

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of a checkout, that folder itself;
 /// see [`require_checkout`].
@@ -125,10 +126,27 @@ fn shell_quoted(word: &OsStr) -> String {
 /// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-/// Makes a release build of the command and the plugin, creates links for the command's other names, and returns their folder.
+/// Whether trodden's debug builds are used.
+static USES_DEBUG: AtomicBool = AtomicBool::new(false);
+
+/// Uses trodden's debug builds from now on, which take less time to build, but are slower, and check what they do.
+pub fn use_debug_builds() {
+    USES_DEBUG.store(true, Relaxed);
+}
+
+/// The folder with trodden's own programs.
+pub fn programs() -> PathBuf {
+    target().join(if USES_DEBUG.load(Relaxed) { "debug" } else { "release" })
+}
+
+/// Builds the command and the plugin, creates links for the command's other names, and returns their folder.
 pub fn build_trodden() -> Result<PathBuf> {
-    run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
-    let programs = target().join("release");
+    match USES_DEBUG.load(Relaxed) {
+        // With the features of all targets, so that nothing is compiled again.
+        true => run(cargo().args(["build", "--workspace", "--all-targets"]))?,
+        false => run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
+    }
+    let programs = programs();
     run(Command::new(programs.join("trodden")).arg("drivers"))?;
     Ok(programs)
 }

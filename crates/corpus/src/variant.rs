@@ -157,8 +157,8 @@ impl Variant {
 
     /// Programs and libraries of this project that the build uses.
     pub fn tools(&self) -> Vec<PathBuf> {
-        let release = steps::target().join("release");
-        if self.is_trodden() { vec![release.join("trodden"), release.join("libtrodden_instrument.so")] } else { Vec::new() }
+        let programs = steps::programs();
+        if self.is_trodden() { vec![programs.join("trodden"), programs.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
     /// Environment variables for the build, as the recipes read them.
@@ -182,7 +182,7 @@ impl Variant {
             Rust::Trodden => variables.push(("CARGO_BUILD", "cargo trodden build".into())),
         }
         if self.is_trodden() {
-            variables.push(("PATH", steps::path_with(&[steps::target().join("release")])?));
+            variables.push(("PATH", steps::path_with(&[steps::programs()])?));
             variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.options, self.options).trim().into()));
         }
         variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));

@@ -239,6 +239,7 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
     UnitMap {
         source,
         producer: String::new(),
+        llvm: 0,
         target: "x86_64-unknown-linux-gnu".to_owned(),
         experiment: Experiment::from_trace(),
         counted: trodden_unit::CountedEvent::Paths,

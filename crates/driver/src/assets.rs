@@ -4,14 +4,16 @@
 //! never read each other's objects, and processes that write the same file concurrently write the same content.
 
 use crate::context::DriverContext;
-use crate::other_programs::option_with_value;
+use crate::other_programs::{option_with_value, run};
 use crate::stand_ins;
-use crate::toolchain::{Tool, is_program};
+use crate::toolchain::{Llvm, Tool};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use trodden_profile::atomic_file;
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, spelling::SETTINGS_VARIABLE};
 use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
 /// The runtime, as one relocatable object.
@@ -117,6 +119,20 @@ pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", PLUGIN.find(context)?))
 }
 
+/// Checks that clang loads the plugin, and that the plugin accepts it. A clang without a function or a call that the plugin needs is found
+/// before anything is compiled.
+///
+/// # Errors
+/// Fails with clang's or the plugin's message if not.
+pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
+    let plugin = PLUGIN.find(context)?;
+    let mut command = Command::new(llvm.clang());
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(plugin_option(context)?);
+    command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
+    run(&mut command).with_context(|| format!("clang {} does not load {}", llvm.major, plugin.display()))?;
+    Ok(plugin)
+}
+
 /// Returns a path that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: that of the library, or of a symbolic link
 /// to it in the unit cache.
 ///
@@ -182,10 +198,10 @@ pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for a toolchain prefix, and looks for tools with that prefix beside the compiler.
-    let clang = Tool::Clang.find(context).and_then(|c| Ok(fs::canonicalize(c)?));
-    for tool in ["llvm-ar", "llvm-ranlib", "llvm-nm"] {
-        if let Some(path) = clang.as_ref().ok().map(|c| c.with_file_name(tool)).filter(|p| is_program(p)) {
-            link(&path, &folder.join(format!("trodden-{tool}")))?;
+    let Ok(llvm) = Llvm::find(context) else { return Ok(()) };
+    for tool in [Tool::Ar, Tool::Ranlib, Tool::Nm] {
+        if let Ok(path) = llvm.tool(context, tool) {
+            link(&path, &folder.join(format!("trodden-{}", tool.name())))?;
         }
     }
     Ok(())

@@ -5,9 +5,9 @@ use crate::cc::LTO_VARIABLE;
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent, LOG_VARIABLE};
 use crate::experiment;
-use crate::toolchain::Tool;
+use crate::toolchain::{CLANG_VARIABLE, Llvm, Tool};
 use crate::variant::OUTPUT_HINT;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
@@ -56,8 +56,8 @@ pub struct Built {
 pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     let settings = build.settings.clone().or(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
-    Tool::Clang.find(context)?;
-    assets::PLUGIN.find(context)?;
+    let llvm = Llvm::find(context)?;
+    assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
     let drivers = assets::drivers(context, &store)?;
     let folder = context.folder("trodden-build-")?;
@@ -65,6 +65,10 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
+    if let Some(clang) = Llvm::named(context)? {
+        // A name in CC, which is replaced here, must reach the drivers. Without one, they follow the names by which they are called.
+        command.env(CLANG_VARIABLE, std::path::absolute(clang.clang())?);
+    }
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(CACHE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
@@ -74,7 +78,7 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
         path_prefix.push(drivers.join("path"));
     }
     if build.lto {
-        path_prefix.extend(prepare_lto(context, &mut command)?);
+        path_prefix.extend(prepare_lto(context, &llvm, &mut command)?);
     }
     command.env("PATH", search_path(context, path_prefix)?);
     let status = command.status().map_err(|e| cannot_run(&build.command[0], e))?;
@@ -87,17 +91,16 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
 }
 
 /// Sets up tools that can read bitcode, for builds that put it into archives. Returns folders for the search path.
-fn prepare_lto(context: &DriverContext, command: &mut Command) -> Result<Vec<PathBuf>> {
-    Tool::Lld.find(context)?;
+fn prepare_lto(context: &DriverContext, llvm: &Llvm, command: &mut Command) -> Result<Vec<PathBuf>> {
+    llvm.tool(context, Tool::Lld)?;
     command.env(LTO_VARIABLE, "1");
-    let clang = fs::canonicalize(Tool::Clang.find(context)?)?;
-    let folder = clang.parent().unwrap_or(Path::new("/")).to_owned();
-    for (variable, tool) in [("AR", "llvm-ar"), ("NM", "llvm-nm"), ("RANLIB", "llvm-ranlib")] {
-        let path = folder.join(tool);
-        ensure!(path.is_file(), "{} is missing: run `apt-get install llvm-22`", path.display());
+    let mut folder = None;
+    for (variable, tool) in [("AR", Tool::Ar), ("NM", Tool::Nm), ("RANLIB", Tool::Ranlib)] {
+        let path = llvm.tool(context, tool)?;
+        folder = path.parent().map(Path::to_owned);
         command.env(variable, path);
     }
-    Ok(vec![folder])
+    Ok(folder.into_iter().collect())
 }
 
 fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result<OsString> {

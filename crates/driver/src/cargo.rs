@@ -12,7 +12,7 @@ use crate::context::DriverContext;
 use crate::experiment;
 use crate::other_programs::run as output_of;
 use crate::rust;
-use crate::toolchain::Tool;
+use crate::toolchain::{CLANG_VARIABLE, Llvm};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -162,8 +162,8 @@ impl Invocation {
 }
 
 fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
-    Tool::Clang.find(context)?;
-    assets::PLUGIN.find(context)?;
+    let llvm = llvm_of_rustc(context)?;
+    assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
     let target = invocation.supported_target()?;
     let workspace = Workspace::read(context, &invocation.arguments)?;
@@ -175,7 +175,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     let names_must_match = pgo::names_must_match(context, &settings);
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
-    let configuration = configuration(context, &request, scope)?;
+    let configuration = configuration(context, &llvm, &request, scope)?;
     let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
     let mut command = Command::new(program(context));
     command.args(&invocation.arguments[..invocation.own]);
@@ -195,6 +195,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     if counters == Some(pgo::LlvmCounters::Coverage) {
         set_coverage(context, &mut command, &workspace)?;
     }
+    command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
     experiment::pass_request(&mut command, &request);
     let drivers = assets::drivers(context, &store)?;
@@ -243,19 +244,54 @@ fn program(context: &DriverContext) -> &OsStr {
 
 /// Whether rustc is a nightly one, whose crates may use unstable features.
 fn is_nightly(context: &DriverContext) -> Result<bool> {
-    let version = output_of(Command::new(context.value("RUSTC").unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
-    let version = String::from_utf8_lossy(&version);
-    let release = version.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default();
+    let release = RustcVersion::read(context)?.release;
     Ok(release.contains("-nightly") || release.contains("-dev"))
 }
 
+/// The version of rustc.
+#[derive(Debug)]
+pub struct RustcVersion {
+    /// Its own version.
+    pub release: String,
+    /// The version of its LLVM.
+    pub llvm: String,
+}
+
+impl RustcVersion {
+    /// Asks rustc for its version.
+    ///
+    /// # Errors
+    /// Fails if rustc cannot be run.
+    pub fn read(context: &DriverContext) -> Result<RustcVersion> {
+        let output = output_of(Command::new(context.value("RUSTC").unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
+        let text = String::from_utf8_lossy(&output);
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+        Ok(RustcVersion { release: value("release:"), llvm: value("LLVM version:") })
+    }
+
+    /// Finds an LLVM that can compile rustc's bitcode.
+    ///
+    /// # Errors
+    /// Fails if rustc has no LLVM, or a newer one than is installed.
+    pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
+        let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
+        let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
+        Llvm::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
+    }
+}
+
+/// Returns the LLVM that compiles rustc's bitcode.
+fn llvm_of_rustc(context: &DriverContext) -> Result<Llvm> {
+    RustcVersion::read(context).context("install Rust from https://rustup.rs")?.compiler(context)
+}
+
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
-/// and the plugin itself.
-fn configuration(context: &DriverContext, request: &Path, scope: Scope) -> Result<Identity> {
+/// the plugin itself, and the version of LLVM.
+fn configuration(context: &DriverContext, llvm: &Llvm, request: &Path, scope: Scope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Identity::from_content(format!("{name} {} {scope:?}", Identity::from_content(&bytes)).as_bytes()))
+    Ok(Identity::from_content(format!("{name} {} {scope:?} {}", Identity::from_content(&bytes), llvm.major).as_bytes()))
 }
 
 /// Returns the arguments with which `trodden` records the programs that cargo runs.

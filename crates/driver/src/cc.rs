@@ -17,6 +17,7 @@ use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
 use crate::link;
+use crate::toolchain::{CLANG_VARIABLE, Llvm};
 use anyhow::{Context, Result, bail, ensure};
 use arguments::CommandLine;
 use std::ffi::OsString;
@@ -47,13 +48,22 @@ const SETTING_WORDS: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// Fails if clang or a part of trodden is missing, or if an option conflicts with counting.
-pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
+    drive_with(context, &Llvm::find(context)?, language, arguments)
+}
+
+/// Runs clang in the place of the compiler `name`, of the version in that name if it is a clang's. Returns and fails like [`drive`].
+pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
+    drive_with(context, &Llvm::called(context, name)?, language, arguments)
+}
+
+fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = take_own_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
-        return drive_again(context, language, &arguments, own.settings, lto);
+        return drive_again(context, llvm, language, &arguments, own.settings, lto);
     }
-    let clang = language.tool().find(context)?;
+    let clang = llvm.tool(context, language.tool())?;
     let line = read(&arguments);
     if is_foreign_to_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
@@ -73,9 +83,9 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
     // Assembly output cannot be instrumented at the link, so it is instrumented now.
     let emits_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !emits_assembly {
-        return crate::lto::drive(context, &clang, &arguments, &line);
+        return crate::lto::drive(context, llvm, &clang, &arguments, &line);
     }
-    let added = compile_options(context, &line, &clang)?;
+    let added = compile_options(context, llvm, &line, &clang)?;
     let environment = compile_environment(context, &line)?;
     if line.links {
         let environment = if line.compiles { environment } else { Vec::new() };
@@ -94,11 +104,11 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, mut arguments: V
 }
 
 /// Returns the arguments to add for compiling.
-fn compile_options(context: &DriverContext, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
+fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context)?);
-        added.extend(debug_information::options(line, clang));
+        added.extend(debug_information::options(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
         // A coverage build knows its lines from the coverage mapping.
         if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {
@@ -167,12 +177,20 @@ fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], enviro
 }
 
 /// Runs the driver again, with its settings resolved and passed in the environment, where all of its parts find them.
-fn drive_again(context: &DriverContext, language: SourceLanguage, arguments: &[OsString], own: Settings, lto: bool) -> Result<ExitCode> {
+fn drive_again(
+    context: &DriverContext,
+    llvm: &Llvm,
+    language: SourceLanguage,
+    arguments: &[OsString],
+    own: Settings,
+    lto: bool,
+) -> Result<ExitCode> {
     let request = experiment::resolve(context, own.or(experiment::from_environment(context)?))?;
     let trodden = context.own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
     experiment::pass_request(&mut command, &experiment::write_request(context, &request)?);
+    command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     if lto {
         command.env(LTO_VARIABLE, "1");
     }

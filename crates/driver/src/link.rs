@@ -12,7 +12,7 @@ use crate::experiment::read_request;
 use crate::frames;
 use crate::other_programs::{checked_stdout, option_with_value};
 use crate::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
-use crate::toolchain::LLVM_VARIABLE;
+use crate::toolchain::Llvm;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
@@ -323,11 +323,11 @@ fn unescaped(name: &[u8]) -> PathBuf {
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
-    let llvm = context.value(LLVM_VARIABLE);
+    let llvm = || Llvm::find(context).ok().and_then(|llvm| llvm.root());
     let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
     ours || SYSTEM.iter().any(|s| path.starts_with(s))
-        || llvm.is_some_and(|l| path.starts_with(l))
         || path.to_string_lossy().contains("/lib/rustlib/")
+        || llvm().is_some_and(|root| path.starts_with(root))
 }
 
 /// Returns what the sources on the command line were compiled to: units of the image that are in no input file, or else objects, which

@@ -15,7 +15,7 @@ use crate::frames::{self, ArchiveMember};
 use crate::link;
 use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
-use crate::toolchain::Tool;
+use crate::toolchain::{Llvm, Tool};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -26,18 +26,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
 use trodden_unit::CodegenOptions;
-
-const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
+use trodden_unit::bitcode::is_bitcode;
 
 /// Runs clang on a command line that compiles or links.
-pub fn drive(context: &DriverContext, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
+pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
-        added.extend(debug_information::options(line, clang));
+        added.extend(debug_information::options(line, clang, llvm.major));
     }
     added.extend(pgo::compile_options(context, line)?);
     if line.links {
-        return link_whole(context, clang, arguments, line, added);
+        return link_whole(context, llvm, clang, arguments, line, added);
     }
     events::log(context, &DriverEvent::compiled(line));
     let error = Command::new(clang).args(with_added(arguments, &added)).exec();
@@ -46,12 +45,14 @@ pub fn drive(context: &DriverContext, clang: &Path, arguments: &[OsString], line
 
 fn link_whole(
     context: &DriverContext,
+    llvm: &Llvm,
     clang: &Path,
     arguments: &[OsString],
     line: &CommandLine,
     mut added: Vec<OsString>,
 ) -> Result<ExitCode> {
-    Tool::Lld.find(context)?;
+    llvm.tool(context, Tool::Lld)?;
+    check_producers(context, llvm, line)?;
     let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
     // Like GNU ld, accepts version scripts that name undefined symbols; otherwise zlib's configure script gives up its shared library.
@@ -70,7 +71,7 @@ fn link_whole(
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?.object(&module, &codegen(line), &object)?;
+        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.object(&module, &codegen(line), &object)?;
         without_bitcode(context, line, &object, place.path())?
     } else {
         arguments.to_vec()
@@ -80,8 +81,22 @@ fn link_whole(
     link::drive(&link::LinkJob { context, clang, arguments: &arguments, line: &line, added, environment: Vec::new(), directory: None })
 }
 
-fn is_bitcode(bytes: &[u8]) -> bool {
-    BITCODE.iter().any(|magic| bytes.starts_with(magic))
+/// Checks that LLVM can read all bitcode that is linked. lld does not always refuse that of a later version.
+fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
+    for input in line.inputs_of(InputKind::Linkable) {
+        if let Ok(bytes) = fs::read(Path::new(input)) {
+            llvm.check_bitcode(&bytes, input)?;
+        }
+    }
+    for path in named_archives(line) {
+        let Ok(bytes) = fs::read(&path) else { continue };
+        let bytes = frames::expand_thin_archive(context, &path, bytes)?;
+        if frames::is_archive(&bytes) {
+            let members = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
+            members.iter().try_for_each(|m| llvm.check_bitcode(&m.bytes, format!("{}({})", path.display(), m.name).as_ref()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the code-generation options for the whole program, taken from those of the link, to which builds usually pass their compiler

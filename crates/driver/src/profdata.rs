@@ -8,12 +8,12 @@ mod text;
 
 use crate::context::DriverContext;
 use crate::other_programs::checked_stdout;
-use crate::toolchain::Tool;
+use crate::toolchain::{Tool, find_for_profile};
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
 use trodden_text::words::list_names;
@@ -56,12 +56,18 @@ pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
 /// # Errors
 /// Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or fails.
 pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
-    indexed_form(context, edges(profile)?)
+    indexed_form(context, &tool_for(context, Tool::Profdata, profile)?, edges(profile)?)
 }
 
-/// Converts counter values to LLVM's indexed format.
-pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Vec<u8>> {
-    let tool = Tool::Profdata.find(context)?;
+/// Finds a tool that can read what the compilers of a profile's programs wrote, and write what they can read.
+pub fn tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
+    let units = profile.images.iter().flat_map(|image| &image.units);
+    let newest = units.max_by_key(|unit| unit.map.llvm).map_or(("", 0), |unit| (&*unit.map.source, unit.map.llvm));
+    find_for_profile(context, tool, newest.1, &format!("{} was compiled by", newest.0))
+}
+
+/// Converts counter values to LLVM's indexed format by `tool`, which is `llvm-profdata`.
+pub fn indexed_form(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
     let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::is_needed);
@@ -72,7 +78,7 @@ pub fn indexed_form(context: &DriverContext, mut edges: EdgeCounts) -> Result<Ve
         // `llvm-profdata` rejects a text without functions as empty.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
-    let mut command = Command::new(&tool);
+    let mut command = Command::new(tool);
     command.arg("merge");
     for (name, content) in parts {
         let from = folder.path().join(name);

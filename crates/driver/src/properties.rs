@@ -3,7 +3,7 @@
 
 use crate::context::DriverContext;
 use crate::experiment;
-use crate::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel};
+use crate::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel, llvm_for};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -95,7 +95,8 @@ fn describe_units(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity
     if work.is_empty() {
         return Ok(Vec::new());
     }
-    let compiler = DriverCompiler::new(context, OsString::new())?;
+    let compiler =
+        DriverCompiler::with(context, &llvm_for(context, work.iter().map(|job| (&*job.map.source, job.map.llvm)))?, OsString::new())?;
     let folder = context.folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     for_each_in_parallel(context, work, "units", |job| {

@@ -9,11 +9,12 @@ use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
 use crate::frames::{self, ArchiveMember};
 use crate::other_programs::{checked_stdout, option_with_value};
-use crate::toolchain::Tool;
+use crate::toolchain::Llvm;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,17 +27,23 @@ use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 /// Compiles bitcode with the plugin.
 #[derive(Debug)]
 pub struct DriverCompiler {
-    clang: PathBuf,
+    llvm: Llvm,
     plugin: PathBuf,
     store: PathBuf,
     request: OsString,
 }
 
 impl DriverCompiler {
-    /// Creates a compiler for a request to the plugin, which is named by its file. An empty name stands for the default request.
+    /// Creates a compiler of the default LLVM for a request to the plugin, which is named by its file. An empty name stands for the default
+    /// request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
+        DriverCompiler::with(context, &Llvm::find(context)?, request)
+    }
+
+    /// Creates a compiler of this LLVM.
+    pub fn with(context: &DriverContext, llvm: &Llvm, request: OsString) -> Result<DriverCompiler> {
         let plugin = assets::PLUGIN.find(context)?;
-        Ok(DriverCompiler { clang: Tool::Clang.find(context)?, plugin, store: context.store()?.root().to_owned(), request })
+        Ok(DriverCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
     }
 
     /// Compiles bitcode to an object.
@@ -54,7 +61,7 @@ impl DriverCompiler {
 
     /// Returns an identity of clang alone: of its path, size and modification time.
     pub fn identity_of_clang(&self) -> Result<Identity> {
-        let clang = fs::canonicalize(&self.clang).with_context(|| format!("cannot find {}", self.clang.display()))?;
+        let clang = fs::canonicalize(self.llvm.clang()).with_context(|| format!("cannot find {}", self.llvm.clang().display()))?;
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
         let all = format!("{} {} {:?}", clang.display(), file.len(), file.modified()?);
         Ok(Identity::from_content(all.as_bytes()))
@@ -71,7 +78,7 @@ impl DriverCompiler {
 
     /// Returns the command that compiles bitcode to an object without the plugin.
     pub fn plain_command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
-        let mut command = Command::new(&self.clang);
+        let mut command = Command::new(self.llvm.clang());
         command.args(codegen.arguments());
         command.args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"]);
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
@@ -79,9 +86,33 @@ impl DriverCompiler {
     }
 
     /// Runs such a command.
+    ///
+    /// # Errors
+    /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice, or if clang fails.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
-        let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
+        let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
+        let bytes = beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        self.llvm.check_bitcode(&bytes, bitcode.as_os_str())?;
+        let made = command.output().with_context(|| format!("cannot run {}", self.llvm.clang().display()))?;
         checked_stdout(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
+    }
+}
+
+/// Reads the beginning of a file.
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(1024).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Returns the LLVM to compile units with: that of the newest unit, or a newer one.
+///
+/// # Errors
+/// Fails if it is not installed; the message names a unit.
+pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
+    match units.into_iter().max_by_key(|(_, major)| *major) {
+        Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
+        None => Llvm::find(context),
     }
 }
 

@@ -12,9 +12,9 @@ use crate::context::DriverContext;
 use crate::experiment;
 use crate::frames;
 use crate::link;
-use crate::rebuild::{DriverCompiler, Rebuilder};
+use crate::rebuild::{DriverCompiler, Rebuilder, llvm_for};
 use crate::recipe::{BuildProduct, Recipe, RecipeStore};
-use crate::toolchain::Tool;
+use crate::toolchain::Llvm;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use object::{Object, ObjectSection, ObjectSymbol};
 use place::LinkSandbox;
@@ -30,7 +30,7 @@ use trodden_profile::atomic_file::{self, Access};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
-use trodden_unit::{Frame, Identity, Image, Observation, UnitCache};
+use trodden_unit::{Frame, Identity, Image, Observation, UnitCache, UnitMap};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Prefix of the user's files while they are being written.
@@ -75,7 +75,7 @@ pub fn create(
     let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
     log::info!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units"));
-    let compiler = DriverCompiler::new(context, request.clone().into())?;
+    let compiler = DriverCompiler::with(context, &inputs.llvm, request.clone().into())?;
     let rebuilder = Rebuilder::compile(context, &compiler, &inputs.frames, &sandbox.folder.path().join("units"))?;
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)
 }
@@ -88,6 +88,8 @@ pub struct LinkInputs {
     contents: Vec<Vec<u8>>,
     /// The units in these files, and those of sources that the link compiled.
     pub frames: Vec<Frame>,
+    /// The LLVM that compiles the units, and links.
+    pub llvm: Llvm,
     /// The folder of the program, to which `$ORIGIN` in run paths refers.
     origin: PathBuf,
 }
@@ -110,8 +112,11 @@ impl LinkInputs {
                 frames.push(unit_of_store(&store, unit)?);
             }
         }
+        // Damaged maps are reported when they are needed.
+        let maps: Vec<UnitMap> = frames.iter().filter_map(|frame| frame.map().ok()).collect();
+        let llvm = llvm_for(context, maps.iter().map(|map| (&*map.source, map.llvm)))?;
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(LinkInputs { recipe, contents, frames, origin })
+        Ok(LinkInputs { recipe, contents, frames, llvm, origin })
     }
 
     /// Links the program again with objects that were compiled from its units according to the request in the file `request`. The result
@@ -150,11 +155,11 @@ impl LinkInputs {
             line.iter_mut().for_each(|word| *word = with_origin(word, origin));
         }
         self.remove_earlier_defaults(sandbox, &mut line);
-        if let Some(object) = defaults.object(sandbox.context, sandbox.folder.path())? {
+        if let Some(object) = defaults.object(&self.llvm, sandbox.folder.path())? {
             // Comes first, because the first of several weak definitions wins.
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
-        let image = run_link(&self.recipe, sandbox, &read(&line), request)?;
+        let image = run_link(&self.llvm, &self.recipe, sandbox, &read(&line), request)?;
         let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
         let mut from = fs::File::open(&linked)?;
         let written = atomic_file::write_with_access(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
@@ -215,7 +220,7 @@ impl Defaults {
     }
 
     /// Assembles an object with these defaults in `folder`. `None` if there are none.
-    fn object(&self, context: &DriverContext, folder: &Path) -> Result<Option<PathBuf>> {
+    fn object(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =
             [(DEFAULT_OUTPUT_SYMBOL, &self.output), (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested), (WATCHED_SYMBOL, &self.watched)];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");
@@ -228,7 +233,7 @@ impl Defaults {
         }
         let (source, object) = (folder.join("defaults.s"), folder.join(DEFAULTS_OBJECT));
         fs::write(&source, assembly)?;
-        let status = Command::new(Tool::Clang.find(context)?).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
+        let status = Command::new(llvm.clang()).arg("-c").arg(&source).arg("-o").arg(&object).status()?;
         ensure!(status.success(), "the assembler failed on {}", source.display());
         Ok(Some(object))
     }
@@ -272,8 +277,8 @@ fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
 }
 
 /// Runs the link in the sandbox.
-fn run_link(recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
-    let clang = recipe.driver.tool().find(sandbox.context)?;
+fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
+    let clang = llvm.tool(sandbox.context, recipe.driver.tool())?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
     let directory = sandbox.path_of(&sandbox.directory);

@@ -6,6 +6,7 @@
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
+use crate::host::type_kind;
 use crate::llvm::{Block, Module, Value, attribute_kind, llvm, owned};
 use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
@@ -188,8 +189,7 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
 /// Returns the offset of an address computation if it is constant and in bytes.
 fn byte_distance(address: Value) -> Option<i64> {
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let is_byte =
-        llvm!(LLVMGetTypeKind(element)) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
+    let is_byte = type_kind(element) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
     if !is_byte || address.operand_count() != 2 {
         return None;
     }

@@ -5,6 +5,7 @@
 //! that only moved within its file, or whose file moved, keeps its digest.
 
 use crate::handle_map::HandleMap;
+use crate::host::type_kind;
 use crate::llvm::{Block, Value, llvm, owned};
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMTypeKind;
@@ -59,7 +60,7 @@ impl DigestInput {
 
     /// Adds the type as far as it determines the operation: its kind, and the width of integers.
     fn kind(&mut self, value: Value) {
-        let kind = llvm!(LLVMGetTypeKind(value.kind()));
+        let kind = type_kind(value.kind());
         let width = if kind == LLVMTypeKind::LLVMIntegerTypeKind { llvm!(LLVMGetIntTypeWidth(value.kind())) } else { 0 };
         self.word(b't', kind as u64 | u64::from(width) << 8);
     }

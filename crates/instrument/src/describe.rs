@@ -8,6 +8,7 @@ use crate::calls;
 use crate::code;
 use crate::debug::Positions;
 use crate::handle_map::HandleMap;
+use crate::host;
 use crate::llvm::{Block, Value, llvm};
 use crate::no_return::{NoReturnAnalysis, returns_twice};
 use crate::trip_count::constant_trip_count;
@@ -377,5 +378,5 @@ fn case_value(terminator: Value, index: usize) -> Option<i64> {
     if !terminator.is(LLVMOpcode::LLVMSwitch) || index == 0 {
         return None;
     }
-    Value(llvm!(LLVMGetSwitchCaseValue(terminator.0, index as u32))).as_integer()
+    Value(host::case_value(terminator.0, index as u32)).as_integer()
 }

@@ -61,7 +61,7 @@ pub enum Error {
         what: String,
     },
     /// The source module that clang embedded for the line graphs is unreadable.
-    #[error("cannot read the source module that clang embedded: compile with clang 22 and without -fembed-bitcode")]
+    #[error("cannot read the source module that clang embedded: compile without -fembed-bitcode")]
     UnreadableEmbeddedModule,
     /// LLVM's verifier rejects an instrumented function.
     #[error("function `{0}` is invalid after instrumentation; please report it with the source file that is being compiled")]

@@ -24,6 +24,7 @@ mod events;
 mod flags;
 mod handle_map;
 mod hoisting;
+mod host;
 mod identical_phis;
 mod interesting;
 mod line_graphs;
@@ -56,35 +57,7 @@ mod versions;
 mod weights;
 
 use llvm_sys::prelude::LLVMModuleRef;
-use std::ffi::{c_char, c_int, c_void};
-
-/// LLVM 22's `llvm::PassPluginLibraryInfo` (plugin API version 2).
-#[repr(C)]
-pub struct PassPluginLibraryInfo {
-    api_version: u32,
-    name: *const c_char,
-    version: *const c_char,
-    register_passes: Option<extern "C" fn(*mut c_void)>,
-    before_code_generation: Option<extern "C" fn(LLVMModuleRef, *mut c_void, c_int, *mut c_void) -> bool>,
-}
-
-const PLUGIN_API_VERSION: u32 = 2;
-
-/// The entry point that LLVM looks up in a plugin.
-///
-/// # Safety
-/// Only LLVM calls it; it dereferences nothing.
-#[unsafe(no_mangle)]
-#[allow(non_snake_case)]
-pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
-    PassPluginLibraryInfo {
-        api_version: PLUGIN_API_VERSION,
-        name: c"trodden".as_ptr(),
-        version: concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast(),
-        register_passes: None,
-        before_code_generation: Some(before_code_generation),
-    }
-}
+use std::ffi::{c_int, c_void};
 
 /// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
@@ -94,6 +67,11 @@ extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void
         Ok(Err(error)) => error.to_string(),
         Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
     };
+    fail(&message)
+}
+
+/// Ends the compilation with an error.
+fn fail(message: &str) -> ! {
     eprintln!("trodden: error: {message}");
     std::process::exit(1);
 }

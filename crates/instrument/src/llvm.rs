@@ -9,6 +9,7 @@ mod module;
 #[cfg(test)]
 pub mod test_module;
 
+use crate::host::type_kind;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::*;
@@ -205,12 +206,12 @@ impl Value {
 
     /// Returns true if the instruction has no result.
     pub fn is_void(self) -> bool {
-        llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMVoidTypeKind
+        type_kind(self.kind()) == LLVMTypeKind::LLVMVoidTypeKind
     }
 
     /// Returns true for a token, which no phi node can merge.
     pub fn is_token(self) -> bool {
-        llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMTokenTypeKind
+        type_kind(self.kind()) == LLVMTypeKind::LLVMTokenTypeKind
     }
 
     pub fn operand(self, index: u32) -> Value {
@@ -349,7 +350,7 @@ impl Value {
     /// Returns the width in bits of an integer type's value.
     pub fn integer_width(self) -> Option<u32> {
         let kind = self.kind();
-        (llvm!(LLVMGetTypeKind(kind)) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
+        (type_kind(kind) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
     }
 
     pub fn has_attribute(self, name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! LLVM's passes and its verifier.
 
 use crate::error::Error;
+use crate::host;
 use crate::llvm::{Module, Value, llvm};
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::error::{LLVMErrorRef, LLVMGetErrorMessage};
@@ -24,8 +25,7 @@ pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'st
 
 /// Runs passes on a function.
 pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
-    let run = |names: &CStr, options| llvm!(LLVMRunPassesOnFunction(function.0, names.as_ptr(), machine, options));
-    run_with(passes, run, || function.name())
+    run_with(passes, |names, options| host::run_passes(function.0, names, machine, options), || function.name())
 }
 
 fn run_with(

@@ -14,6 +14,7 @@ pub mod llvm_profile;
 use crate::additions::add_inline;
 use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
+use crate::host::type_kind;
 use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
 use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
@@ -39,7 +40,7 @@ pub enum PlaceholderError {
     /// One of LLVM's tables is not as expected.
     #[error(
         "cannot read LLVM's profile table `{0}`: build with `trodden build --pgo` or `--coverage` alone, without profile \
-            options of the compiler, and with LLVM 22"
+            options of the compiler"
     )]
     Table(String),
     /// The unit was compiled with counters of another kind.
@@ -505,7 +506,7 @@ pub fn passes_address_on(user: Value) -> bool {
     if !user.is_instruction() {
         return true;
     }
-    let makes_pointer = llvm!(LLVMGetTypeKind(user.kind())) == llvm_sys::LLVMTypeKind::LLVMPointerTypeKind;
+    let makes_pointer = type_kind(user.kind()) == llvm_sys::LLVMTypeKind::LLVMPointerTypeKind;
     match user.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMFreeze => true,
         LLVMOpcode::LLVMLoad => makes_pointer,

@@ -5,6 +5,7 @@ use crate::debug::Positions;
 use crate::emit;
 use crate::error::Error;
 use crate::flags::code_generation_flags;
+use crate::host;
 use crate::identical_phis;
 use crate::line_graphs;
 use crate::llvm::{Module, Value};
@@ -117,6 +118,7 @@ pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     UnitMap {
         source: module.source(),
         producer: String::new(),
+        llvm: host::major(),
         target: module.target(),
         experiment: experiment.clone(),
         counted: CountedEvent::Paths,

@@ -14,7 +14,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A program cannot be started.
-    #[error("cannot run {tool}: {source}. Install LLVM 22 if it is missing (Debian: apt-get install clang-22 llvm-22 libclang-rt-22-dev)")]
+    #[error("cannot run {tool}: {source}. Install LLVM if it is missing (Debian: apt-get install clang-22 llvm-22 libclang-rt-22-dev)")]
     Tool {
         /// The program.
         tool: String,

@@ -341,6 +341,7 @@ mod tests {
         let map = UnitMap {
             source: "a.c".into(),
             producer: String::new(),
+            llvm: 22,
             target: String::new(),
             experiment: experiment.clone(),
             counted: CountedEvent::Paths,

@@ -22,21 +22,23 @@ pub struct Toolkit {
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
 pub const RECORDER: &str = include_str!("probes.c");
-/// Where Debian's packages of LLVM install its tools.
-const DEFAULT_LLVM: &str = "/usr/lib/llvm-22";
+/// The clang whose LLVM is used unless `TRODDEN_CLANG` names another.
+const DEFAULT_CLANG: &str = "clang-22";
 
 impl Toolkit {
-    /// Locates LLVM (in `TRODDEN_LLVM`, if set) and the plugin (`TRODDEN_PLUGIN`, or else built with cargo), and writes the runtime object
-    /// to `folder`.
+    /// Takes the plugin from `TRODDEN_PLUGIN` or else builds it with cargo, and writes the runtime object to `folder`. LLVM is
+    /// that of the clang that `TRODDEN_CLANG` names, if it is set.
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder cannot be written.
     pub fn prepare(folder: &Path) -> Result<Toolkit, Error> {
-        let llvm = std::env::var_os("TRODDEN_LLVM").map_or(DEFAULT_LLVM.into(), PathBuf::from).join("bin");
+        let clang = std::env::var_os("TRODDEN_CLANG").unwrap_or_else(|| DEFAULT_CLANG.into());
         let plugin = match std::env::var_os("TRODDEN_PLUGIN") {
             Some(plugin) => plugin.into(),
             None => build_plugin()?,
         };
+        let found = run(Command::new(&clang).arg("-print-prog-name=clang"))?;
+        let llvm = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim()).with_file_name("");
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
         write_atomically(&runtime, RUNTIME)?;

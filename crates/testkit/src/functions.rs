@@ -65,6 +65,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
     let map = UnitMap {
         source: source.into(),
         producer: "a compiler".into(),
+        llvm: 22,
         target: "x86_64-unknown-linux-gnu".into(),
         experiment: Default::default(),
         counted: Default::default(),

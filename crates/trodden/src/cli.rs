@@ -76,7 +76,7 @@ Environment:
   TRODDEN_LTO=1       optimise each program as a whole (as --trodden=lto)
   TRODDEN_QUIET=1     print no notes on standard error
   TRODDEN_PLUGIN      path of the plugin, if it is neither beside trodden nor in ../lib/trodden
-  TRODDEN_LLVM        folder of an LLVM 22 that was not installed by packages
+  TRODDEN_CLANG       clang, by path or name; default $CC if it is a clang, else the newest one
 
 `trodden-cc --help` prints clang's options.
 

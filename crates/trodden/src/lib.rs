@@ -72,7 +72,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         _ => {}
     }
     if let Some(language) = stand_ins::language(name) {
-        return cc::drive(context(), language, rest(1));
+        return cc::stand_in(context(), name, language, rest(1));
     }
     // The arguments of compiler drivers are clang's, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {

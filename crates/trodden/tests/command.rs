@@ -26,7 +26,7 @@ fn doctor_finds_everything_where_the_tests_run() {
 #[test]
 fn doctor_names_what_is_missing_and_its_remedy() {
     let place = Place::new();
-    let output = place.command(trodden()).args(["doctor", "--json"]).env("TRODDEN_LLVM", "/nowhere").output().unwrap();
+    let output = place.command(trodden()).args(["doctor", "--json"]).env("TRODDEN_CLANG", "/nowhere/clang").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let clang = found["checks"].as_array().unwrap().iter().find(|c| c["what"] == "clang").unwrap();
@@ -41,7 +41,7 @@ fn what_is_missing_is_named_with_its_remedy() {
         command.args(["cc", "-c", "a.c"]);
         command
     };
-    assert!(error_of(cc().env("TRODDEN_LLVM", "/nowhere")).contains("/nowhere/bin/clang is not a program"));
+    assert!(error_of(cc().env("TRODDEN_CLANG", "/nowhere/clang")).contains("TRODDEN_CLANG is /nowhere/clang, which is not a program"));
     assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
     assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
     assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));

@@ -198,6 +198,7 @@ mod tests {
         UnitMap {
             source: "a.c".into(),
             producer: String::new(),
+            llvm: 22,
             target: String::new(),
             experiment: Experiment::default(),
             counted: CountedEvent::Paths,

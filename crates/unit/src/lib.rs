@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod atomic_file;
+pub mod bitcode;
 pub mod cache;
 mod check;
 pub mod codegen;

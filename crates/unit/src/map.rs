@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 18;
+pub const MAP_VERSION: u32 = 19;
 
 /// Description of a compilation unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct UnitMap {
     pub source: String,
     /// Compiler and its version, from the debug information; empty if there is none.
     pub producer: String,
+    /// Major version of the LLVM that generated the code and wrote the bitcode; 0 for a unit that no plugin has compiled.
+    pub llvm: u32,
     /// Target triple.
     pub target: String,
     /// What the build observes, and how it counts.

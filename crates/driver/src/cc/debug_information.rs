@@ -21,15 +21,20 @@ const NEED_LOCATIONS: &[&str] = &[
     "-fpseudo-probe-for-profiling",
 ];
 
-/// Returns the options to add when compiling with this clang.
-pub fn options(line: &CommandLine, clang: &Path) -> Vec<OsString> {
+/// The first version of clang that has [`NO_KEY_INSTRUCTIONS`] and needs it.
+const FIRST_WITH_KEY_INSTRUCTIONS: u32 = 22;
+/// Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
+const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
+
+/// Returns the options to add when compiling with this clang, which is of version `major`.
+pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
-        // Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
-        added.extend(["-gno-key-instructions", "-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
+        added.extend((major >= FIRST_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
+        added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()
 }
@@ -55,7 +60,7 @@ mod tests {
     fn added(text: &str, clang: &Path) -> Vec<String> {
         let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
         let line = CommandLine::read(&arguments, &|_| None);
-        options(&line, clang).into_iter().map(|argument| argument.into_string().unwrap()).collect()
+        options(&line, clang, 22).into_iter().map(|argument| argument.into_string().unwrap()).collect()
     }
 
     const KEPT: &[&str] = &["-gline-tables-only"];
@@ -72,6 +77,8 @@ mod tests {
         for text in ["-c a.c", "-O2 -gsplit-dwarf -c a.c", "-gz -c a.c", "-flto -c a.c"] {
             assert_eq!(added(text, &clang), STRIPPED, "{text}");
         }
+        let line = CommandLine::read(&["-c".into(), "a.c".into()], &|_| None);
+        assert!(!options(&line, &clang, 19).contains(&NO_KEY_INSTRUCTIONS.into()));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::PlaceholderError;
 use crate::emit::add_attribute;
+use crate::host::type_kind;
 use crate::llvm::{Builder, Module, Value, llvm};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
@@ -244,7 +245,7 @@ pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
     let last = address.operand_count() - 1;
     let offset = address.operand(last).as_integer()?;
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let index = match (llvm!(LLVMGetTypeKind(element)), last) {
+    let index = match (type_kind(element), last) {
         (LLVMTypeKind::LLVMIntegerTypeKind, 1) => match i64::from(llvm!(LLVMGetIntTypeWidth(element))) {
             8 if offset % bytes == 0 => offset / bytes,
             bits if bits == 8 * bytes => offset,

@@ -4,10 +4,10 @@
 //! plus a constant. Any other value that arrives (an operand was added, or the pointer was loaded) is a jump, call or return. Phi nodes
 //! before the dispatch are searched through.
 
-use crate::llvm::{Block, Value, llvm};
+use crate::host::type_kind;
+use crate::llvm::{Block, Value};
 use crate::shape::predecessors;
 use indexmap::IndexSet;
-use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
 /// Minimum number of cases of a `switch` that is taken for an interpreter's dispatch. Those that distinguish characters have fewer. Three
@@ -118,5 +118,5 @@ fn is(value: Value, opcode: LLVMOpcode) -> bool {
 }
 
 fn is_pointer(value: Value) -> bool {
-    llvm!(LLVMGetTypeKind(value.kind())) == LLVMTypeKind::LLVMPointerTypeKind
+    type_kind(value.kind()) == LLVMTypeKind::LLVMPointerTypeKind
 }

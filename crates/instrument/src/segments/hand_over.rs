@@ -7,6 +7,7 @@
 //! does too, except with probability 2^-43. Accesses are volatile because signal handlers observe their order.
 
 use crate::describe::{is_must_tail, is_placeholder};
+use crate::host::type_kind;
 use crate::llvm::{Block, Builder, Module, Value, attribute_kind, llvm};
 use crate::no_return::returns_twice;
 use llvm_sys::core::*;
@@ -194,7 +195,7 @@ impl Arguments {
     }
 
     fn add(&mut self, kind: LLVMTypeRef) {
-        match llvm!(LLVMGetTypeKind(kind)) {
+        match type_kind(kind) {
             LLVMTypeKind::LLVMStructTypeKind => {
                 (0..llvm!(LLVMCountStructElementTypes(kind))).for_each(|at| self.add(llvm!(LLVMStructGetTypeAtIndex(kind, at))));
             }

@@ -3,18 +3,18 @@
 //! First, `opt` names every block (`instnamer`). Names do not affect the generated code, and appear in the comments of the assembly.
 
 use super::machine::{self, MachineFunctions};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use trodden_command::laboratory::context;
 use trodden_driver::assets;
 use trodden_driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
-use trodden_driver::rebuild::codegen_options;
-use trodden_driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use trodden_driver::rebuild::{codegen_options, llvm_for};
+use trodden_driver::toolchain::{Llvm, Tool};
 use trodden_launch::temporary::folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
@@ -40,20 +40,21 @@ pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot show the code of {}", map.source))?)?;
-    run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
+    let llvm = llvm_for(context(), [(&*map.source, map.llvm)])?;
+    run(Command::new(llvm.tool(context(), Tool::Opt)?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
-    let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
+    let plain = compile(&llvm, &map, &named, &folder.path().join("plain.s"), None)?;
     // The unit with named blocks is a different unit, and must not enter the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.clone().or(Settings::from(&map.experiment)) };
     let request = experiment::resolve(context(), settings).and_then(|request| experiment::write_request(context(), &request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;
-    let counted = compile(&map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
+    let counted = compile(&llvm, &map, &named, &folder.path().join("counted.s"), Some((&request, folder.path())))?;
     Ok(Assembly { labels: labels(&text), plain: machine::parse(&plain), counted: machine::parse(&counted) })
 }
 
-fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
+fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_options(map).with_context(|| format!("unit of {}", map.source))?;
-    let mut command = Command::new(Tool::Clang.find(context())?);
+    let mut command = Command::new(llvm.clang());
     command.args(codegen.arguments()).args([
         "-Qunused-arguments",
         "-Wno-override-module",
@@ -71,16 +72,6 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
-}
-
-/// Returns the path of LLVM's `opt`, which is installed beside clang.
-fn opt() -> Result<PathBuf> {
-    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
-    let opt = clang.with_file_name("opt");
-    if !is_program(&opt) {
-        bail!("{} does not exist; run `apt-get install llvm-{LLVM_MAJOR}`", opt.display());
-    }
-    Ok(opt)
 }
 
 /// Extracts the names of blocks from the text of a module.

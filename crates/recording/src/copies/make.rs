@@ -237,7 +237,7 @@ impl PathPartition {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
-        let mut objects = Objects::new(&settings, context)?;
+        let mut objects = Objects::new(&settings, &inputs.llvm, context)?;
         // This request, without parts, is for links and the plugin. Each unit has a request with its parts.
         let request = experiment::write_request(
             context.driver,

@@ -14,6 +14,7 @@ use trodden_driver::DriverContext;
 use trodden_driver::experiment;
 use trodden_driver::rebuild::{DriverCompiler, codegen_options, for_each_in_parallel};
 use trodden_driver::store_size::COPIES_FOLDER;
+use trodden_driver::toolchain::Llvm;
 use trodden_launch::StopFlag;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
@@ -33,13 +34,13 @@ pub struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    /// Prepares to compile objects with these settings.
+    /// Prepares to compile objects with these settings and this LLVM.
     ///
     /// # Errors
-    /// Clang, the plugin or the unit cache is missing.
-    pub fn new(settings: &'a Settings, context: CopyContext<'a>) -> Result<Objects<'a>> {
+    /// The plugin or the unit cache is missing.
+    pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<Objects<'a>> {
         let driver = context.driver;
-        let compiler = DriverCompiler::new(driver, OsString::new())?;
+        let compiler = DriverCompiler::with(driver, llvm, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
         Ok(Objects {
             driver,

@@ -169,7 +169,7 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
 fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
     let inputs = LinkInputs::from_program(runner.context.driver, Path::new(&program.original.path))?;
     let (settings, driver) = (program.sampled(), runner.context.driver);
-    let mut objects = Objects::new(&settings, runner.context)?;
+    let mut objects = Objects::new(&settings, &inputs.llvm, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
     objects.compile_missing(runner.stop)?;
     let sampled = folder.join("sampled");

@@ -43,6 +43,7 @@ impl UnitBuilder {
         let map = UnitMap {
             source: source.into(),
             producer: "clang version 22".into(),
+            llvm: 22,
             target: "x86_64-unknown-linux-gnu".into(),
             experiment: Default::default(),
             counted: Default::default(),

@@ -16,8 +16,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use trodden_driver::assets;
+use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
-use trodden_driver::toolchain::{LLVM_MAJOR, Tool, on_path};
+use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, all_clangs, is_supported, on_path};
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
@@ -48,29 +49,43 @@ const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-ge
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
 /// Name of the check, whether it is required, the check itself, and the remedy if it fails.
-type Check = (&'static str, bool, fn() -> Result<String>, &'static str);
+type Check = (&'static str, bool, fn() -> Result<String>, Remedy);
+
+/// The remedy for a failed check.
+enum Remedy {
+    Text(&'static str),
+    /// Installing these tools of the LLVM in use.
+    Install(&'static [Tool]),
+}
+
+use Remedy::{Install, Text};
 
 const CHECKS: &[Check] = &[
-    ("clang", true, clang, "apt-get install clang-22"),
-    ("linker and tools for objects", true, binutils, "apt-get install binutils"),
-    ("C library for linking", true, c_library, "apt-get install libc6-dev libgcc-12-dev"),
-    ("plugin", true, plugin, "cargo build --release -p trodden-instrument"),
-    ("unit cache", true, unit_cache, "set TRODDEN_CACHE to a writable folder"),
-    ("run store", false, run_store, "set TRODDEN_RUNS to a writable folder"),
+    ("clang", true, clang, Install(&[Tool::Clang])),
+    ("linker and tools for objects", true, binutils, Text("apt-get install binutils")),
+    ("C library for linking", true, c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
+    ("plugin", true, plugin, Text("cargo build --release -p trodden-instrument")),
+    ("unit cache", true, unit_cache, Text("set TRODDEN_CACHE to a writable folder")),
+    ("run store", false, run_store, Text("set TRODDEN_RUNS to a writable folder")),
     (
         "open file description locks",
         true,
         locks,
-        "use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later",
+        Text("use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later"),
     ),
-    ("/proc", true, proc, "mount -t proc proc /proc"),
-    ("lld and LLVM's tools (for --lto)", false, lto, "apt-get install lld-22 llvm-22"),
-    ("LLVM's tools for coverage and edge profiles", false, profile_tools, "apt-get install llvm-22"),
-    ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
-    ("collectors of traces", false, crate::commands::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
-    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, QEMU_REMEDY),
-    ("wait recorder (for waits)", false, crate::commands::waits::trial, "cargo build --release -p trodden-waits-recorder"),
-    ("end-to-end trial", true, trial, "fix the problems above, then run `trodden doctor` again"),
+    ("/proc", true, proc, Text("mount -t proc proc /proc")),
+    ("lld and LLVM's tools (for --lto)", false, lto, Install(&[Tool::Lld, Tool::Ar])),
+    ("LLVM's tools for coverage and edge profiles", false, profile_tools, Install(&[Tool::Cov])),
+    ("Rust (for cargo trodden)", false, rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
+    (
+        "collectors of traces",
+        false,
+        crate::commands::trace::collectors,
+        Text("allow ptrace; in a container, add the capability SYS_PTRACE"),
+    ),
+    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, Text(QEMU_REMEDY)),
+    ("wait recorder (for waits)", false, crate::commands::waits::trial, Text("cargo build --release -p trodden-waits-recorder")),
+    ("end-to-end trial", true, trial, Text("fix the problems above, then run `trodden doctor` again")),
 ];
 
 /// Runs all checks. Returns status 0 if all required ones pass, else 1.
@@ -88,7 +103,20 @@ pub fn run(json: bool) -> Result<ExitCode> {
 fn check((what, required, find, remedy): &Check) -> Finding {
     match find() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
-        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some((*remedy).to_owned()) },
+        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.text()) },
+    }
+}
+
+impl Remedy {
+    fn text(&self) -> String {
+        match self {
+            Text(text) => (*text).to_owned(),
+            Install(tools) => {
+                let major = Llvm::find(context()).map_or(NEWEST_LLVM, |llvm| llvm.major);
+                let packages: Vec<String> = tools.iter().map(|tool| format!(" {}-{major}", tool.package())).collect();
+                format!("apt-get install{}", packages.concat())
+            }
+        }
     }
 }
 
@@ -107,12 +135,22 @@ fn print(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
     Ok(())
 }
 
+/// Describes the clang in use, and the others that were found.
 fn clang() -> Result<String> {
-    let clang = Tool::Clang.find(context())?;
-    let cxx = Tool::ClangCxx.find(context())?;
-    let version = first_line(Command::new(&clang).arg("--version"))?;
-    ensure!(version.contains(&format!("version {LLVM_MAJOR}.")), "{} is `{version}`, not version {LLVM_MAJOR}", clang.display());
-    Ok(format!("{}, {} ({version})", clang.display(), cxx.display()))
+    let llvm = Llvm::find(context())?;
+    let cxx = llvm.tool(context(), Tool::ClangCxx)?;
+    let version = first_line(Command::new(llvm.clang()).arg("--version"))?;
+    let untested = if TESTED_LLVM.contains(&llvm.major) { String::new() } else { "; trodden is not tested with this version".to_owned() };
+    let kind = |major| match (is_supported(major), TESTED_LLVM.contains(&major)) {
+        (true, true) => "supported",
+        (true, false) => "supported, but not tested",
+        (false, _) if major < OLDEST_LLVM => "too old",
+        (false, _) => "too new",
+    };
+    let others = all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
+    let others: Vec<String> = others.map(|(major, path)| format!("clang {major} ({}; {})", path.display(), kind(major))).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; also found: {}", others.join(", ")) };
+    Ok(format!("{}, {} ({version}){untested}{others}", llvm.clang().display(), cxx.display()))
 }
 
 fn binutils() -> Result<String> {
@@ -133,13 +171,7 @@ fn c_library() -> Result<String> {
 }
 
 fn plugin() -> Result<String> {
-    let path = assets::PLUGIN.find(context())?;
-    let clang = Tool::Clang.find(context())?;
-    let mut command = Command::new(clang);
-    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option(context())?);
-    command.env(trodden_unit::cache::CACHE_VARIABLE, context().store()?.root());
-    first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
-    Ok(path.display().to_string())
+    Ok(assets::check_plugin(context(), &Llvm::find(context())?)?.display().to_string())
 }
 
 /// Checks that the unit cache is writable, and puts the runtime's object into it.
@@ -178,37 +210,30 @@ fn proc() -> Result<String> {
 fn lto() -> Result<String> {
     let lld = Tool::Lld.find(context())?;
     let version = first_line(Command::new(&lld).arg("--version"))?;
-    let clang = fs::canonicalize(Tool::Clang.find(context())?)?;
-    for tool in ["llvm-ar", "llvm-nm", "llvm-ranlib"] {
-        let path = clang.with_file_name(tool);
-        ensure!(path.is_file(), "{} is not installed", path.display());
-    }
+    [Tool::Ar, Tool::Nm, Tool::Ranlib].iter().try_for_each(|tool| tool.find(context()).map(drop))?;
     Ok(version)
 }
 
 /// Checks the versions of llvm-cov and llvm-profdata, whose file formats change with LLVM's version.
 fn profile_tools() -> Result<String> {
+    let llvm = Llvm::find(context())?;
     let mut found = Vec::new();
     for tool in [Tool::Cov, Tool::Profdata] {
-        let path = tool.find(context())?;
+        let path = llvm.tool(context(), tool)?;
         let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
-        ensure!(version.split('.').next() == Some(&LLVM_MAJOR.to_string()), "{} is of LLVM {version}, not {LLVM_MAJOR}", path.display());
+        ensure!(version.split('.').next() == Some(&llvm.major.to_string()), "{} is of LLVM {version}, not {}", path.display(), llvm.major);
         found.push(format!("{} ({version})", path.display()));
     }
     Ok(found.join(", "))
 }
 
 fn rust() -> Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("rustc is not installed")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or("?").trim().to_owned();
-    let (release, llvm) = (value("release:"), value("LLVM version:"));
-    let major: u32 = llvm.split('.').next().and_then(|m| m.parse().ok()).unwrap_or(0);
-    ensure!(major == LLVM_MAJOR, "rustc {release} carries LLVM {llvm}; the plugin reads bitcode of LLVM {LLVM_MAJOR}");
+    let rustc = RustcVersion::read(context()).context("rustc is not installed")?;
+    let clang = rustc.compiler(context())?;
     first_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
-    Ok(format!("rustc {release} with LLVM {llvm}"))
+    Ok(format!("rustc {} with LLVM {}, whose bitcode clang {} compiles", rustc.release, rustc.llvm, clang.major))
 }
 
 /// A program whose function `odd` has two paths, of which one is taken three times.

@@ -6,7 +6,7 @@ mod disk;
 #[allow(unused_imports, reason = "each test file uses a part of it")]
 pub use disk::Disk;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -49,9 +49,9 @@ impl Place {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// A command that runs here.
+    /// A command that runs here. A tool of LLVM 22 stands for that of the version that `TRODDEN_CLANG` names (`clang-19`), if it is set.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = Command::new(of_tested_version(program.as_ref()));
         command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
         for variable in [
             "TRODDEN_INSTRUMENT",
@@ -149,6 +149,15 @@ pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
         *sum.get_or_insert(0) += FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries();
     }
     sum
+}
+
+/// Returns the name of a tool for the version of LLVM that is tested.
+fn of_tested_version(program: &OsStr) -> OsString {
+    let version = std::env::var("TRODDEN_CLANG").ok().and_then(|clang| clang.strip_prefix("clang-").map(str::to_owned));
+    match (program.to_str().and_then(|name| name.strip_suffix("-22")), version) {
+        (Some(tool), Some(version)) => format!("{tool}-{version}").into(),
+        _ => program.to_owned(),
+    }
 }
 
 /// Runs a command, which must succeed.

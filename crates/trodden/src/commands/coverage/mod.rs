@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use trodden_coverage::{CoverageMapping, CoverageTools, CoveredSources, is_mapped, mapped_lines, select_builds, tables};
 use trodden_driver::other_programs::option_with_value;
 use trodden_driver::profdata;
-use trodden_driver::toolchain::{LLVM_MAJOR, Tool};
+use trodden_driver::toolchain::Tool;
 use trodden_profile::Profile;
 use trodden_report::View;
 use trodden_report::coverage::page;
@@ -48,8 +48,9 @@ fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<Covera
         llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
     let counters = profdata::coverage(profile)?;
-    let index = |counters| profdata::indexed_form(context(), counters);
-    let (llvm_cov, temporary) = (Tool::Cov.find(context())?, env::temp_dir());
+    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::tool_for(context(), tool, profile));
+    let (llvm_cov, llvm_profdata, temporary) = (llvm_cov?, llvm_profdata?, env::temp_dir());
+    let index = |counters| profdata::indexed_form(context(), &llvm_profdata, counters);
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
@@ -101,7 +102,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = vec![option_with_value("-Xdemangler=", Tool::Cxxfilt.find(context())?)];
+    let mut arguments: Vec<OsString> = vec![option_with_value("-Xdemangler=", profdata::tool_for(context(), Tool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
@@ -127,7 +128,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             arguments.push(option_with_value("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
-            ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} did not write {}: check that the folder is writable", index.display());
+            ensure!(index.is_file(), "llvm-cov did not write {}: check that the folder is writable", index.display());
             mapping.mark_pages(folder)?;
             let paths = folder.join(PATHS_PAGE);
             write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;

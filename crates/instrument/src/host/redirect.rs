@@ -1,0 +1,267 @@
+//! The call before code generation for LLVM 19 to 21, which have no such entry.
+//!
+//! A dynamically linked clang calls libLLVM through slots that the dynamic linker has filled with addresses. When clang registers the
+//! plugin, the slots of three functions are changed to functions here: `PassManager<Module>::run`, which runs the optimiser and tells
+//! which module is compiled; `createTargetTransformInfoWrapperPass`, the first call of code generation, at which the module is
+//! instrumented; and `legacy::PassManager::run`, which generates the code and is left out if none is wanted. The optimiser's own
+//! callbacks will not do: they run before sanitizers, and not at all for stored bitcode.
+//!
+//! What would break it: a statically linked clang, which has no slots; other names, parameters, or order of these calls; a target machine
+//! that is not the first member of both `PassBuilder` and the callback in `TargetIRAnalysis`. All of these end the compilation with an
+//! error, before or instead of code that does not count.
+
+use super::{symbol, version_text};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+/// A function of libLLVM whose calls are redirected.
+struct Redirection {
+    name: &'static CStr,
+    replacement: usize,
+    /// Address of the function itself.
+    original: &'static AtomicUsize,
+}
+
+static OPTIMISER: AtomicUsize = AtomicUsize::new(0);
+static CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
+static CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
+
+/// The target machine of the compilation.
+static MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// The module that was last optimised, until it is instrumented.
+static MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether no code is to be generated.
+static IS_SKIPPED: AtomicBool = AtomicBool::new(false);
+
+/// Called by LLVM with a `PassBuilder`, before each run of the optimiser.
+pub extern "C" fn register(builder: *mut c_void) {
+    // SAFETY: LLVM passes a live `PassBuilder`, which starts with a pointer.
+    MACHINE.store(unsafe { *builder.cast::<*mut c_void>() }, Relaxed);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(redirect_all);
+}
+
+extern "C" fn optimise(result: *mut c_void, manager: *mut c_void, module: *mut c_void, analyses: *mut c_void) -> *mut c_void {
+    type Function = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
+    // SAFETY: the address is that of the function with this type, which returns a structure in memory.
+    let original: Function = unsafe { std::mem::transmute(OPTIMISER.load(Relaxed)) };
+    MODULE.store(module, Relaxed);
+    original(result, manager, module, analyses)
+}
+
+extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
+    // SAFETY: the address is that of the function with this type, whose parameter is passed by reference.
+    let original: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(CODE_GENERATION_START.load(Relaxed)) };
+    let (module, machine) = (MODULE.swap(std::ptr::null_mut(), Relaxed), MACHINE.load(Relaxed));
+    // SAFETY: the parameter starts with a function object, which starts with what it captures, the target machine.
+    let captured = unsafe { *analysis.cast::<*mut c_void>() };
+    if module.is_null() || captured != machine {
+        crate::fail(&refusal("generates code in an unknown way"));
+    }
+    IS_SKIPPED.store(crate::before_code_generation(module.cast(), machine, 0, std::ptr::null_mut()), Relaxed);
+    original(analysis)
+}
+
+extern "C" fn generate_code(manager: *mut c_void, module: *mut c_void) -> bool {
+    // SAFETY: the address is that of the function with this type.
+    let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(CODE_GENERATOR.load(Relaxed)) };
+    if MODULE.load(Relaxed) == module {
+        crate::fail(&refusal("generates code in an unknown way"));
+    }
+    !IS_SKIPPED.swap(false, Relaxed) && original(manager, module)
+}
+
+fn refusal(reason: &str) -> String {
+    let clang = std::env::current_exe().map_or("clang".into(), |path| path.display().to_string());
+    format!(
+        "{clang} (LLVM {}) {reason}, so its code cannot be counted. Use clang as packaged by your distribution, or clang 22",
+        version_text()
+    )
+}
+
+fn redirect_all() {
+    let all = [
+        Redirection {
+            name: c"_ZN4llvm11PassManagerINS_6ModuleENS_15AnalysisManagerIS1_JEEEJEE3runERS1_RS3_",
+            replacement: optimise as *const () as usize,
+            original: &OPTIMISER,
+        },
+        Redirection {
+            name: c"_ZN4llvm36createTargetTransformInfoWrapperPassENS_16TargetIRAnalysisE",
+            replacement: begin_code_generation as *const () as usize,
+            original: &CODE_GENERATION_START,
+        },
+        Redirection {
+            name: c"_ZN4llvm6legacy11PassManager3runERNS_6ModuleE",
+            replacement: generate_code as *const () as usize,
+            original: &CODE_GENERATOR,
+        },
+    ];
+    let objects = loaded_objects();
+    for redirection in &all {
+        let address = symbol(redirection.name) as usize;
+        redirection.original.store(address, Relaxed);
+        // Calls within libLLVM are not clang's.
+        let slots = objects.iter().filter(|object| !object.contains(address)).map(|object| object.redirect(redirection));
+        if address == 0 || slots.sum::<usize>() == 0 {
+            let name = redirection.name.to_string_lossy();
+            crate::fail(&refusal(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(callback: extern "C" fn(*const ObjectInfo, usize, *mut c_void) -> c_int, data: *mut c_void) -> c_int;
+    fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int;
+}
+
+const READABLE: c_int = 1;
+const WRITABLE: c_int = 2;
+const PAGE: usize = 4096;
+
+/// The beginning of `struct dl_phdr_info`.
+#[repr(C)]
+struct ObjectInfo {
+    base: usize,
+    name: *const c_char,
+    segments: *const Segment,
+    segment_count: u16,
+}
+
+/// `Elf64_Phdr`
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    physical_address: u64,
+    file_size: u64,
+    size: u64,
+    alignment: u64,
+}
+
+const LOADED: u32 = 1;
+const DYNAMIC: u32 = 2;
+const READ_ONLY_AFTER_RELOCATION: u32 = 0x6474_e552;
+
+/// `Elf64_Rela`
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// Types of relocations that store an address of a symbol: `R_X86_64_GLOB_DAT` and `R_X86_64_JUMP_SLOT`.
+const SLOTS: [u32; 2] = [6, 7];
+
+/// `Elf64_Sym`
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    visibility: u8,
+    section: u16,
+    value: u64,
+    size: u64,
+}
+
+/// Tags of the dynamic section.
+mod tag {
+    pub const PLT_RELOCATION_SIZE: u64 = 2;
+    pub const STRINGS: u64 = 5;
+    pub const SYMBOLS: u64 = 6;
+    pub const RELOCATIONS: u64 = 7;
+    pub const RELOCATION_SIZE: u64 = 8;
+    pub const PLT_RELOCATIONS: u64 = 23;
+}
+
+/// A file that is loaded in this process.
+struct LoadedObject {
+    base: usize,
+    segments: &'static [Segment],
+}
+
+fn loaded_objects() -> Vec<LoadedObject> {
+    extern "C" fn collect(info: *const ObjectInfo, _size: usize, objects: *mut c_void) -> c_int {
+        // SAFETY: the dynamic linker passes valid information, and the vector that it was given. No loaded file is unloaded.
+        let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<LoadedObject>>()) };
+        // SAFETY: as above.
+        let segments = unsafe { std::slice::from_raw_parts(info.segments, info.segment_count.into()) };
+        objects.push(LoadedObject { base: info.base, segments });
+        0
+    }
+    let mut objects = Vec::<LoadedObject>::new();
+    // SAFETY: `collect` expects a pointer to this vector.
+    unsafe { dl_iterate_phdr(collect, (&raw mut objects).cast()) };
+    objects
+}
+
+impl LoadedObject {
+    fn segments_of(&self, kind: u32) -> impl Iterator<Item = (usize, &Segment)> {
+        self.segments.iter().filter(move |s| s.kind == kind).map(|s| (self.base.wrapping_add(s.address as usize), s))
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        self.segments_of(LOADED).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
+    }
+
+    /// Returns the value of an entry of the dynamic section, 0 if there is none.
+    fn dynamic(&self, wanted: u64) -> usize {
+        let Some((start, segment)) = self.segments_of(DYNAMIC).next() else { return 0 };
+        // SAFETY: the dynamic section of a loaded file is an array of pairs of words.
+        let entries = unsafe { std::slice::from_raw_parts(start as *const [u64; 2], segment.size as usize / 16) };
+        entries.iter().take_while(|entry| entry[0] != 0).find(|entry| entry[0] == wanted).map_or(0, |entry| entry[1] as usize)
+    }
+
+    /// Returns the address in an entry of the dynamic section. Some dynamic linkers leave it relative to the base.
+    fn dynamic_address(&self, wanted: u64) -> Option<usize> {
+        let value = self.dynamic(wanted);
+        let address = if value < self.base { value + self.base } else { value };
+        (value != 0).then_some(address)
+    }
+
+    /// Redirects the slots of a function, and returns their number.
+    fn redirect(&self, redirection: &Redirection) -> usize {
+        let (Some(symbols), Some(strings)) = (self.dynamic_address(tag::SYMBOLS), self.dynamic_address(tag::STRINGS)) else { return 0 };
+        let mut slots = 0;
+        for (table, size) in [(tag::PLT_RELOCATIONS, tag::PLT_RELOCATION_SIZE), (tag::RELOCATIONS, tag::RELOCATION_SIZE)] {
+            let Some(table) = self.dynamic_address(table) else { continue };
+            // SAFETY: the table of a loaded file has that many bytes.
+            let relocations =
+                unsafe { std::slice::from_raw_parts(table as *const Relocation, self.dynamic(size) / size_of::<Relocation>()) };
+            for relocation in relocations.iter().filter(|r| SLOTS.contains(&(r.info as u32))) {
+                // SAFETY: symbols that relocations refer to exist, and have terminated names.
+                let name = unsafe {
+                    let symbol = &*(symbols as *const Symbol).add((relocation.info >> 32) as usize);
+                    CStr::from_ptr((strings + symbol.name as usize) as *const c_char)
+                };
+                if name == redirection.name {
+                    self.write(self.base.wrapping_add(relocation.offset as usize), redirection.replacement);
+                    slots += 1;
+                }
+            }
+        }
+        slots
+    }
+
+    /// Changes a slot, which may be in memory that was made read-only after relocation.
+    fn write(&self, slot: usize, value: usize) {
+        let page = (slot & !(PAGE - 1)) as *mut c_void;
+        // SAFETY: the slot is in a page of the loaded file, which only calls read. An aligned word does not cross pages.
+        unsafe {
+            if mprotect(page, PAGE, READABLE | WRITABLE) != 0 {
+                crate::fail(&refusal(&format!("has protected slots ({})", std::io::Error::last_os_error())));
+            }
+            (slot as *mut usize).write(value);
+        }
+        let is_read_only = |(start, segment): (usize, &Segment)| (start..start + segment.size as usize).contains(&slot);
+        if self.segments_of(READ_ONLY_AFTER_RELOCATION).any(is_read_only) {
+            // SAFETY: as above; the dynamic linker has protected all pages of the segment.
+            unsafe { mprotect(page, PAGE, READABLE) };
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Programs built by LLVM 19 and by LLVM 22: both count the same, each reads the other's files, and bitcode is only given to a version that
+//! can read it.
+//!
+//! Whole test files are run once more with LLVM 19 by `cargo xtask test`, among them the comparisons with LLVM's own counters.
+
+mod place;
+
+use place::{Place, executions, must, trodden};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+use trodden_oracle::random::{self, RandomLanguage};
+use trodden_profile::{FunctionPaths, Profile};
+
+const VERSIONS: [u32; 2] = [19, 22];
+
+/// Whether clang 19 is installed; says so if not, as then nothing is tested.
+fn has_both() -> bool {
+    let has = |major: u32| Command::new(format!("clang-{major}")).arg("--version").output().is_ok_and(|out| out.status.success());
+    let all = VERSIONS.into_iter().all(has);
+    if !all {
+        eprintln!("skipped: clang 19 is not installed (`cargo xtask test` installs it)");
+    }
+    all
+}
+
+/// `trodden` with the clang of a version.
+fn with(place: &Place, major: u32, arguments: &str) -> Command {
+    let mut command = place.command(trodden());
+    command.env("TRODDEN_CLANG", format!("clang-{major}")).args(arguments.split_whitespace());
+    command
+}
+
+/// `trodden` with whichever clang it chooses.
+fn unnamed(place: &Place, arguments: &str) -> Command {
+    let mut command = place.command(trodden());
+    command.env_remove("TRODDEN_CLANG").env_remove("CC").args(arguments.split_whitespace());
+    command
+}
+
+fn error_of(command: &mut Command) -> String {
+    let output: Output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?} succeeded");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The versions of LLVM that the units of an image are from.
+fn versions(place: &Place, image: &str) -> Vec<u32> {
+    place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
+}
+
+/// Executions of the lines of the main source file.
+fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
+    let trace = must(unnamed(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
+    let counts = String::from_utf8(trace).unwrap();
+    let counts = counts.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
+    counts.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
+}
+
+/// How often each function took each path, by its blocks; of functions with the same graph in both profiles.
+fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
+    let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
+        let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
+        let counts = decoded.complete.iter().map(|path| (path.id, path.count)).collect();
+        ((map.plain_name().to_owned(), map.shape), counts)
+    };
+    profile.functions().map(of).collect()
+}
+
+#[test]
+fn both_versions_count_the_same() {
+    if !has_both() {
+        return;
+    }
+    let (mut same_graphs, mut same_lines) = (0, 0);
+    for seed in 0..6 {
+        let program = random::program(seed);
+        let (name, language) = if program.language == RandomLanguage::C { ("prog.c", "cc") } else { ("prog.cc", "c++") };
+        for level in ["-O0", "-O2"] {
+            let place = Place::with(&[(name, &program.text)]);
+            let [old, new] = VERSIONS.map(|major| {
+                must(&mut with(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
+                assert_eq!(versions(&place, &format!("prog-{major}")), [major]);
+                // Some of these programs end by a signal, all in the same way.
+                let mut record = unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
+                let output = record.output().unwrap();
+                (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
+            });
+            assert_eq!((old.0, old.1), (new.0, new.1), "seed {seed} {level}");
+            let (old, new) = (paths(&old.2), paths(&new.2));
+            for (function, counts) in &old {
+                let Some(others) = new.get(function) else { continue };
+                assert_eq!(counts, others, "seed {seed} {level}: {function:?}");
+                same_graphs += 1;
+            }
+            let (old, new) = (lines(&place, "19.trodden"), lines(&place, "22.trodden"));
+            let common: BTreeSet<u32> = old.keys().filter(|line| new.contains_key(line)).copied().collect();
+            let differences: Vec<_> = common.iter().filter(|l| old[l] != new[l]).map(|l| (l, old[l], new[l])).collect();
+            assert!(differences.is_empty(), "seed {seed} {level}: {differences:?}");
+            same_lines += common.len();
+        }
+    }
+    assert!(same_graphs > 100 && same_lines > 2000, "{same_graphs} functions with the same graph, {same_lines} lines");
+}
+
+#[test]
+fn profiles_of_both_versions_are_compared() {
+    if !has_both() {
+        return;
+    }
+    let source = "\
+#include <stdio.h>
+__attribute__((noinline)) int pick(int n) {
+  if (n % 3 == 0)
+    return n / 3;
+  return n + 1;
+}
+int main(void) {
+  int sum = 0;
+  for (int i = 0; i < 30; i++)
+    sum += pick(i);
+  printf(\"%d\\n\", sum);
+}
+";
+    let place = Place::with(&[("prog.c", source)]);
+    for major in VERSIONS {
+        must(&mut with(&place, major, &format!("cc -O0 -g prog.c -o prog-{major}")));
+        must(&mut unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}")));
+    }
+    let diff = must(&mut unnamed(&place, "diff --across-builds --fail --json 19.trodden 22.trodden"));
+    let found: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+    assert_eq!((&found["compared"], &found["functions"]), (&2.into(), &serde_json::json!([])), "{found}");
+    assert_eq!(lines(&place, "19.trodden"), lines(&place, "22.trodden"));
+    must(&mut unnamed(&place, "report 19.trodden"));
+}
+
+#[test]
+fn units_are_compiled_again_by_their_own_version_or_a_newer_one() {
+    if !has_both() {
+        return;
+    }
+    let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3 ? argc : 0; }\n")]);
+    for major in VERSIONS {
+        must(&mut with(&place, major, &format!("cc -O1 -g prog.c -o prog-{major}")));
+        must(&mut unnamed(&place, &format!("instrument prog-{major} -o again-{major} --sample")));
+        assert_eq!(versions(&place, &format!("again-{major}")), [major]);
+    }
+    must(&mut with(&place, 22, "instrument prog-19 -o newer"));
+    assert_eq!(versions(&place, "newer"), [22]);
+    assert_eq!(executions(&place.record("newer").1, "main"), Some(1));
+    let said = error_of(&mut with(&place, 19, "instrument prog-22 -o older"));
+    assert!(said.contains("prog.c was compiled by LLVM 22, whose bitcode clang 19 cannot read") && said.contains("clang-22"), "{said}");
+}
+
+#[test]
+fn bitcode_of_a_newer_version_is_not_linked() {
+    if !has_both() {
+        return;
+    }
+    let place = Place::with(&[
+        ("part.c", "int part(int n) { return n ? n : 3; }\n"),
+        ("main.c", "int part(int); int main(void) { return part(0) - 3; }\n"),
+    ]);
+    must(&mut with(&place, 22, "cc --trodden=lto -O1 -c part.c -o part.o"));
+    place.tool("ar", "rcs libpart.a part.o");
+    for input in ["part.o", "libpart.a"] {
+        let said = error_of(&mut with(&place, 19, &format!("cc --trodden=lto -O1 main.c {input} -o prog")));
+        assert!(said.contains("part.o") && said.contains("contains bitcode of LLVM 22, which clang 19 cannot read"), "{said}");
+    }
+    must(&mut with(&place, 19, "cc --trodden=lto -O1 -c part.c -o part.o"));
+    must(&mut with(&place, 22, "cc --trodden=lto -O1 main.c part.o -o prog"));
+    assert_eq!((versions(&place, "prog"), place.output("prog")), (vec![22], String::new()));
+}
+
+#[test]
+fn build_calls_the_clang_that_it_names() {
+    if !has_both() {
+        return;
+    }
+    let makefile = "prog: prog.c\n\t$(CC) -O1 -g prog.c -o prog\n";
+    let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3; }\n"), ("Makefile", makefile)]);
+    let built = |command: &mut Command| {
+        must(command);
+        versions(&place, "prog")
+    };
+    let build = |arguments: &str| unnamed(&place, &format!("build -- make -B {arguments}"));
+    assert_eq!(built(&mut build("")), [22]);
+    assert_eq!(built(&mut build("CC=clang-19")), [19]);
+    assert_eq!(built(build("").env("CC", "clang-19")), [19]);
+    assert_eq!(built(build("").env("CC", "clang-19").env("TRODDEN_CLANG", "clang-22")), [22]);
+    assert_eq!(built(build("").env("CC", "gcc")), [22]);
+}
+
+/// A folder with a program that calls itself a clang of this version.
+fn pretender(place: &Place, major: u32) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let name = format!("clang-{major}");
+    place.write(&name, &format!("#!/bin/sh\necho 'clang version {major}.1.0'\n[ \"$1\" = --version ]\n"));
+    std::fs::set_permissions(place.path(&name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.path(&name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn unsupported_clang_is_refused_before_anything_is_compiled() {
+    let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
+    for major in [14, 18, 23] {
+        let clang = pretender(&place, major);
+        for (variable, arguments) in [("TRODDEN_CLANG", "cc prog.c -o prog"), ("CC", "build -- touch built")] {
+            let said = error_of(unnamed(&place, arguments).env(variable, &clang));
+            assert!(said.contains(&format!("which is clang {major}")) && said.contains("needs clang 19 to 22"), "{said}");
+            assert!(said.contains("apt-get install clang-22"), "{said}");
+        }
+    }
+    assert!(!place.path("built").exists() && !place.path("prog").exists());
+    let output = unnamed(&place, "doctor --json").env("TRODDEN_CLANG", pretender(&place, 18)).output().unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let clang = found["checks"].as_array().unwrap().iter().find(|check| check["what"] == "clang").unwrap();
+    assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
+}
+
+#[test]
+fn clang_that_does_not_load_the_plugin_is_refused_before_the_build() {
+    let place = Place::new();
+    let said = error_of(unnamed(&place, "build -- touch built").env("TRODDEN_CLANG", pretender(&place, 20)));
+    assert!(said.contains("clang 20 does not load") && !place.path("built").exists(), "{said}");
+}
+
+/// What a clang that is not linked against libLLVM looks like to the plugin: LLVM is there, but no slots are.
+#[test]
+fn clang_without_slots_is_refused_by_name() {
+    if !has_both() {
+        return;
+    }
+    let host = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+struct info { unsigned api; const char *name, *version; void (*enter)(void *); };
+int main(int argc, char **argv) {
+  void *llvm = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL), *plugin = dlopen(argv[2], RTLD_NOW);
+  if (!llvm || !plugin) return puts(dlerror()), 3;
+  struct info info = ((struct info (*)(void))dlsym(plugin, "llvmGetPassPluginInfo"))();
+  void *builder[64] = {0};
+  printf("%u %s\n", info.api, info.name);
+  fflush(stdout);
+  info.enter(builder);
+  return 0;
+}
+"#;
+    let place = Place::with(&[("host.c", host)]);
+    place.tool("gcc", "host.c -o host -ldl");
+    let plugin = trodden().with_file_name("libtrodden_instrument.so");
+    let output = place.command(place.path("host")).arg("/usr/lib/llvm-19/lib/libLLVM.so.1").arg(plugin).output().unwrap();
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), &*out), (Some(1), "1 trodden\n"), "{said}");
+    assert!(
+        said.contains("is not dynamically linked against libLLVM") && said.contains("PassManager") && said.contains("LLVM 19."),
+        "{said}"
+    );
+}
+
+#[test]
+fn rustc_newer_than_clang_is_refused_before_anything_is_built() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::with(&[
+        ("Cargo.toml", "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n"),
+        ("src/main.rs", "fn main() {}\n"),
+        ("rustc", "#!/bin/sh\nprintf 'rustc 1.99.0\\nrelease: 1.99.0\\nLLVM version: 23.1.0\\n'\n"),
+    ]);
+    std::fs::set_permissions(place.path("rustc"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let cargo = || {
+        let mut command = place.command(place::cargo_trodden());
+        command.args(["trodden", "build"]).env_remove("TRODDEN_CLANG").env_remove("CC");
+        command
+    };
+    let said = error_of(cargo().env("RUSTC", place.path("rustc")));
+    assert!(said.contains("rustc 1.99.0 is based on LLVM 23, but the newest clang found is 22"), "{said}");
+    if has_both() {
+        let said = error_of(cargo().env("TRODDEN_CLANG", "clang-19"));
+        assert!(said.contains("is based on LLVM 22, whose bitcode clang 19 cannot read"), "{said}");
+    }
+    assert!(!place.path("target").exists());
+}
