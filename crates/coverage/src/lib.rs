@@ -19,6 +19,7 @@ mod instances;
 mod lines;
 mod mapping;
 mod not_executed;
+mod packages;
 mod path_columns;
 mod region_code;
 mod second_returns;

@@ -3,11 +3,13 @@
 use crate::by_test::changed_lines;
 use crate::caveats::Caveat;
 use crate::diff::format_ranges;
+use crate::packages::Packages;
 use crate::path_columns::{self, all_code, plain_name};
 use crate::{CoverageMapping, Lines};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 use trodden_analysis::Combinations;
 use trodden_analysis::changes::normalize;
 use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
@@ -19,10 +21,12 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::combinations_by_file(&all_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
+    let mut packages = Packages::default();
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&normalize(name)).copied();
-        let mut row = CoverageRow { paths: own, ..summary_row(name.to_owned(), &file["summary"])? };
+        let package = packages.of_file(Path::new(name)).map(|package| package.name);
+        let mut row = CoverageRow { paths: own, package, ..summary_row(name.to_owned(), &file["summary"])? };
         add_caveats(&mut row, mapping, &normalize(name));
         // The mapping also contains headers without code, which are omitted.
         if row.regions.all > 0 || row.paths.is_some() {
@@ -31,9 +35,58 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     }
     let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
     table.total = CoverageRow { paths, ..summary_row("total".into(), &data["totals"])? };
-    let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
-    table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
+    shorten(&mut table.rows, &mut packages);
+    table.packages = sums(&mut table.rows);
     Ok(table)
+}
+
+/// Makes the names of files relative to the Rust workspace or, without one, to their common folder.
+fn shorten(rows: &mut [CoverageRow], packages: &mut Packages) {
+    let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
+    if let Some(workspace) = workspace {
+        for row in rows {
+            if let Ok(short) = Path::new(&row.name).strip_prefix(&workspace) {
+                row.name = short.to_string_lossy().into_owned();
+            }
+        }
+        return;
+    }
+    let prefix = common_folder(rows.iter().map(|r| r.name.as_str()));
+    rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
+}
+
+/// Puts the files of each package together, and returns the sum over each package, if there are several.
+fn sums(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
+    let mut sums: Vec<CoverageRow> = Vec::new();
+    for row in rows.iter() {
+        let Some(package) = &row.package else { continue };
+        match sums.iter_mut().find(|sum| sum.name == *package) {
+            Some(sum) => *sum = plus(sum, row),
+            None => {
+                sums.push(CoverageRow { name: package.clone(), package: None, remarks: Vec::new(), caveats: Vec::new(), ..row.clone() })
+            }
+        }
+    }
+    if sums.len() < 2 {
+        return Vec::new();
+    }
+    rows.sort_by_key(|row| sums.iter().position(|sum| row.package.as_ref() == Some(&sum.name)).unwrap_or(sums.len()));
+    sums
+}
+
+/// Adds the numbers of a file to a sum.
+fn plus(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
+    let add = |a: CoverageRatio, b: CoverageRatio| CoverageRatio { all: a.all + b.all, hit: a.hit + b.hit };
+    let either = |a: Option<CoverageRatio>, b: Option<CoverageRatio>| [a, b].into_iter().flatten().reduce(add);
+    CoverageRow {
+        regions: add(sum.regions, row.regions),
+        functions: either(sum.functions, row.functions),
+        lines: either(sum.lines, row.lines),
+        branches: add(sum.branches, row.branches),
+        mcdc: either(sum.mcdc, row.mcdc),
+        paths: [sum.paths, row.paths].into_iter().flatten().reduce(Combinations::plus),
+        ..sum.clone()
+    }
 }
 
 /// Adds the caveats of a file to its row.

@@ -19,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_launch::process::exit_code;
+use trodden_profile::store;
 use trodden_text::words::list_names;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
@@ -69,7 +70,9 @@ pub struct CargoCommand {
 pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, scope: Scope) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
     let runner = if BUILD_VERBS.contains(&&*verb) { Runner::None } else { Runner::Recorder(recorder(&verb)) };
-    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, scope, runner)?.command)
+    let mut cargo = cargo(context, &Invocation::read(arguments)?, settings, scope, runner)?;
+    cargo.command.env(rust::STORE_VARIABLE, cargo.workspace.join(store::FOLDER));
+    run_cargo(&mut cargo.command)
 }
 
 /// Returns cargo's command for tests or benchmarks, whose programs are run by [`rust::run_program`]. `None` for other subcommands.

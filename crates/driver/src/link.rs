@@ -262,7 +262,10 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = frames::expand_thin_archive(job.context, path, bytes)?;
         known.extend(frames::frames_in_file(&bytes).iter().map(|f| f.unit));
-        files.push(FileInput { path: path.as_os_str().into(), content: recipes.put_content(&bytes)? });
+        // rustc and cargo replace their libraries, and never write to them.
+        let is_of_rust = path.extension().is_some_and(|ending| ending == "rlib");
+        let content = if is_of_rust { recipes.put_file(path, &bytes)? } else { recipes.put_content(&bytes)? };
+        files.push(FileInput { path: path.as_os_str().into(), content });
     }
     let recipe = Recipe {
         schema_version: SCHEMA_VERSION,

@@ -22,6 +22,7 @@ use std::thread;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
+use trodden_unit::tasks::{self, TASKS_VARIABLE, UnitTask};
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode with the plugin.
@@ -74,6 +75,19 @@ impl DriverCompiler {
         command.env(CACHE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
         command
+    }
+
+    /// Executes tasks of the plugin in one process, whose working folder is `folder`. `name` is part of the names of its temporary files.
+    pub fn execute(&self, tasks: &[UnitTask], codegen: &CodegenOptions, folder: &Path, name: usize) -> Result<()> {
+        let [module, file, object] = [format!("tasks-{name}.ll"), format!("tasks-{name}"), format!("tasks-{name}.o")];
+        for (name, content) in [(&module, &b"target triple = \"x86_64-unknown-linux-gnu\"\n"[..]), (&file, &tasks::to_bytes(&tasks)[..])] {
+            let path = folder.join(name);
+            fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let mut command = self.command(Path::new(&module), codegen, Path::new(&object));
+        command.current_dir(folder).env(TASKS_VARIABLE, &file);
+        let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
+        checked_stdout(made, "the units of a Rust crate cannot be compiled").map(drop)
     }
 
     /// Returns the command that compiles bitcode to an object without the plugin.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trodden_profile::atomic_file;
 use trodden_unit::{Identity, Image, UnitCache};
 
@@ -172,6 +172,17 @@ impl RecipeStore {
         Ok(name)
     }
 
+    /// Stores the content of a file that is only ever replaced as a whole, and returns its name. The file is shared by a hard link if it is
+    /// on the same file system. [`RecipeStore::content`] notices if it is changed in place nevertheless.
+    pub fn put_file(&self, file: &Path, bytes: &[u8]) -> Result<String> {
+        let name = Identity::from_content(bytes).to_string();
+        let path = self.content_path(&name);
+        let is_linked = path.parent().is_some_and(|folder| {
+            trodden_profile::temporary::create_folders(folder).is_ok() && (path.exists() || fs::hard_link(file, &path).is_ok())
+        });
+        if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.put_content(bytes) }
+    }
+
     /// Reads a content by name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity =
@@ -187,5 +198,29 @@ impl RecipeStore {
 
     fn content_path(&self, name: &str) -> PathBuf {
         self.root.join("objects").join(&name[..2]).join(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn files_are_shared_and_changes_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RecipeStore { root: folder.path().join("store") };
+        let file = folder.path().join("libx.rlib");
+        fs::write(&file, "content").unwrap();
+        let name = store.put_file(&file, b"content").unwrap();
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        assert_eq!(inode(&store.content_path(&name)), inode(&file));
+        assert_eq!(store.content(&name).unwrap(), b"content");
+        // Another file of the same content changes nothing.
+        let other = folder.path().join("liby.rlib");
+        fs::write(&other, "content").unwrap();
+        assert_eq!(store.put_file(&other, b"content").unwrap(), name);
+        fs::write(&file, "Content").unwrap();
+        assert!(store.content(&name).unwrap_err().to_string().contains("is damaged"));
     }
 }

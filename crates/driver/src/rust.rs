@@ -14,6 +14,7 @@
 
 mod crates;
 mod job;
+mod units;
 
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::cc::{CARGO_FOLDER_VARIABLE, CARGO_PACKAGES_VARIABLE, pgo};
@@ -52,6 +53,8 @@ pub const RUSTDOC_VARIABLE: &str = "TRODDEN_CARGO_RUSTDOC";
 pub const CFG_VARIABLE: &str = "TRODDEN_CARGO_CFG";
 /// Variable with the output pattern for the programs that cargo runs.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_CARGO_OUTPUT";
+/// Variable that names the run store of the workspace, for recorders that cargo runs.
+pub const STORE_VARIABLE: &str = "TRODDEN_CARGO_STORE";
 /// Variable that is set if programs are linked with an instrumented standard library.
 pub const STD_VARIABLE: &str = "TRODDEN_CARGO_STD";
 /// Variable that is set if the wrapper is called for all crates, not only for workspace members.
@@ -125,9 +128,11 @@ pub fn document(context: &DriverContext, arguments: &[OsString]) -> Result<ExitC
     Err(command.exec()).with_context(|| format!("cannot run {}", rustdoc.display()))
 }
 
-/// Variables that `cargo trodden` sets for compilers, and that programs must not see: they may run cargo or compilers themselves.
-const COMPILER_VARIABLES: [&str; 14] = [
+/// Variables that `cargo trodden` sets for compilers and recorders, and that programs must not see: they may run cargo or compilers
+/// themselves.
+pub const COMPILER_VARIABLES: [&str; 15] = [
     ROLE_VARIABLE,
+    STORE_VARIABLE,
     CONFIGURATION_VARIABLE,
     RUSTDOC_VARIABLE,
     CFG_VARIABLE,

@@ -23,6 +23,9 @@ pub enum Error {
     /// The file of block properties cannot be written.
     #[error("cannot write the block properties {file} ({source}): set TMPDIR to a writable folder")]
     PropertiesWrite { file: PathBuf, source: std::io::Error },
+    /// The tasks of the plugin, or a file that they name, cannot be read or written.
+    #[error("cannot process the units in {file}: {what}; set TMPDIR to a writable folder with free space")]
+    Tasks { file: PathBuf, what: String },
     /// A function's graph cannot be built.
     #[error("function `{function}`: {source}; please report it with the source file")]
     Graph { function: String, source: GraphError },

@@ -44,6 +44,7 @@ mod probes;
 mod residual;
 mod sample;
 mod segments;
+mod several;
 mod shape;
 mod stream;
 mod supergraph;
@@ -58,10 +59,14 @@ mod weights;
 
 use llvm_sys::prelude::LLVMModuleRef;
 use std::ffi::{c_int, c_void};
+use trodden_unit::tasks::TASKS_VARIABLE;
 
 /// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
-    let outcome = std::panic::catch_unwind(|| module::instrument(llvm::Module::new(module), machine.cast()));
+    let outcome = std::panic::catch_unwind(|| match std::env::var_os(TASKS_VARIABLE) {
+        Some(tasks) => several::run(&tasks, machine.cast()),
+        None => module::instrument(llvm::Module::new(module), machine.cast()),
+    });
     let message = match outcome {
         Ok(Ok(outcome)) => return outcome == module::UnitOutcome::NoCode,
         Ok(Err(error)) => error.to_string(),

@@ -358,6 +358,12 @@ impl Value {
         !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
+    /// Returns true if a function has an attribute that LLVM does not know.
+    pub fn has_text_attribute(self, name: &str) -> bool {
+        let (text, length) = (name.as_ptr().cast(), name.len() as c_uint);
+        !llvm!(LLVMGetStringAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, text, length)).is_null()
+    }
+
     pub fn remove_attribute(self, name: &str) {
         llvm!(LLVMRemoveEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
     }

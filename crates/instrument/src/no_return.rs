@@ -5,11 +5,13 @@
 //! exempt: callees that LLVM knows to return and not to throw, and functions of the module that contain no such call themselves. A signal
 //! that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, llvm};
 use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
+use std::collections::BTreeSet;
+use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE};
 
 /// The result of the analysis for a module.
 #[derive(Clone)]
@@ -72,7 +74,58 @@ impl NoReturnAnalysis {
         if is_definition(callee) && is_final(callee) {
             return self.suspicious.contains(&callee);
         }
-        !returns_by_attribute(call)
+        !returns_by_attribute(call) && (is_definition(callee) || !callee.has_text_attribute(RETURNS_ATTRIBUTE))
+    }
+}
+
+/// Summarises a module for the other units of its crate.
+pub fn summary(module: Module) -> CallSummary {
+    // What is unknown in this module may become known, so each function has the set of such callees; `None` if it may not return anyway.
+    let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
+    let own: IndexSet<Value> = module.functions().filter(|f| is_definition(*f)).collect();
+    let mut needed: Vec<Option<BTreeSet<String>>> = vec![Some(BTreeSet::new()); own.len()];
+    let mut callees: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); own.len()];
+    let mut called = BTreeSet::new();
+    for (at, function) in own.iter().enumerate() {
+        for i in function.blocks().flat_map(Block::instructions) {
+            let callee = if i.is_call() { Some(i.callee()).filter(|callee| callee.is_function()) } else { None };
+            match callee {
+                _ if i.is(LLVMOpcode::LLVMResume) || (i.is_call() && i.call_has_attribute("noreturn")) => needed[at] = None,
+                Some(callee) if is_definition(callee) && is_final(callee) => {
+                    _ = callees[at].insert(own.get_index_of(&callee).expect("own"))
+                }
+                Some(callee) if !is_definition(callee) && callee.intrinsic() == 0 && analysis.may_not_return(i) => {
+                    called.insert(callee.name());
+                    needed[at].iter_mut().for_each(|names| _ = names.insert(callee.name()));
+                }
+                _ if i.is_call() && analysis.may_not_return(i) => needed[at] = None,
+                _ => {}
+            }
+        }
+    }
+    propagate(&mut needed, &callees);
+    let is_known_elsewhere = |f: &Value| llvm!(LLVMGetLinkage(f.0)) == LLVMLinkage::LLVMExternalLinkage;
+    let functions = own.iter().zip(needed).filter(|(function, _)| is_known_elsewhere(function));
+    CallSummary { returning: functions.filter_map(|(function, names)| Some((function.name(), names?))).collect(), called }
+}
+
+/// Adds what callees need to what their callers need, until nothing changes.
+fn propagate(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
+    let mut callers: Vec<Vec<usize>> = vec![Vec::new(); callees.len()];
+    for (caller, callees) in callees.iter().enumerate() {
+        callees.iter().for_each(|callee| callers[*callee].push(caller));
+    }
+    let mut changed: Vec<usize> = (0..callees.len()).filter(|at| needed[*at].as_ref().is_none_or(|names| !names.is_empty())).collect();
+    while let Some(callee) = changed.pop() {
+        let of_callee = needed[callee].clone();
+        for &caller in &callers[callee] {
+            let Some(names) = &needed[caller] else { continue };
+            let new = of_callee.as_ref().map(|of_callee| names | of_callee);
+            if new.as_ref() != Some(names) {
+                needed[caller] = new;
+                changed.push(caller);
+            }
+        }
     }
 }
 
@@ -166,6 +219,40 @@ mod tests {
         let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
         // The attributes of a replaceable function say nothing, so its body is not trusted.
         assert_eq!(found, [true, false, false, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn summaries_tell_what_a_functions_return_depends_on() {
+        let module = parse(
+            "
+            declare void @elsewhere()
+            declare void @harmless() #0
+            define void @leaf() { call void @harmless() ret void }
+            define internal void @hidden() { call void @elsewhere() ret void }
+            define void @depends() { call void @hidden() call void @leaf() call void @recursive() ret void }
+            define void @recursive() { call void @depends() ret void }
+            define void @indirect(ptr %f) { call void %f() ret void }
+            define void @calls_indirect() { call void @indirect(ptr null) ret void }
+            attributes #0 = { nounwind willreturn }",
+        );
+        let found = summary(module);
+        let names: Vec<(&str, Vec<&str>)> =
+            found.returning.iter().map(|(name, needed)| (name.as_str(), needed.iter().map(String::as_str).collect())).collect();
+        assert_eq!(names, [("depends", vec!["elsewhere"]), ("leaf", vec![]), ("recursive", vec!["elsewhere"])]);
+        assert_eq!(found.called.iter().collect::<Vec<_>>(), ["elsewhere"]);
+    }
+
+    #[test]
+    fn functions_of_other_units_return_if_they_are_marked() {
+        let module = parse(
+            "
+            declare void @marked() \"trodden-returns\"
+            declare void @unknown()
+            define void @calls() { call void @marked() call void @unknown() ret void }",
+        );
+        let known = NoReturnAnalysis::new(module, false);
+        let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
+        assert_eq!(found, [false, true]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &R
 pub struct RunnerCommand {
     /// The command.
     pub command: Command,
+    /// What the user typed for it, which the run is listed as.
+    pub typed: Vec<OsString>,
     /// The environment variable in which the runner expects the output pattern.
     pub output_variable: &'static str,
     /// The folder with copies of images that are deleted after their run. A copy's file name is the image's identity.
@@ -58,8 +60,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &Recordin
     let folder = run_folder(&what.destination, around)?;
     let mut command = what.command;
     command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
-    let arguments: Vec<OsString> = [command.get_program()].into_iter().chain(command.get_args()).map(OsString::from).collect();
-    let mut counted = run_counted_command(command, &arguments, folder.path(), bursts, around)?;
+    let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, around)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
     folder.check()?;

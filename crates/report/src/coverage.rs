@@ -35,11 +35,13 @@ impl CoverageRatio {
     }
 }
 
-/// The coverage of a file, of a function, or in total.
+/// The coverage of a file, of a function, of a package, or in total.
 #[derive(Clone, Debug, Default)]
 pub struct CoverageRow {
-    /// The name of the file or function.
+    /// The name of the file, function or package.
     pub name: String,
+    /// The Rust package that a file belongs to.
+    pub package: Option<String>,
     /// Regions of the source.
     pub regions: CoverageRatio,
     /// Functions; `None` in the row of a single function.
@@ -63,8 +65,10 @@ pub struct CoverageRow {
 pub struct CoverageTable {
     /// What a row describes: `file` or `function`.
     pub of: &'static str,
-    /// A row for each file or function.
+    /// A row for each file or function. Files of a package are consecutive.
     pub rows: Vec<CoverageRow>,
+    /// The sum over each Rust package, if there are several.
+    pub packages: Vec<CoverageRow>,
     /// The sum over all rows.
     pub total: CoverageRow,
 }
@@ -74,19 +78,42 @@ impl CoverageTable {
     pub fn json(&self) -> Value {
         json!({
             "schema_version": SCHEMA_VERSION, "kind": "coverage", "of": self.of,
-            "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(), "total": row_json(&self.total),
+            "rows": self.rows.iter().map(row_json).collect::<Vec<_>>(),
+            "packages": self.packages.iter().map(row_json).collect::<Vec<_>>(), "total": row_json(&self.total),
         })
+    }
+
+    /// The rows that determine which columns are shown: those of files or functions or, without any, the total.
+    fn described(&self) -> impl Iterator<Item = &CoverageRow> {
+        let total = self.rows.is_empty().then_some(&self.total);
+        self.rows.iter().chain(total)
+    }
+
+    /// All rows in the order in which they are shown: the files of a package follow it, and the total is last.
+    fn shown(&self) -> Vec<ShownRow<'_>> {
+        let mut shown = Vec::new();
+        let mut current: Option<&str> = None;
+        for row in &self.rows {
+            let package = self.packages.iter().find(|package| row.package.as_ref() == Some(&package.name));
+            if let Some(package) = package.filter(|package| current != Some(package.name.as_str())) {
+                shown.push(ShownRow { row: package, is_sum: true, is_in_package: false });
+            }
+            current = package.map(|package| &*package.name);
+            shown.push(ShownRow { row, is_sum: false, is_in_package: package.is_some() });
+        }
+        shown.push(ShownRow { row: &self.total, is_sum: true, is_in_package: false });
+        shown
     }
 
     /// The table as text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let rows: Vec<&CoverageRow> = self.rows.iter().chain([&self.total]).collect();
-        let columns: Vec<Column> =
-            COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
+        let rows = self.shown();
+        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.described().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
-            rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r).unwrap_or_else(|| "-".into())).collect()).collect();
-        let names: Vec<String> = rows.iter().map(|r| escape::escape_line(&r.name)).collect();
+            rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r.row).unwrap_or_else(|| "-".into())).collect()).collect();
+        let indentation = |row: &ShownRow| if row.is_in_package { "  " } else { "" };
+        let names: Vec<String> = rows.iter().map(|r| format!("{}{}", indentation(r), escape::escape_line(&r.row.name))).collect();
         let first = names.iter().map(|n| paint::width(n)).chain([self.of.len()]).max().unwrap_or(0);
         let widths: Vec<usize> =
             columns.iter().enumerate().map(|(at, c)| cells.iter().map(|r| r[at].len()).chain([c.title.len()]).max().unwrap_or(0)).collect();
@@ -95,12 +122,20 @@ impl CoverageTable {
         for (at, (name, row)) in names.iter().zip(&rows).enumerate() {
             let texts = cells[at].iter().zip(&widths).map(|(text, width)| format!("  {}", paint::right(text, *width)));
             let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
-            let style = if at == self.rows.len() { paint::TITLE } else { anstyle::Style::new() };
+            let style = if row.is_sum { paint::TITLE } else { anstyle::Style::new() };
             out += &format!("{}\n", page.paint(style, &line));
-            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::escape_line(remark)));
+            row.row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::escape_line(remark)));
         }
         out
     }
+}
+
+/// A row of a table as it is shown.
+struct ShownRow<'r> {
+    row: &'r CoverageRow,
+    /// Whether it is the sum of others.
+    is_sum: bool,
+    is_in_package: bool,
 }
 
 /// Tables as an HTML page without scripts.
@@ -113,15 +148,19 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
             Lines with <i>never together</i> list the outcomes of one such path.</p>\n";
     for table in tables {
-        let rows: Vec<&CoverageRow> = table.rows.iter().chain([&table.total]).collect();
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
         out += &format!("<div class=scroll tabindex=0><table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
-        for row in rows {
+        for ShownRow { row, is_sum, is_in_package } in table.shown() {
+            let class = match (is_sum, is_in_package) {
+                (true, _) => "sum",
+                (false, true) => "part",
+                (false, false) => "row",
+            };
             let cells: String =
                 columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
             let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
-            out += &format!("<tr><th>{}</th>{cells}</tr>\n", escaped(&row.name));
+            out += &format!("<tr class={class}><th>{}</th>{cells}</tr>\n", escaped(&row.name));
             if !remarks.is_empty() {
                 out += &format!("<tr class=remarks><td colspan={}>{remarks}</td></tr>\n", columns.len() + 1);
             }
@@ -136,8 +175,8 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     body{font:14px/1.5 system-ui,sans-serif;margin:1rem auto;max-width:75rem;padding:0 1rem;color:var(--ink);background:var(--ground)}\
     h1{font-size:1.5rem}.scroll{overflow-x:auto;margin-bottom:2rem}table{border-collapse:collapse}\
     th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums;vertical-align:top}\
-    td{white-space:nowrap}th:first-child{text-align:left;font-weight:500}thead th,thead th:first-child,tbody tr:last-child,\
-    tbody tr:last-child th{font-weight:600}tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
+    td{white-space:nowrap}th:first-child{text-align:left;font-weight:500}thead th,thead th:first-child,.sum,.sum th,.sum th:first-child\
+    {font-weight:600}.part th:first-child{padding-left:2rem}tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
     .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);box-sizing:border-box;\
     max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
@@ -177,7 +216,7 @@ fn row_json(row: &CoverageRow) -> Value {
     let paths =
         row.paths.map(|p| json!({ "possible": p.possible.to_string(), "taken": p.taken, "untested_combinations": p.untested.to_string() }));
     json!({
-        "name": row.name, "regions": row.regions.json(),
+        "name": row.name, "package": row.package, "regions": row.regions.json(),
         "functions": row.functions.map(CoverageRatio::json),
         "lines": row.lines.map(CoverageRatio::json),
         "branches": row.branches.json(), "mcdc": row.mcdc.map(CoverageRatio::json), "paths": paths, "remarks": row.remarks,
@@ -219,12 +258,37 @@ mod tests {
             lines: Some(CoverageRatio { all: 0, hit: 0 }),
             ..CoverageRow::default()
         };
-        let table = CoverageTable { of: "file", rows: vec![row.clone()], total: CoverageRow { name: "total".into(), ..row } };
+        let table = CoverageTable {
+            of: "file",
+            rows: vec![row.clone()],
+            total: CoverageRow { name: "total".into(), ..row },
+            ..CoverageTable::default()
+        };
         let text = table.text(&TextOptions::default());
         assert!(text.contains("3/4  75.00%") && text.starts_with("file") && !text.contains("MC/DC") && !text.contains("paths"), "{text}");
         assert_eq!(table.json()["rows"][0]["regions"]["covered"], 3);
         let of_template = CoverageTable { rows: vec![CoverageRow { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
         assert!(page("a & b", &[of_template]).contains("<th>f&lt;int&gt;</th>"));
         assert_eq!((CoverageRatio::default().percent(), format_count(12_345_678_901)), (100.0, "1.2e10".to_owned()));
+    }
+
+    #[test]
+    fn files_follow_their_package() {
+        let row = |name: &str, package: Option<&str>| CoverageRow {
+            name: name.into(),
+            package: package.map(str::to_owned),
+            regions: CoverageRatio { all: 4, hit: 3 },
+            ..CoverageRow::default()
+        };
+        let table = CoverageTable {
+            of: "file",
+            rows: vec![row("a/src/lib.rs", Some("a")), row("a/src/x.rs", Some("a")), row("b/src/lib.rs", Some("b")), row("c.c", None)],
+            packages: vec![row("a", None), row("b", None)],
+            total: row("total", None),
+        };
+        let text = table.text(&TextOptions::default());
+        let names: Vec<&str> = text.lines().map(|line| line.split("  3/4").next().unwrap().trim_end()).collect();
+        assert_eq!(names[1..], ["a", "  a/src/lib.rs", "  a/src/x.rs", "b", "  b/src/lib.rs", "c.c", "total"], "{text}");
+        assert_eq!((&table.json()["rows"][2]["package"], &table.json()["packages"][1]["name"]), (&"b".into(), &"b".into()));
     }
 }

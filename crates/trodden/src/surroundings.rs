@@ -4,8 +4,7 @@ use crate::context::context;
 use anyhow::{Result, ensure};
 use std::env;
 use std::path::PathBuf;
-use trodden_driver::cc::CARGO_FOLDER_VARIABLE;
-use trodden_driver::rust::ROLE_VARIABLE;
+use trodden_driver::rust::{COMPILER_VARIABLES, ROLE_VARIABLE, STORE_VARIABLE};
 use trodden_profile::store::{self, RUNS_VARIABLE};
 use trodden_recording::{RecordingContext, TEST_VARIABLE};
 use trodden_stored::Folders;
@@ -19,7 +18,7 @@ pub fn recording_context() -> RecordingContext {
         directory: env::current_dir().unwrap_or_default(),
         temporary: env::temp_dir(),
         units: context().store().ok(),
-        withheld: if is_called_by_cargo { vec![ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"] } else { Vec::new() },
+        withheld: if is_called_by_cargo { COMPILER_VARIABLES.to_vec() } else { Vec::new() },
         test: env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty()),
     }
 }
@@ -42,6 +41,8 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
+    // Without effect if the user has named a store.
+    folder_of_variable(STORE_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     Ok(())
 }
 

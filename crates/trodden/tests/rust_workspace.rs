@@ -112,8 +112,22 @@ fn tests_of_all_packages_are_one_run() {
     }
     assert!(lines("app/src/main.rs").contains("DA:4,1\n"), "{tracefile}");
     let report = String::from_utf8(place.trodden("coverage report").stdout).unwrap();
-    assert!(report.contains("core/src/lib.rs"), "{report}");
+    let names: Vec<&str> =
+        report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
+    assert_eq!(names, ["wapp", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs", "total"], "{report}");
+    let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
+    assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
+    check_run(&place);
     check_dependencies(&place);
+}
+
+/// A program that cargo runs in the folder of a package is recorded in the run store of the workspace.
+fn check_run(place: &Place) {
+    must(&mut cargo(place, "app", "run --offline -- 3"));
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let profile = store.load(&store.select("last").unwrap()[0]).unwrap();
+    assert_eq!((calls(&profile, "wapp::main"), calls(&profile, "wcore::add")), (1, 3));
+    assert!(!place.path("app/.trodden").exists());
 }
 
 /// Dependencies are counted on request; without, they are shared between builds.
@@ -127,6 +141,99 @@ fn check_dependencies(place: &Place) {
     let profile = RunStore::open(&place.path(".trodden")).unwrap();
     let profile = profile.load(&profile.select("last").unwrap()[0]).unwrap();
     assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
+}
+
+/// What the crate `cc` does.
+const BUILD: &str = r#"
+use std::{env, process::Command};
+fn main() {
+    let out = env::var("OUT_DIR").unwrap();
+    let cc = env::var(format!("CC_{}", env::var("TARGET").unwrap().replace('-', "_"))).unwrap_or("cc".into());
+    assert!(Command::new(cc).args(["-O0", "-g", "-fPIC", "-c", "native/pick.c", "-o"]).arg(format!("{out}/pick.o")).status().unwrap().success());
+    assert!(Command::new("ar").arg("rcs").arg(format!("{out}/libpick.a")).arg(format!("{out}/pick.o")).status().unwrap().success());
+    println!("cargo::rerun-if-changed=native/pick.c");
+    println!("cargo::rustc-link-search={out}");
+    println!("cargo::rustc-link-lib=static=pick");
+}
+"#;
+
+/// C code that a build script compiles is covered, in the same report.
+#[test]
+fn code_in_c_is_covered() {
+    let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
+        unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
+    let place = Place::with(&[
+        ("Cargo.toml", &package("mixed", "")),
+        ("build.rs", BUILD),
+        ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
+        ("src/lib.rs", library),
+    ]);
+    // What was built without coverage is not used.
+    must(&mut cargo(&place, "", "test --offline"));
+    let output = must(&mut cargo(&place, "", "test --coverage --offline"));
+    let said = text(&output);
+    assert!(said.contains("native/pick.c") && said.contains("src/lib.rs"), "{said}");
+    let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
+    let lines = |file: &str| tracefile.split("end_of_record").find(|part| part.contains(file)).unwrap_or_else(|| panic!("{tracefile}"));
+    for (file, line) in
+        [("native/pick.c", "DA:3,1\n"), ("native/pick.c", "DA:4,0\n"), ("src/lib.rs", "DA:4,1\n"), ("src/lib.rs", "DA:6,0\n")]
+    {
+        assert!(lines(file).contains(line), "{file} {line}: {tracefile}");
+    }
+}
+
+/// After a change, only the units of a crate that it affects are compiled again, and paths do not depend on how rustc divides a crate.
+#[test]
+fn only_changed_units_are_compiled() {
+    let part = |name: &str| {
+        format!("pub mod {name} {{\n    #[inline(never)]\n    pub fn value() -> u32 {{\n        crate::base::value() | 4\n    }}\n}}\n")
+    };
+    let parts: Vec<String> = ('a'..='h').map(|letter| part(&format!("part_{letter}"))).collect();
+    let sum: Vec<String> = ('a'..='h').map(|letter| format!("part_{letter}::value()")).collect();
+    let main = |base: &str| {
+        format!(
+            "mod base {{\n    pub fn value() -> u32 {{\n        {base}\n    }}\n}}\n{}fn main() {{\n    println!(\"{{}}\", {});\n}}\n",
+            parts.concat(),
+            sum.join(" | ")
+        )
+    };
+    let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", &main("1"))]);
+    let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
+    let objects = || files_below(&place.path("store/crates")).into_iter().filter(|file| file.ends_with(".o")).count();
+    let build = |base: &str, incremental: &str| {
+        place.write("src/main.rs", &main(base));
+        let before = objects();
+        must(cargo(&place, "", "build --offline").env("CARGO_INCREMENTAL", incremental));
+        let (printed, profile) = place.record(program);
+        (objects() - before, printed, main_paths(&profile))
+    };
+    let (all, printed, paths) = build("1", "1");
+    assert!(all > 4 && printed == "5\n", "{all} {printed}");
+    let (changed, printed, same) = build("2", "1");
+    assert!(changed > 0 && changed <= 2 && printed == "6\n", "{changed} {printed}");
+    assert_eq!(same, paths);
+    let (one, printed, whole) = build("2", "0");
+    assert_eq!((one <= 2, printed.as_str()), (true, "6\n"));
+    assert_eq!(whole, paths);
+}
+
+/// The numbers of paths and the counts of `main`.
+fn main_paths(profile: &Profile) -> Vec<(u64, u64)> {
+    let (_, unit, map) = profile.functions().find(|(_, _, f)| f.plain_name().contains("7subject4main")).unwrap();
+    unit.counts_of(map).collect()
+}
+
+/// The files below a folder, which may not exist yet.
+fn files_below(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for entry in entries.map(Result::unwrap) {
+        match entry.path() {
+            path if path.is_dir() => files.extend(files_below(&path)),
+            path => files.push(path.display().to_string()),
+        }
+    }
+    files
 }
 
 /// Runs of a suite that were built with different features add up by source.
@@ -157,8 +264,10 @@ fn features_add_up() {
 /// Parts of the standard library that were compiled for distribution are counted on request.
 #[test]
 fn standard_library_is_counted_on_request() {
-    let main =
-        "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    println!(\"{}\", text.len());\n}\n";
+    // The last line uses the crate gimli.
+    let main = "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    println!(\"{}\", text.len());\n    \
+        assert!(std::backtrace::Backtrace::force_capture().to_string().contains(\"subject::main\"));\n}\n\
+        #[test]\nfn passes() {}\n";
     let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
     must(&mut cargo(&place, "", "build --offline"));
@@ -169,6 +278,15 @@ fn standard_library_is_counted_on_request() {
     let print = "std::io::stdio::_print";
     assert_eq!((calls(&without, print), calls(&with, print)), (0, 1));
     assert_eq!((calls(&without, "subject::main"), calls(&with, "subject::main")), (1, 1));
+    let of_crate = |profile: &Profile, name: &str| {
+        let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).short.contains(name));
+        own.filter(|(_, unit, map)| unit.counts_of(map).next().is_some()).count()
+    };
+    assert!(of_crate(&without, "gimli::") == 0 && of_crate(&with, "gimli::") > 0);
+    must(&mut cargo(&place, "", "test --offline --std"));
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let tested = store.load(&store.select("last").unwrap()[0]).unwrap();
+    assert!(of_crate(&tested, "test::run_test") > 0);
 }
 
 /// Puts a package beside the workspace's members that is none of them.

@@ -28,6 +28,7 @@ pub mod probes;
 pub mod properties;
 pub mod segments;
 mod storage;
+pub mod tasks;
 pub mod transformations;
 pub mod weights;
 

@@ -4,7 +4,7 @@
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
 use super::job::Job;
-use super::{CONFIGURATION_VARIABLE, STD_VARIABLE};
+use super::{CONFIGURATION_VARIABLE, STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
@@ -32,9 +32,9 @@ const CODE: &str = "-cgu.";
 const SHIM: &[u8] = b"___rdl_alloc";
 
 /// Compiles bitcode of crates to objects in the cache.
-struct CrateCompiler {
-    compiler: DriverCompiler,
-    codegen: CodegenOptions,
+pub struct CrateCompiler {
+    pub compiler: DriverCompiler,
+    pub codegen: CodegenOptions,
     /// The part of the key that all objects share.
     shared: String,
     cache: PathBuf,
@@ -49,24 +49,40 @@ impl CrateCompiler {
         Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
     }
 
+    /// Whether code is not optimised, so that the options of the plugin for the whole process have no effect.
+    fn is_unoptimised(&self) -> bool {
+        self.codegen.arguments().iter().any(|argument| argument == "-O0")
+    }
+
+    /// Returns the place in the cache for what is made in some way from some content.
+    pub fn place(&self, way: &str, content: Identity, ending: &str) -> PathBuf {
+        let key = Identity::from_content(format!("{content} {way} {}", self.shared).as_bytes()).to_string();
+        self.cache.join(&key[..2]).join(format!("{key}.{ending}"))
+    }
+
+    /// Moves a file into the cache.
+    pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
+        let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
+        atomic_file::write_unsynced(place, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", place.display()))?;
+        fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
+    }
+
     /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
     fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
-        let key = format!("{} {is_counted} {}", Identity::from_content(bitcode), self.shared);
-        let key = Identity::from_content(key.as_bytes()).to_string();
-        let path = self.cache.join(&key[..2]).join(format!("{key}.o"));
+        let path = self.place(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
         if path.is_file() {
             return Ok(path);
         }
-        let [module, object] = ["bc", "o"].map(|end| folder.join(format!("{key}.{end}")));
+        let object = folder.join(path.file_name().expect("files of the cache have names"));
+        let module = object.with_extension("bc");
         fs::write(&module, bitcode).with_context(|| format!("cannot write {}", module.display()))?;
         let command = match is_counted {
             true => self.compiler.command(&module, &self.codegen, &object),
             false => self.compiler.plain_command(&module, &self.codegen, &object),
         };
         self.compiler.run(command, &module)?;
-        let bytes = fs::read(&object).with_context(|| format!("cannot read {}", object.display()))?;
-        atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        fs::remove_file(&module).and_then(|()| fs::remove_file(&object)).context("cannot remove temporary files")?;
+        fs::remove_file(&module).with_context(|| format!("cannot remove {}", module.display()))?;
+        self.keep(&object, &path)?;
         Ok(path)
     }
 }
@@ -106,7 +122,17 @@ fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
 /// Compiles objects in parallel, and returns their files.
 fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
     let folder = context.folder("trodden-rust-")?;
-    in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
+    let units: Vec<usize> = (0..objects.len()).filter(|at| objects[*at].is_counted).collect();
+    if units.len() < 2 || !compiler.is_unoptimised() {
+        return in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()));
+    }
+    let bitcode: Vec<&[u8]> = units.iter().map(|at| &*objects[*at].bitcode).collect();
+    let mut compiled = units::compile(compiler, &bitcode, folder.path())?.into_iter();
+    let mut file = |object: &RustObject| match object.is_counted {
+        true => Ok(compiled.next().expect("each unit has an object")),
+        false => compiler.object(&object.bitcode, false, folder.path()),
+    };
+    objects.iter().map(|object| file(object)).collect()
 }
 
 /// Replaces the crate's own objects in its archives by instrumented ones.
@@ -215,13 +241,15 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
 /// Options for code of the standard library, which is distributed optimised.
 const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
 
-/// Crates of the standard library that are instrumented on request.
-const STD_CRATES: [&str; 3] = ["libstd-", "libcore-", "liballoc-"];
+/// Crates of the standard library that are not instrumented on request either: what compilers call implicitly, also from the runtime, and
+/// what unwinds the stack.
+const UNCOUNTED_STD_CRATES: [&str; 5] =
+    ["libcompiler_builtins-", "libprofiler_builtins-", "libpanic_abort-", "libpanic_unwind-", "libunwind-"];
 
 /// Whether a file among the arguments of a link is a library of the toolchain that can be instrumented.
 fn is_of_std(file: &Path) -> bool {
     let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let is_library = name.ends_with(".rlib") && STD_CRATES.iter().any(|begin| name.starts_with(begin));
+    let is_library = name.ends_with(".rlib") && !UNCOUNTED_STD_CRATES.iter().any(|begin| name.starts_with(begin));
     is_library && file.components().any(|part| part.as_os_str() == "rustlib")
 }
 
@@ -283,6 +311,7 @@ mod tests {
     fn libraries_of_the_toolchain_are_known_by_their_place() {
         let is = |file: &str| is_of_std(Path::new(file));
         assert!(is("/home/me/.rustup/toolchains/stable/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcore-12ab.rlib"));
+        assert!(is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libhashbrown-12ab.rlib"));
         assert!(!is("/home/me/project/target/debug/deps/libcore-12ab.rlib"));
         assert!(!is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcompiler_builtins-12ab.rlib"));
     }

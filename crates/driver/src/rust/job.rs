@@ -1,6 +1,6 @@
 //! A call of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
 
-use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
+use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match, units};
 use crate::assets;
 use crate::cc::pgo;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -147,8 +147,8 @@ impl Job {
         let mut command = self.base(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            // One unit, so that paths do not depend on how rustc divides the crate: which calls return is known within a unit.
-            command.arg(format!("--emit={}", self.emit.join(","))).args(["-Clinker-plugin-lto", "-Ccodegen-units=1"]);
+            let units = if self.incremental.is_some() && units::can_divide(context)? { units::UNITS } else { "1" };
+            command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto").arg(format!("-Ccodegen-units={units}"));
             command.args(&self.incremental);
         } else {
             // With bitcode and no number of units, rustc uses a single one.
@@ -352,6 +352,6 @@ mod tests {
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
         let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
         let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
-        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
+        assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
     }
 }

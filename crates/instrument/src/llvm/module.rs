@@ -1,11 +1,26 @@
 //! The module being compiled.
 
-use super::{Value, c_string, llvm, text};
+use super::{Value, c_string, llvm, owned, text};
+use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
 use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
+use llvm_sys::target_machine::{LLVMCodeGenFileType, LLVMTargetMachineEmitToFile, LLVMTargetMachineRef};
 use llvm_sys::{LLVMLinkage, LLVMThreadLocalMode, LLVMUnnamedAddr, LLVMVisibility};
 use std::ffi::CStr;
+
+/// A module that was parsed, and is freed together with its context.
+pub struct OwnModule {
+    pub module: Module,
+    context: LLVMContextRef,
+}
+
+impl Drop for OwnModule {
+    fn drop(&mut self) {
+        llvm!(LLVMDisposeModule(self.module.raw));
+        llvm!(LLVMContextDispose(self.context));
+    }
+}
 
 #[derive(Clone, Copy)]
 pub struct Module {
@@ -15,6 +30,36 @@ pub struct Module {
 impl Module {
     pub fn new(raw: LLVMModuleRef) -> Module {
         Module { raw }
+    }
+
+    /// Parses bitcode in a context of its own, so that the names of types do not depend on other modules.
+    ///
+    /// # Errors
+    /// LLVM's message if the bytes are not bitcode that it can read.
+    pub fn parse(bitcode: &[u8]) -> Result<OwnModule, String> {
+        let context = llvm!(LLVMContextCreate());
+        let buffer = llvm!(LLVMCreateMemoryBufferWithMemoryRangeCopy(bitcode.as_ptr().cast(), bitcode.len(), c"unit".as_ptr()));
+        let mut raw = std::ptr::null_mut();
+        let failed = llvm!(LLVMParseBitcodeInContext2(context, buffer, &mut raw));
+        llvm!(LLVMDisposeMemoryBuffer(buffer));
+        if failed != 0 {
+            llvm!(LLVMContextDispose(context));
+            return Err("LLVM cannot read its bitcode".to_owned());
+        }
+        Ok(OwnModule { module: Module::new(raw), context })
+    }
+
+    /// Generates code for the module, and writes the object to a file.
+    ///
+    /// # Errors
+    /// LLVM's message if the machine cannot write objects, or the file cannot be written.
+    pub fn write_object(self, machine: LLVMTargetMachineRef, file: &str) -> Result<(), String> {
+        let mut message = std::ptr::null_mut();
+        let kind = LLVMCodeGenFileType::LLVMObjectFile;
+        match llvm!(LLVMTargetMachineEmitToFile(machine, self.raw, c_string(file).as_ptr(), kind, &mut message)) {
+            0 => Ok(()),
+            _ => Err(owned(message)),
+        }
     }
 
     pub fn context(self) -> LLVMContextRef {

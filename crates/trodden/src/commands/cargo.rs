@@ -24,7 +24,7 @@ Usage: cargo trodden <build|run|test|bench|nextest|install> [OPTIONS] [cargo's o
 
 Options:
   --dependencies  Count dependencies, too (default: workspace members)
-  --std           Count the standard library, too (std, core, alloc)
+  --std           Count the standard library, too
 
 Options of `trodden build`: --weights FILE, --sample, --addresses, --pgo, --coverage[=mcdc],
 --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN. The variable
@@ -63,6 +63,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     cargo::check_verb(verb)?;
+    let typed = ["cargo", "trodden"].into_iter().map(OsString::from).chain(arguments.iter().cloned()).collect();
     let settings = take_settings(&mut arguments)?;
     let scope = Scope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
     let own = settings.clone().or(experiment::from_environment(context())?);
@@ -70,7 +71,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         // Streams and branches are recorded program by program.
         Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
         observe => match cargo::tests(context(), &arguments, &settings, scope)? {
-            Some(tests) => record_tests(tests, &arguments, observe == Some(Observe::Coverage)),
+            Some(tests) => record_tests(tests, typed, &arguments, observe == Some(Observe::Coverage)),
             None => cargo::run(context(), arguments, settings, scope),
         },
     }
@@ -82,11 +83,12 @@ const TESTS: &str = "test";
 const BENCHMARKS: &str = "bench";
 
 /// Runs tests, records all of their processes as one run in the run store of the workspace, and reports coverage.
-fn record_tests(tests: CargoCommand, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
+fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
     store::set_store_folder(tests.workspace.join(store::FOLDER));
     let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARKS } else { TESTS };
     let what = RunnerCommand {
         command: tests.command,
+        typed,
         output_variable: rust::OUTPUT_VARIABLE,
         images: tests.images,
         destination: Destination { suite: Some(suite.to_owned()), ..Destination::default() },

@@ -1,0 +1,108 @@
+//! The units into which rustc divides a crate for incremental builds. Only units that changed are compiled.
+//!
+//! Each unit is summarised, which tells whether the functions of other units return ([`trodden_unit::tasks`]). Summaries and objects are
+//! cached; the key of an object includes what its unit was told.
+
+use super::crates::CrateCompiler;
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::rebuild::in_parallel;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use trodden_unit::experiment::Observe;
+use trodden_unit::tasks::{CallSummary, UnitTask, UnitWork, returning};
+use trodden_unit::{Experiment, Identity, Settings};
+
+/// Number of units of a crate. rustc's default for incremental builds is 256, most of which are smaller than what LLVM needs for an empty
+/// one.
+pub const UNITS: &str = "16";
+
+/// Bytes of bitcode for which another process is started.
+const BYTES_PER_PROCESS: usize = 1 << 20;
+
+/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
+pub fn can_divide(context: &DriverContext) -> Result<bool> {
+    let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
+    let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
+    Ok(experiment == Experiment::default() || experiment == coverage)
+}
+
+/// Returns the objects of a crate's units, in the cache. Temporary files go to `folder`.
+pub fn compile(compiler: &CrateCompiler, units: &[&[u8]], folder: &Path) -> Result<Vec<PathBuf>> {
+    let contents: Vec<Identity> = units.iter().map(|bitcode| Identity::from_content(bitcode)).collect();
+    let job = UnitsJob { compiler, units, folder };
+    let summaries = job.summaries(&contents)?;
+    let known = returning(&summaries);
+    let told: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_of(&known)).collect();
+    let way = |at: usize| format!("unit {}", told[at].join(" "));
+    let objects: Vec<PathBuf> = (0..units.len()).map(|at| compiler.place(&way(at), contents[at], "o")).collect();
+    let missing: Vec<usize> = (0..units.len()).filter(|at| !objects[*at].is_file()).collect();
+    job.make(&missing, &objects, |at| UnitWork::Compile { returning: told[at].clone() })?;
+    Ok(objects)
+}
+
+struct UnitsJob<'u> {
+    compiler: &'u CrateCompiler,
+    units: &'u [&'u [u8]],
+    folder: &'u Path,
+}
+
+impl UnitsJob<'_> {
+    /// Returns the summaries of the units. A damaged one is made again.
+    fn summaries(&self, contents: &[Identity]) -> Result<Vec<CallSummary>> {
+        let places: Vec<PathBuf> = contents.iter().map(|content| self.compiler.place("summary", *content, "calls")).collect();
+        let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
+        let missing: Vec<usize> = (0..places.len()).filter(|at| read(&places[*at]).is_none()).collect();
+        self.make(&missing, &places, |_| UnitWork::Summarize)?;
+        places.iter().map(|place| read(place).with_context(|| format!("cannot read {}", place.display()))).collect()
+    }
+
+    /// Makes files in the cache from units.
+    fn make(&self, wanted: &[usize], places: &[PathBuf], work: impl Fn(usize) -> UnitWork) -> Result<()> {
+        let mut tasks = Vec::new();
+        for &at in wanted {
+            let task = UnitTask { bitcode: format!("{at}.bc"), output: format!("{at}.out"), work: work(at) };
+            let bitcode = self.folder.join(&task.bitcode);
+            fs::write(&bitcode, self.units[at]).with_context(|| format!("cannot write {}", bitcode.display()))?;
+            tasks.push((self.units[at].len(), task));
+        }
+        let shares = divide(tasks, thread::available_parallelism().map_or(1, usize::from));
+        let numbered: Vec<(usize, Vec<UnitTask>)> = shares.into_iter().enumerate().collect();
+        in_parallel(&numbered, |(number, tasks)| self.compiler.compiler.execute(tasks, &self.compiler.codegen, self.folder, *number))?;
+        wanted.iter().try_for_each(|&at| self.compiler.keep(&self.folder.join(format!("{at}.out")), &places[at]))
+    }
+}
+
+/// Divides tasks, given with the sizes of their units, among processes.
+fn divide(mut tasks: Vec<(usize, UnitTask)>, max_processes: usize) -> Vec<Vec<UnitTask>> {
+    let bytes: usize = tasks.iter().map(|(size, _)| size).sum();
+    let processes = bytes.div_ceil(BYTES_PER_PROCESS).min(max_processes).min(tasks.len());
+    let mut shares: Vec<(usize, Vec<UnitTask>)> = vec![(0, Vec::new()); processes];
+    tasks.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    for (size, task) in tasks {
+        let least = shares.iter_mut().min_by_key(|(sum, _)| *sum).expect("tasks need a process");
+        least.0 += size;
+        least.1.push(task);
+    }
+    shares.into_iter().map(|(_, tasks)| tasks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_divided_by_size() {
+        let task = |name: &str| UnitTask { bitcode: name.into(), output: String::new(), work: UnitWork::Summarize };
+        let names = |sizes: &[(usize, &str)], max: usize| {
+            let shares = divide(sizes.iter().map(|(size, name)| (*size, task(name))).collect(), max);
+            shares.iter().map(|share| share.iter().map(|task| &*task.bitcode).collect::<String>()).collect::<Vec<_>>()
+        };
+        let large = BYTES_PER_PROCESS;
+        assert_eq!(names(&[], 4), [""; 0]);
+        assert_eq!(names(&[(1, "a"), (2, "b")], 4), ["ba"]);
+        assert_eq!(names(&[(large, "a"), (3 * large, "b"), (large, "c")], 2), ["b", "ac"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! Units of a Rust crate that the plugin compiles in one process, and what these units know of each other's functions.
+//!
+//! rustc divides a crate into units, so that only those that changed are compiled again. Whether a call can fail to return is known within
+//! a unit. So that paths do not depend on the division, each unit is summarised first, and every unit is told which functions of the
+//! others return.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Variable that names a file with the tasks of the plugin, which then ignores the module that clang compiles.
+pub const TASKS_VARIABLE: &str = "TRODDEN_UNITS";
+
+/// Attribute of a function that another unit defines, and whose calls return.
+pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
+
+/// A task of the plugin. Files are named relative to its working folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitTask {
+    /// The file with the unit's bitcode.
+    pub bitcode: String,
+    /// The file to write.
+    pub output: String,
+    /// What to write there.
+    pub work: UnitWork,
+}
+
+/// What a task writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnitWork {
+    /// A [`CallSummary`].
+    Summarize,
+    /// The instrumented object.
+    Compile {
+        /// Functions of other units whose calls return.
+        returning: Vec<String>,
+    },
+}
+
+/// What other units must know of a unit's functions, and it of theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSummary {
+    /// The functions with external linkage that return from all of their calls if the named functions do, which other units may define.
+    pub returning: BTreeMap<String, BTreeSet<String>>,
+    /// The functions that the unit calls but does not define, and that may not return as far as it knows.
+    pub called: BTreeSet<String>,
+}
+
+/// Converts tasks or a summary to bytes.
+///
+/// # Panics
+/// Never for these types.
+pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("sequences have known lengths")
+}
+
+/// Reads tasks.
+///
+/// # Errors
+/// The bytes are not tasks.
+pub fn tasks_from_bytes(bytes: &[u8]) -> Result<Vec<UnitTask>, postcard::Error> {
+    postcard::from_bytes(bytes)
+}
+
+impl CallSummary {
+    /// Reads a summary. `None` if the bytes are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<CallSummary> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// Returns those of the functions that the unit calls which are in the set.
+    pub fn called_of(&self, returning: &BTreeSet<&str>) -> Vec<String> {
+        self.called.iter().filter(|name| returning.contains(name.as_str())).cloned().collect()
+    }
+}
+
+/// Returns the functions of all units that return: the largest set whose members depend only on members.
+pub fn returning(summaries: &[CallSummary]) -> BTreeSet<&str> {
+    let all = || summaries.iter().flat_map(|summary| &summary.returning);
+    let mut known: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
+    let mut callers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (name, callees) in all() {
+        for callee in callees {
+            callers.entry(callee).or_default().push(name);
+            if !known.contains(callee.as_str()) {
+                wrong.push(name.as_str());
+            }
+        }
+    }
+    while let Some(name) = wrong.pop() {
+        if known.remove(name) {
+            wrong.extend(callers.get(name).into_iter().flatten());
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(returning: &[(&str, &[&str])]) -> CallSummary {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        CallSummary {
+            returning: returning.iter().map(|(name, callees)| ((*name).to_owned(), set(callees))).collect(),
+            called: set(&["b", "unknown"]),
+        }
+    }
+
+    #[test]
+    fn functions_return_if_all_that_they_call_return() {
+        let units = [
+            // `a` and `b` call each other.
+            summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
+            summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
+        ];
+        let found = returning(&units);
+        assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
+        assert_eq!(units[0].called_of(&found), ["b"]);
+        assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));
+    }
+}
