@@ -168,7 +168,8 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#1c1c1c;background:#fff}\
     table{border-collapse:collapse;margin-bottom:2rem}th,td{padding:.25rem .9rem;border-bottom:1px solid #ddd;text-align:right;\
     font-variant-numeric:tabular-nums;vertical-align:top}th:first-child{text-align:left;font-weight:500}thead th{font-weight:600}\
-    .sum,.sum th{font-weight:600!important}.part th:first-child{padding-left:2rem}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
+    .sum,.sum th{font-weight:600!important}.part th:first-child{padding-left:2rem}\
+    div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
 
 /// Escapes text for HTML.
 pub fn escaped(text: &str) -> String {
