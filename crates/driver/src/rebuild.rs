@@ -86,7 +86,7 @@ impl DriverCompiler {
         }
         let mut command = self.command(Path::new(&module), codegen, Path::new(&object));
         command.current_dir(folder).env(TASKS_VARIABLE, &file);
-        let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
+        let made = command.output().with_context(|| format!("cannot run {}", self.llvm.clang().display()))?;
         checked_stdout(made, "the units of a Rust crate cannot be compiled").map(drop)
     }
 

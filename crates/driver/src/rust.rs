@@ -12,6 +12,7 @@
 //! | `rlib` | the crate itself | it becomes part of programs |
 //! | `staticlib` | its workspace members; it contains the runtime | nothing, because it is linked elsewhere |
 
+mod compiler;
 mod crates;
 mod job;
 mod units;

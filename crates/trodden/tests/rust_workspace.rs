@@ -149,7 +149,9 @@ use std::{env, process::Command};
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
     let cc = env::var(format!("CC_{}", env::var("TARGET").unwrap().replace('-', "_"))).unwrap_or("cc".into());
-    assert!(Command::new(cc).args(["-O0", "-g", "-fPIC", "-c", "native/pick.c", "-o"]).arg(format!("{out}/pick.o")).status().unwrap().success());
+    let mut compile = Command::new(cc);
+    compile.args(["-O0", "-g", "-fPIC", "-c", "native/pick.c", "-o"]).arg(format!("{out}/pick.o"));
+    assert!(compile.status().unwrap().success());
     assert!(Command::new("ar").arg("rcs").arg(format!("{out}/libpick.a")).arg(format!("{out}/pick.o")).status().unwrap().success());
     println!("cargo::rerun-if-changed=native/pick.c");
     println!("cargo::rustc-link-search={out}");
@@ -265,7 +267,8 @@ fn features_add_up() {
 #[test]
 fn standard_library_is_counted_on_request() {
     // The last line uses the crate gimli.
-    let main = "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    println!(\"{}\", text.len());\n    \
+    let main = "fn main() {\n    let text = String::from_utf8_lossy(std::hint::black_box(b\"a\\xffb\"));\n    \
+        println!(\"{}\", text.len());\n    \
         assert!(std::backtrace::Backtrace::force_capture().to_string().contains(\"subject::main\"));\n}\n\
         #[test]\nfn passes() {}\n";
     let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);

@@ -3,15 +3,14 @@
 //!
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
+use super::compiler::CrateCompiler;
 use super::job::Job;
-use super::{CONFIGURATION_VARIABLE, STD_VARIABLE, units};
+use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
-use crate::experiment;
 use crate::other_programs::checked_stdout;
-use crate::rebuild::{DriverCompiler, in_parallel};
-use crate::store_size::CRATES;
+use crate::rebuild::in_parallel;
 use anyhow::{Context, Result, bail};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection};
@@ -20,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_profile::atomic_file;
-use trodden_unit::{CodegenOptions, Identity};
+use trodden_unit::Identity;
 
 /// First bytes of bitcode.
 const BITCODE: &[u8] = b"BC\xC0\xDE";
@@ -30,62 +29,6 @@ const OBJECT: &str = ".rcgu.o";
 const CODE: &str = "-cgu.";
 /// Part of a symbol that only the shim of the default allocator refers to.
 const SHIM: &[u8] = b"___rdl_alloc";
-
-/// Compiles bitcode of crates to objects in the cache.
-pub struct CrateCompiler {
-    pub compiler: DriverCompiler,
-    pub codegen: CodegenOptions,
-    /// The part of the key that all objects share.
-    shared: String,
-    cache: PathBuf,
-}
-
-impl CrateCompiler {
-    fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
-        let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
-        let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
-        let shared = format!("{way} {} {}", compiler.identity_of_clang()?, codegen.join(CODEGEN_SEPARATOR));
-        let cache = context.store()?.root().join(CRATES);
-        Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
-    }
-
-    /// Whether code is not optimised, so that the options of the plugin for the whole process have no effect.
-    fn is_unoptimised(&self) -> bool {
-        self.codegen.arguments().iter().any(|argument| argument == "-O0")
-    }
-
-    /// Returns the place in the cache for what is made in some way from some content.
-    pub fn place(&self, way: &str, content: Identity, ending: &str) -> PathBuf {
-        let key = Identity::from_content(format!("{content} {way} {}", self.shared).as_bytes()).to_string();
-        self.cache.join(&key[..2]).join(format!("{key}.{ending}"))
-    }
-
-    /// Moves a file into the cache.
-    pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
-        let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
-        atomic_file::write_unsynced(place, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", place.display()))?;
-        fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
-    }
-
-    /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
-    fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
-        let path = self.place(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
-        if path.is_file() {
-            return Ok(path);
-        }
-        let object = folder.join(path.file_name().expect("files of the cache have names"));
-        let module = object.with_extension("bc");
-        fs::write(&module, bitcode).with_context(|| format!("cannot write {}", module.display()))?;
-        let command = match is_counted {
-            true => self.compiler.command(&module, &self.codegen, &object),
-            false => self.compiler.plain_command(&module, &self.codegen, &object),
-        };
-        self.compiler.run(command, &module)?;
-        fs::remove_file(&module).with_context(|| format!("cannot remove {}", module.display()))?;
-        self.keep(&object, &path)?;
-        Ok(path)
-    }
-}
 
 /// An object of rustc's that is to be replaced.
 struct RustObject {

@@ -1,16 +1,19 @@
 //! A call of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
 
-use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match, units};
+use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
 use crate::assets;
 use crate::cc::pgo;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
+use crate::experiment;
 use crate::other_programs::option_with_value;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use trodden_unit::experiment::Observe;
+use trodden_unit::{Experiment, Settings};
 
 /// A crate that rustc compiles for the target.
 #[derive(Debug, Default)]
@@ -48,6 +51,17 @@ pub struct Codegen {
 
 /// Number of codegen units that rustc uses by default if it optimises.
 const DEFAULT_UNITS: &str = "16";
+
+/// Number of units of a crate. rustc's default for incremental builds is 256, most of which are smaller than what LLVM needs for an empty
+/// one.
+const UNITS: &str = "16";
+
+/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
+fn can_divide(context: &DriverContext) -> Result<bool> {
+    let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
+    let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
+    Ok(experiment == Experiment::default() || experiment == coverage)
+}
 
 impl Codegen {
     /// Returns true if rustc does not optimise.
@@ -147,7 +161,7 @@ impl Job {
         let mut command = self.base(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            let units = if self.incremental.is_some() && units::can_divide(context)? { units::UNITS } else { "1" };
+            let units = if self.incremental.is_some() && can_divide(context)? { UNITS } else { "1" };
             command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto").arg(format!("-Ccodegen-units={units}"));
             command.args(&self.incremental);
         } else {

@@ -3,31 +3,17 @@
 //! Each unit is summarised, which tells whether the functions of other units return ([`trodden_unit::tasks`]). Summaries and objects are
 //! cached; the key of an object includes what its unit was told.
 
-use super::crates::CrateCompiler;
-use crate::context::DriverContext;
-use crate::experiment;
+use super::compiler::CrateCompiler;
 use crate::rebuild::in_parallel;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use trodden_unit::experiment::Observe;
+use trodden_unit::Identity;
 use trodden_unit::tasks::{CallSummary, UnitTask, UnitWork, returning};
-use trodden_unit::{Experiment, Identity, Settings};
-
-/// Number of units of a crate. rustc's default for incremental builds is 256, most of which are smaller than what LLVM needs for an empty
-/// one.
-pub const UNITS: &str = "16";
 
 /// Bytes of bitcode for which another process is started.
 const BYTES_PER_PROCESS: usize = 1 << 20;
-
-/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
-pub fn can_divide(context: &DriverContext) -> Result<bool> {
-    let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
-    let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
-    Ok(experiment == Experiment::default() || experiment == coverage)
-}
 
 /// Returns the objects of a crate's units, in the cache. Temporary files go to `folder`.
 pub fn compile(compiler: &CrateCompiler, units: &[&[u8]], folder: &Path) -> Result<Vec<PathBuf>> {

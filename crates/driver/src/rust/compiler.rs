@@ -1,0 +1,72 @@
+//! The compiler of a crate's bitcode, and the cache of what it makes.
+
+use super::CONFIGURATION_VARIABLE;
+use crate::assets::TEMPORARY_PREFIX;
+use crate::compile_step::CODEGEN_SEPARATOR;
+use crate::context::DriverContext;
+use crate::experiment;
+use crate::rebuild::DriverCompiler;
+use crate::store_size::CRATES;
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_profile::atomic_file;
+use trodden_unit::{CodegenOptions, Identity};
+
+/// Compiles bitcode of crates to objects in the cache.
+pub struct CrateCompiler {
+    pub compiler: DriverCompiler,
+    pub codegen: CodegenOptions,
+    /// The part of the key that all objects share.
+    pub shared: String,
+    pub cache: PathBuf,
+}
+
+impl CrateCompiler {
+    /// Creates a compiler for these options of code generation.
+    pub fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
+        let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
+        let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
+        let shared = format!("{way} {} {}", compiler.identity_of_clang()?, codegen.join(CODEGEN_SEPARATOR));
+        let cache = context.store()?.root().join(CRATES);
+        Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
+    }
+
+    /// Whether code is not optimised, so that the options of the plugin for the whole process have no effect.
+    pub fn is_unoptimised(&self) -> bool {
+        self.codegen.arguments().iter().any(|argument| argument == "-O0")
+    }
+
+    /// Returns the place in the cache for what is made in some way from some content.
+    pub fn place(&self, way: &str, content: Identity, ending: &str) -> PathBuf {
+        let key = Identity::from_content(format!("{content} {way} {}", self.shared).as_bytes()).to_string();
+        self.cache.join(&key[..2]).join(format!("{key}.{ending}"))
+    }
+
+    /// Moves a file into the cache.
+    pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
+        let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
+        atomic_file::write_unsynced(place, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", place.display()))?;
+        fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
+    }
+
+    /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
+    pub fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
+        let path = self.place(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
+        if path.is_file() {
+            return Ok(path);
+        }
+        let object = folder.join(path.file_name().expect("files of the cache have names"));
+        let module = object.with_extension("bc");
+        fs::write(&module, bitcode).with_context(|| format!("cannot write {}", module.display()))?;
+        let command = match is_counted {
+            true => self.compiler.command(&module, &self.codegen, &object),
+            false => self.compiler.plain_command(&module, &self.codegen, &object),
+        };
+        self.compiler.run(command, &module)?;
+        fs::remove_file(&module).with_context(|| format!("cannot remove {}", module.display()))?;
+        self.keep(&object, &path)?;
+        Ok(path)
+    }
+}
