@@ -2,10 +2,10 @@
 //! libc, `trodden_start.o`.
 //!
 //! Build scripts and tests of crates beside `crates/runtime` include this file with `#[path]`. rustc compiles `trodden-wire` and the
-//! runtime as a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols, which
-//! includes almost nothing of Rust's core library. objcopy makes all other symbols local, strips or renames them, so that none clashes with the
-//! subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in [`MAY_BE_UNDEFINED`], all of which are
-//! weak.
+//! runtime as a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols,
+//! which includes almost nothing of Rust's core library. objcopy makes all other symbols local, strips or renames them, so that none
+//! clashes with the subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in
+//! [`MAY_BE_UNDEFINED`], all of which are weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

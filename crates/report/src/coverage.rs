@@ -176,7 +176,8 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     h1{font-size:1.5rem}.scroll{overflow-x:auto;margin-bottom:2rem}table{border-collapse:collapse}\
     th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right;font-variant-numeric:tabular-nums;vertical-align:top}\
     td{white-space:nowrap}th:first-child{text-align:left;font-weight:500}thead th,thead th:first-child,.sum,.sum th,.sum th:first-child\
-    {font-weight:600}.part th:first-child{padding-left:2rem}tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
+    {font-weight:600}.part th:first-child{padding-left:2rem}\
+    tr:has(+.remarks)>*{border-bottom:0}.remarks td{text-align:left;white-space:normal}\
     .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);box-sizing:border-box;\
     max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 

@@ -4,7 +4,8 @@
 //! function's paths and calls in order. Functions that catch exceptions, or call functions that return twice, are in all streams, because
 //! frames may end in them without an event.
 //!
-//! Path counts are computed from the streams, which are stored in one folder per copy; `trodden-lab patterns iterations` reads them for any k.
+//! Path counts are computed from the streams, which are stored in one folder per copy. `trodden-lab patterns iterations` reads them for
+//! any k.
 
 use super::preparation::CopyInput;
 use super::shared::{self, Divided, Partition, divide};
