@@ -5,6 +5,7 @@ fail() { echo "dist-user.sh: $*" >&2; exit 1; }
 work=$(mktemp -d)
 cd "$work"
 export TRODDEN_CACHE="$work/store"
+clang=${TRODDEN_CLANG:-clang-22}
 
 echo "$(trodden --version), in $(dirname "$(command -v trodden)")"
 for other in trodden-cc trodden-c++ cargo-trodden; do
@@ -35,7 +36,7 @@ int main(void) {
   return pthread_join(other, 0);
 }
 END
-clang-22 -O1 -g wait.c -o wait -lpthread
+"$clang" -O1 -g wait.c -o wait -lpthread
 trodden waits record --output wait.waits -- ./wait
 trodden report wait.waits > waits
 head -8 waits
@@ -58,7 +59,7 @@ trodden report --json > ../report.json
 grep -q '"schema_version"' ../report.json || fail "the JSON report has no schema version"
 
 # Trace and simulate the same program, built without instrumentation.
-clang-22 -O2 -w -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c -o plain
+"$clang" -O2 -w -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c -o plain
 head -c 2000 sample3.ref > small
 trodden trace record --output small.trace -- ./plain --stdout small > small.bz2
 ./bzip2 --decompress --stdout small.bz2 | cmp - small || fail "the output of the traced bzip2 is wrong"

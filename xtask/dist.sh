@@ -2,11 +2,12 @@
 # Run as root by `cargo xtask dist --check` in a minimal Debian system. Installs the package, runs trodden as a user and removes the package;
 # then unpacks the archive, runs trodden, moves the archive's folder and runs trodden again.
 set -eu
+clang=
 export DEBIAN_FRONTEND=noninteractive
 say() { printf '\n-- %s\n' "$*"; }
 get() { apt-get -qq -y --no-install-recommends install "$@" > /dist/apt.log 2>&1 || { cat /dist/apt.log; exit 1; }; }
 # Argument: a folder to prepend to the search path, or an empty text.
-as_user() { runuser -u user -- env HOME=/home/user PATH="${1:+$1:}/usr/local/bin:/usr/bin:/bin" sh -eu /dist/dist-user.sh; }
+as_user() { runuser -u user -- env HOME=/home/user ${clang:+"TRODDEN_CLANG=$clang"} PATH="${1:+$1:}/usr/local/bin:/usr/bin:/bin" sh -eu /dist/dist-user.sh; }
 
 useradd --create-home user
 apt-get -qq update
@@ -15,6 +16,11 @@ get /dist/trodden_*.deb
 dpkg-query -W trodden clang-22 libc6
 dpkg --verify trodden
 as_user ""
+say "compiling with clang 19"
+get clang-19
+clang=clang-19
+as_user ""
+clang=
 say "installing make, QEMU, lld and LLVM's tools too"
 get zstd make qemu-user lld-22 llvm-22
 as_user ""

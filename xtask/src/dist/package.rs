@@ -11,9 +11,9 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Packages that trodden needs to compile and link programs.
-const REQUIRED: &str = "clang-22, binutils, libc6-dev";
+const REQUIRED: &str = "clang-22 | clang-21 | clang-20 | clang-19, binutils, libc6-dev";
 /// Packages for `--lto` builds, coverage reports, and reports from edge profiles.
-const RECOMMENDED: &str = "lld-22, llvm-22";
+const RECOMMENDED: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
 /// Packages for `trodden simulate`, for collectors of traces, and for recording waiting time.
 const SUGGESTED: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
 /// The description in the package's control file.
@@ -22,8 +22,8 @@ const DESCRIPTION: &str = "shows which execution paths native programs take
  unmodified programs block by block, models a hardware path profiler,
  and explains the waiting time of processes and threads.
  .
- C and C++ programs are compiled by clang 22, Rust programs by a rustc
- that is based on LLVM 22.";
+ C and C++ programs are compiled by clang 19 or 22, Rust programs by a
+ rustc whose LLVM is not newer than clang's.";
 /// Shared libraries that the programs may need, and their packages.
 const LIBRARIES: [(&str, &str); 8] = [
     ("libc.so.6", "libc6"),
