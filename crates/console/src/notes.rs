@@ -116,9 +116,9 @@ mod tests {
         let source = || io::Error::other("no such file");
         let unread = || ProfileError::Io { path: "a.profile".into(), action: "read", source: source() };
         let causes = |error: anyhow::Error| reasons(&error);
-        assert_eq!(causes(unread().into()), "a.profile: cannot read: no such file");
+        assert_eq!(causes(unread().into()), "cannot read a.profile: no such file");
         let again = Err::<(), _>(unread()).context("a.profile").context("run 3").unwrap_err();
-        assert_eq!(causes(again), "run 3: a.profile: cannot read: no such file");
+        assert_eq!(causes(again), "run 3: cannot read a.profile: no such file");
         assert_eq!(causes(anyhow!(source()).context("cannot write b")), "cannot write b: no such file");
     }
 }

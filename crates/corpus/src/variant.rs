@@ -135,7 +135,10 @@ impl Variant {
         }
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
         if !packages::are_offered(&packages) {
-            bail!("{tool} is not installed, and this system has no package for it (Debian: {})", packages.join(", "));
+            bail!(
+                "{tool} is not installed, and this system's package manager does not offer it. On Debian, it is in {}",
+                packages.join(", ")
+            );
         }
         packages::ensure_packages(&packages)?;
         if steps::on_path(tool) {

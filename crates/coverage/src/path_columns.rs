@@ -73,7 +73,7 @@ pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinati
     files
 }
 
-/// The code of a function in the mapping, by its name in LLVM's profiles, which for a local C function begins with the file.
+/// Finds the code of the function that has this name in LLVM's profiles. The names of local C functions begin with their file.
 pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;

@@ -44,7 +44,7 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
                 Some(process) => format!("process {process} has not mapped a library `{name}`"),
                 None => format!("{} does not load a library `{name}` at startup", program.display()),
             };
-            bail!("{lacks} (libraries: {has}). Pass the path of a library that is loaded later")
+            bail!("{lacks} (libraries: {has}). If the library is loaded later, pass its path")
         }
     }
 }

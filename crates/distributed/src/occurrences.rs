@@ -13,7 +13,7 @@ pub struct Occurrence {
     pub thread: u32,
     /// Number of the thread's blocks before this execution.
     pub block: u64,
-    /// Number of this execution among all executions of the place, from 1.
+    /// Number of this execution among those in the searched threads, thread by thread, starting at 1.
     pub nth: u64,
     /// The executed block.
     pub place: String,

@@ -252,7 +252,7 @@ impl Llvm {
         is_clang.then(|| file.parent().unwrap_or(Path::new("/")).to_owned())
     }
 
-    /// Returns the folder of an installation that shares it with nothing else, such as `/opt/llvm-22`.
+    /// Returns the installation's root folder, such as `/opt/llvm-22`; `None` for folders that other programs share, such as `/usr`.
     pub fn root(&self) -> Option<PathBuf> {
         let root = self.folder()?.parent()?.to_owned();
         (root.components().count() > 2 && root != Path::new("/usr/local")).then_some(root)

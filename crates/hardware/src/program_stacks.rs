@@ -16,7 +16,7 @@ const MAX_GAP: u64 = 1 << 20;
 const MARGIN: u64 = 1 << 12;
 
 /// Minimum size in bytes of the kernel's signal frame: general and vector registers, and the signal's description.
-const MIN_SIGNAL_SIZE: u64 = 512;
+const MIN_SIGNAL_FRAME_SIZE: u64 = 512;
 
 /// A frame: the location of its return address, and the return address.
 type StackFrame = (Address, Address);
@@ -428,7 +428,7 @@ impl ProgramStacks {
         while let Some(mut entry) = handler.pop() {
             if place == interrupted && entry.is_handler {
                 // The handler's frames are below the kernel's signal frame, which is below the interrupted frame.
-                entry.stack = at.map(|at| Address(at.0.saturating_add(MIN_SIGNAL_SIZE)));
+                entry.stack = at.map(|at| Address(at.0.saturating_add(MIN_SIGNAL_FRAME_SIZE)));
             }
             stack.paths.push(entry);
         }

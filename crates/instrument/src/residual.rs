@@ -93,7 +93,7 @@ fn insert_single_version(context: ModuleContext, count: Value, planned: &Planned
     probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
-    // If everything is counted, and an activation takes several paths, one check for a region at entry is cheaper.
+    // If every path is counted and a call executes several, it is cheaper to check once, at entry, whether the thread has a region.
     let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));

@@ -80,7 +80,7 @@ struct Answer {
     strategy: &'static str,
     hits_counted: &'static str,
     copies: Vec<Copy>,
-    /// Number of functions whose paths may be divided among copies; for `weighted`, number of functions whose paths are divided.
+    /// For `p3`, number of functions whose paths could be divided among copies; for other strategies, number of divided functions.
     profitable_procedures: usize,
     slowest: u64,
     bound: BoundRow,

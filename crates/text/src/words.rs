@@ -60,14 +60,19 @@ pub fn reasons(chain: impl Iterator<Item = String>) -> String {
         if causes.iter().any(|before| before.contains(&cause)) {
             continue;
         }
-        // The prefix must end at a word boundary, since a file name may be a prefix of a different file name.
-        let is_prefix = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        if causes.last().is_some_and(is_prefix) {
+        if causes.last().is_some_and(|before| contains_words(&cause, before)) {
             causes.pop();
         }
         causes.push(cause);
     }
     causes.join(": ")
+}
+
+/// Whether a text contains other text that begins and ends at word boundaries, since a file name may be part of a different file name.
+fn contains_words(text: &str, part: &str) -> bool {
+    let is_boundary = |neighbour: Option<char>| !neighbour.is_some_and(|c| c.is_alphanumeric() || c == '/');
+    text.match_indices(part)
+        .any(|(at, _)| is_boundary(text[..at].chars().next_back()) && is_boundary(text[at + part.len()..].chars().next()))
 }
 
 /// Formats a duration: `840 ms`, `1.23 s`, `3 min 5 s`.

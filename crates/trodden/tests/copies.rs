@@ -247,7 +247,7 @@ fn copies_count_the_hits_that_are_computed() {
 
 /// What is said of units that are compiled.
 fn compiled(reported: &str) -> &str {
-    reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(':')).expect(reported).0
+    reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(';')).expect(reported).0
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn what_copies_would_not_do_alike_is_refused() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     let options = ["record", "--no-store", "-o", "run.trodden", "--copies", "2"];
-    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "does `abort` at a match");
+    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "at a match is `abort`");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
         "--weights applies to copies that count all paths",

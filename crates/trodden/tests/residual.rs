@@ -467,7 +467,7 @@ fn more_becomes_known_without_a_new_build() {
         let file = place.path(name);
         std::fs::write(&file, bytes).unwrap();
         let (all, error) = counts(file.to_str().unwrap());
-        assert!(all == [2, 1] && error.contains(wanted) && error.contains("make it again"), "{name}: {error}");
+        assert!(all == [2, 1] && error.contains(wanted) && error.contains("write it again"), "{name}: {error}");
     }
     let refused = place.command(trodden()).args(["export", "known", "more", "-o", "x", "--for", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("was not built with --residual"));

@@ -90,7 +90,7 @@ fn a_lost_index_is_made_again_with_one_line() {
         fs::create_dir_all(place.path("below")).unwrap();
         let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
         let said = errors(&output);
-        assert!(said.contains("rebuilt from the profiles: 2 runs") && said.lines().count() == 1, "{said}");
+        assert!(said.contains("rebuilt from the profiles (2 runs)") && said.lines().count() == 1, "{said}");
         assert_eq!(errors(&place.trodden("runs")), "");
         assert_eq!(listed(&place), before);
     }
@@ -98,7 +98,7 @@ fn a_lost_index_is_made_again_with_one_line() {
         let _ = fs::remove_file(place.path(".trodden").join(name));
     }
     let said = errors(&place.trodden("record -- ./prog three"));
-    assert!(said.contains("rebuilt from the profiles: 2 runs") && said.contains("recorded as run 3"), "{said}");
+    assert!(said.contains("rebuilt from the profiles (2 runs)") && said.contains("recorded as run 3"), "{said}");
     assert_eq!(fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap(), profile);
 }
 

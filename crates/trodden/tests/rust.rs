@@ -188,7 +188,7 @@ fn check_each_test(place: &Place) {
 /// tell that one of those with odd numbers is enough.
 fn check_redundant_tests(place: &Place) {
     let redundant = |options: &[&str]| {
-        let said = must(place.command(trodden()).args(["suite", "redundant", "each", "--json"]).args(options)).stdout;
+        let said = must(place.command(trodden()).args(["suite", "list", "each", "--redundant", "--json"]).args(options)).stdout;
         let found: serde_json::Value = serde_json::from_slice(&said).unwrap();
         found["redundant"].as_array().unwrap().iter().map(|t| t["test"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };

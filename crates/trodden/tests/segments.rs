@@ -451,7 +451,7 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         let mut command = place.command(laboratory());
         command.args(["schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
     };
-    let output = report(&["--format", "json"]);
+    let output = report(&["--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     for scheme in 0..2 {
         let scheme = &answer["schemes"][scheme];
@@ -479,19 +479,6 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
     // `add` for what 3 does not divide is an untested path, in the same report.
     let paths = answer["paths"].as_array().unwrap();
     assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
-    let log: Value = serde_json::from_slice(&report(&["--format", "sarif"]).stdout).unwrap();
-    let run = &log["runs"][0];
-    let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
-    assert_eq!(rules, ["untested-path", "untested-segment"]);
-    let results = run["results"].as_array().unwrap();
-    assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]));
-    let across = results.iter().filter(|r| r["ruleId"] == "untested-segment");
-    let lines = |r: &Value| {
-        let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
-        flow.iter().map(|l| l["location"]["physicalLocation"]["region"]["startLine"].as_u64().unwrap()).collect::<Vec<_>>()
-    };
-    // A flow begins in `apply` (line 11 and on) and ends in what it calls, above.
-    assert!(across.clone().count() == rows.len() && across.map(lines).any(|flow| flow[0] > 10 && *flow.last().unwrap() < 11));
     let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();
     assert!(text.starts_with("How untested segments were found") && text.contains("Untested paths of prog"), "{text}");
     assert_eq!(report(&["--fail"]).status.code(), Some(1));

@@ -681,7 +681,7 @@ fn the_last_frames_are_those_of_a_debugger() {
     assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
     // A core file of another process, and a file that is none.
     let refused = place.command(trodden()).args(["show", "flight", "--core", "prog"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("not a core file; pass the core file"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not a core file. Pass the core file"));
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
     for strategy in ["weighted", "p3 --all-procedures"] {
         let _ = fs::remove_dir_all(place.path("parts"));
         let _ = fs::remove_file(place.path("all.field"));
-        make(&place, &format!("-k 4 --strategy {strategy} --profile first.trodden -o parts"));
+        make(&place, &format!("-k 4 --strategy {strategy} --weights first.trodden -o parts"));
         let whole = functions(&place.path("prog"));
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
         // No user has the last copy; one user has two.

@@ -86,7 +86,7 @@ fn a_distribution_is_the_users() {
     other["hash"] = "0x1".into();
     std::fs::write(folder.path("other.json"), other.to_string()).unwrap();
     let foreign = folder.record(&["--runs", "2", "--distribution", "other.json"], "t.trace", &["./app"]);
-    assert!(errors(&foreign).contains("for another build"), "{}", errors(&foreign));
+    assert!(errors(&foreign).contains("for a different build"), "{}", errors(&foreign));
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub fn is_recorded() -> bool {
 }
 
 /// Whether recording has already begun.
-pub fn has_begun() -> bool {
+pub fn is_recording() -> bool {
     STATE.load(Ordering::Acquire) == RECORDED
 }
 
@@ -51,7 +51,7 @@ pub fn is_sealed() -> bool {
 
 /// Ends the recording of the process, and of programs that it executes, because it is about to filter its system calls.
 pub fn seal() {
-    if has_begun() {
+    if is_recording() {
         append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
     SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
@@ -82,7 +82,7 @@ fn open() -> bool {
         while STATE.load(Ordering::Acquire) == UNKNOWN {
             yield_or_sleep(&mut tries);
         }
-        return has_begun();
+        return is_recording();
     }
     let is_child = FIRST[0].load(Ordering::Relaxed) != 0;
     let has_lines = is_child || make_lines();
@@ -218,7 +218,7 @@ fn add_anchor<const N: usize>(line: &mut Text<N>) {
 
 /// Appends an anchor, if recording has begun.
 pub fn anchor() {
-    if has_begun() {
+    if is_recording() {
         let mut line = Text::<256>::new();
         add_name(&mut line);
         add_anchor(&mut line);
@@ -361,7 +361,7 @@ pub fn begin_child() {
 
 /// Appends the last lines about a process that ends.
 pub fn end() {
-    if (is_child() || IS_PARENT.load(Ordering::Acquire)) && has_begun() {
+    if (is_child() || IS_PARENT.load(Ordering::Acquire)) && is_recording() {
         IMAGES.store(0, Ordering::Release);
         maps();
     }

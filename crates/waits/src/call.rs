@@ -82,7 +82,7 @@ pub struct Collective {
 pub struct MultiExchange {
     /// The sends.
     pub sends: Vec<Message>,
-    /// The receives. The caller waits for the latest.
+    /// The receives. The caller waits until the last of them completes.
     pub receives: Vec<Message>,
     /// How a wait for the latest receive is classified.
     pub kind: WaitKind,

@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn files_lie_below_the_folder() {
         for name in ["/tmp/a", "../a", "a/../../b"] {
-            assert!(write_file(Path::new("/nowhere"), name, "").unwrap_err().to_string().contains("is not below"), "{name}");
+            assert!(write_file(Path::new("/nowhere"), name, "").unwrap_err().to_string().contains("is not in the session"), "{name}");
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum AdviceKind {
     Correlated,
     /// [`LoopPatterns`]
     Loop,
-    /// [`Redundant`]
+    /// See [`Redundant`].
     Redundant,
     /// [`NeverTogether`]
     Never,

@@ -44,7 +44,7 @@ impl FieldProfiles {
             field.add(&label.words, profile)?;
             runs.push(label);
         }
-        let profile = field.finish().context("no profile of the field can be read")?;
+        let profile = field.finish().context("none of the profiles from production can be read")?;
         let across = across.finish();
         if across.is_none() || !profile.images.is_empty() {
             known.check(&profile, folders)?;

@@ -160,7 +160,7 @@ impl TextEvents<'_> {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
             end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("expected call, return, {} as the end of a path, found `{end}`", SIMULATED_ENDS.join(", ")),
+            _ => bail!("a path cannot end with `{end}`; expected one of: call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());

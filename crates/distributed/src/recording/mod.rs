@@ -44,7 +44,7 @@ use trodden_trace::{
 use trodden_witness::{DistributionStrategy, Weights};
 
 /// Assumptions about opaque functions, strongest first.
-const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
+const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
 /// Maximum number of repetitions of a first run to observe more jumps.
 const MAX_OBSERVING_RUNS: usize = 12;
 /// Maximum number of items in a list in a message.
@@ -194,7 +194,7 @@ impl<'a> Recording<'a> {
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &Plan) -> Result<T>) -> Result<T> {
         self.find_replaceable(&is_uncertain_jump);
         let observed = self.is_single.then(ObservedCalls::default);
-        let (model, code) = self.planned_model(ASSUMPTIONS[0], observed.as_ref())?;
+        let (model, code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
         let planner = self.planner(&model, &code, self.kind.collector(), &weights);
         let plan = if self.is_single { Plan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
@@ -271,13 +271,13 @@ impl<'a> Recording<'a> {
         let first = self.first_run(&mut notes)?;
         check_repeatable(&first)?;
         let observed = self.observed_in(&first);
-        let (mut model, mut code) = self.planned_model(ASSUMPTIONS[0], Some(&observed))?;
+        let (mut model, mut code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown the targets of uncertain jumps.
         let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
         self.find_replaceable(&leads_elsewhere);
-        for (number, assumption) in ASSUMPTIONS.into_iter().enumerate() {
+        for (number, assumption) in OPAQUE_FUNCTION_ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {
                 (model, code) = self.planned_model(assumption, Some(&observed))?;
             }
@@ -305,7 +305,7 @@ impl<'a> Recording<'a> {
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
                     let what = self.explain_contradiction(&model, &code, collector, what)?;
-                    warn_of_contradiction(&what, number + 1 < ASSUMPTIONS.len());
+                    warn_of_contradiction(&what, number + 1 < OPAQUE_FUNCTION_ASSUMPTIONS.len());
                     notes.push(format!("an execution contradicted the graph: {what}"));
                 }
             }

@@ -106,7 +106,7 @@ impl Copies {
         }
     }
 
-    /// Makes the copy of an instruction refer to copies.
+    /// Replaces the operands, incoming blocks and successors of an instruction's copy by their copies.
     fn redirect(&self, instruction: Value) {
         let copy = self.values[&instruction];
         if instruction.is(LLVMOpcode::LLVMPHI) {

@@ -32,7 +32,7 @@ pub const VERSION: u32 = 3;
 pub const HAS_INSTRUCTIONS: u64 = 1;
 /// Flag: calls do not have their return addresses.
 pub const LACKS_RETURN_ADDRESSES: u64 = 2;
-/// Flag: calls and returns have the stack address of their return address.
+/// Flag: calls and returns include the stack address at which the return address is stored.
 pub const HAS_FRAMES: u64 = 4;
 /// The kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -91,7 +91,10 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     }
     let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
         Some((_, Some(tests))) => {
-            ensure!(job.only.is_empty(), "--only selects segments of a run, which --segments tested:RUN does not list: omit one of them");
+            ensure!(
+                job.only.is_empty(),
+                "--only cannot be combined with --segments tested:RUN, which does not list segments. Omit one of the two options"
+            );
             Some(segments::tested_contexts(tests, job.depth as usize, &folders())?)
         }
         Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),

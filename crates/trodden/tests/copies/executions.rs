@@ -31,7 +31,7 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     let differs = repeatable(&["./prog"]);
     let reported = String::from_utf8_lossy(&differs.stdout).into_owned();
     assert_eq!(differs.status.code(), Some(1), "{reported}");
-    assert!(reported.contains("run 2: the paths of function `main`"), "{reported}");
+    assert!(reported.contains("run 2: function `main`"), "{reported}");
     let same = repeatable(&["./same", "x"]);
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
@@ -54,7 +54,7 @@ fn programs_that_go_by_addresses_are_reported() {
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
         reported
     });
-    assert!(reported.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{reported:?}");
+    assert!(reported.iter().any(|t| t.contains("with memory at other addresses: function `main`")), "{reported:?}");
 }
 
 /// The working folder is one of several; what lies beside it is read, and written.

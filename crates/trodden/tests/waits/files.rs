@@ -173,7 +173,7 @@ fn what_killed_threads_and_children_recorded_is_there() {
     assert_eq!(place.count(kind::SEMAPHORE_POST), (1 + writers, writers * posts));
     let report = place.report(&[]);
     check(&report);
-    assert!(!report["notes"].to_string().contains("damaged"), "{:#}", report["notes"]);
+    assert!(!report["notes"].to_string().contains("corrupt"), "{:#}", report["notes"]);
 }
 
 /// Children that are copies of the process, by functions that call no handlers.
@@ -313,7 +313,7 @@ fn damaged_chunks_are_said_to_be_missing() {
     let mut bytes = kept.clone();
     bytes[before.at + CHUNK_HEADER_SIZE..][..RECORD_SIZE].fill(0);
     let said = notes(&bytes);
-    assert!(said.contains("calls of 1 thread are damaged"), "{said}");
+    assert!(said.contains("calls of 1 thread are corrupt"), "{said}");
     let cut = of(chunk_kind::CALLS).nth(10).unwrap();
     let said = notes(&kept[..cut.at + 100]);
     assert!(said.contains(&format!("truncated at byte {}", cut.at + 100)), "{said}");
@@ -377,7 +377,7 @@ fn a_changed_byte_of_a_header_is_named() {
         std::fs::write(&path, &bytes).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--json"]).output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        let is_said = said.contains(".threads: ") && (output.status.code() == Some(2) || said.contains("damaged"));
+        let is_said = said.contains(".threads") && (output.status.code() == Some(2) || said.contains("corrupt"));
         assert!(is_said, "byte {at} of {HEAD_BYTES} and more: {said}");
     }
 }

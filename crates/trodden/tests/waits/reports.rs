@@ -62,7 +62,7 @@ fn waits_are_printed_as_the_paper_prints_them() {
     let at = |line: &str| text.lines().position(|other| other.trim() == line).unwrap_or_else(|| panic!("no {line:?} in {text}"));
     let lines = ["A1 - B1", "(B1 + B2 + B3) - C1", "= (A1 + B3) - C1", "(C1 + C2 + C3) - (A1 + A2)", "= (A1 + B3 + C3) - (A1 + A2)"];
     assert!(lines.map(at).is_sorted(), "{text}");
-    assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without what both paths have in common"));
+    assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without the steps that both paths have in common"));
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
     // Without the laboratory, JSON has the first wait of each class.

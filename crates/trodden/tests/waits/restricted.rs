@@ -30,7 +30,7 @@ fn a_limit_of_file_sizes_ends_no_program() {
     }
     let report = place.report(&[]);
     check(&report);
-    assert!(report["notes"].to_string().contains("no room for its recording"), "{:#}", report["notes"]);
+    assert!(report["notes"].to_string().contains("no space was left for a process's recording"), "{:#}", report["notes"]);
     let (threads, posts) = place.count(kind::SEMAPHORE_POST);
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }

@@ -18,7 +18,7 @@ unsafe extern "C" fn begin_child() {
     if process::is_sealed() {
         return;
     }
-    if !process::has_begun() {
+    if !process::is_recording() {
         return process::abandon_opening();
     }
     limits::begin_child();

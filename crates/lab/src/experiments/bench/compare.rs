@@ -217,7 +217,7 @@ mod tests {
     fn incomparable_results_are_rejected() {
         let old = with(&PLAIN, 1000);
         let short = BenchResult { input: "train".into(), ..old.clone() };
-        assert!(compare(&old, &short).unwrap_err().to_string().contains("different runs"));
+        assert!(compare(&old, &short).unwrap_err().to_string().contains("different inputs"));
         let other = suite(&[("b", "plain", &PLAIN, 1000), ("b", "trodden", &PLAIN, 1000)]);
         assert!(compare(&old, &other).unwrap_err().to_string().contains("in common"));
     }
