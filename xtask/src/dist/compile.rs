@@ -48,7 +48,7 @@ pub fn run() -> Result<()> {
     cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("{paths}{SEPARATOR}-Cstrip=symbols"));
     match zig() {
         Some(zig) => {
-            let compiler = write_zig_compiler(&zig)?;
+            let compiler = write_zig_compiler(zig)?;
             cargo.env("CC", &compiler).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &compiler);
         }
         None => println!("zig is not installed (pip install ziglang): the programs will need this machine's C library or a newer one"),

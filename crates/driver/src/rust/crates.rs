@@ -71,11 +71,11 @@ fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObj
     }
     let bitcode: Vec<&[u8]> = units.iter().map(|at| &*objects[*at].bitcode).collect();
     let mut compiled = units::compile(compiler, &bitcode, folder.path())?.into_iter();
-    let mut file = |object: &RustObject| match object.is_counted {
+    let file = |object: &RustObject| match object.is_counted {
         true => Ok(compiled.next().expect("each unit has an object")),
         false => compiler.object(&object.bitcode, false, folder.path()),
     };
-    objects.iter().map(|object| file(object)).collect()
+    objects.iter().map(file).collect()
 }
 
 /// Replaces the crate's own objects in its archives by instrumented ones.
