@@ -184,7 +184,7 @@ impl Llvm {
         ensure!(
             is_supported(major),
             "{variable} names {}, which is clang {major}, but trodden needs clang {OLDEST_LLVM} to {NEWEST_LLVM}. Install one with \
-                `{}`, and set {CLANG_VARIABLE} to it",
+                {}, and set {CLANG_VARIABLE} to it",
             clang.display(),
             install(Tool::Clang)
         );
@@ -277,10 +277,10 @@ pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: 
     }
 }
 
-/// Returns the command that installs a tool if no LLVM is found.
+/// Returns the command that installs a tool if no LLVM is found, as part of a message.
 pub fn install(tool: Tool) -> String {
     let [oldest, newest] = TESTED_LLVM.map(|major| format!("{}-{major}", tool.package()));
-    format!("apt-get install {newest}` (or `{oldest}")
+    format!("`apt-get install {newest}` (or `{oldest}`)")
 }
 
 /// Whether a major version of LLVM is supported.
@@ -318,7 +318,7 @@ fn none_found(context: &DriverContext) -> String {
     let others: Vec<String> = found.iter().rev().map(|(major, path)| format!("clang {major} ({})", path.display())).collect();
     let others = if others.is_empty() { String::new() } else { format!(", only {}", others.join(", ")) };
     format!(
-        "no clang from {OLDEST_LLVM} to {NEWEST_LLVM} is installed{others}: run `{}`, or set {CLANG_VARIABLE} \
+        "no clang from {OLDEST_LLVM} to {NEWEST_LLVM} is installed{others}: run {}, or set {CLANG_VARIABLE} \
             (`trodden doctor` checks the rest)",
         install(Tool::Clang)
     )

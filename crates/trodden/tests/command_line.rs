@@ -330,6 +330,11 @@ fn a_command_that_fails_leaves_nothing_behind() {
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
+    // A recorder was killed after it had set the recording aside; no process has this ID.
+    place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
+    refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
+    assert!(place.path("old.waits/1-2.process").is_file());
+    assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
     // The recipe of the link is gone, without which no copy is made.
     fs::remove_dir_all(place.path("store")).unwrap();
     refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);

@@ -426,7 +426,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own is corrupt"));
+    assert!(failure(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
     assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));

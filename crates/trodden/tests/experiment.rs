@@ -204,7 +204,7 @@ fn choices_of_the_laboratory_reach_builds_and_drivers_and_nothing_else() {
     let of_report = refuses("with --chords off -- report");
     assert!(of_report.contains("--chords does not apply to `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
     assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
-    assert!(refuses("with --witnesses -- build --stream -- true").contains("mit one of them"));
+    assert!(refuses("with --witnesses -- build --stream -- true").contains("Omit one of them"));
     assert!(refuses("with -- build -- true").contains("no setting is passed; add at least one of --scheme, --max-paths"));
     place.laboratory("with --max-paths 2 --chords off -- cc -O1 a.c -o driven");
     place.laboratory("with --max-paths 2 --chords off -- build -- cc -O1 a.c -o built");

@@ -392,6 +392,17 @@ fn both_schemes_find_the_same_untested_segments() {
     }
     let log: Value = serde_json::from_slice(&place.trodden("untested field.trodden --sarif -").stdout).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
+    let run = &log["runs"][0];
+    let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+    let results = run["results"].as_array().unwrap();
+    assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]), "{rules:?}");
+    // A flow begins in the caller and ends in the callee.
+    let files = |r: &Value| {
+        let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
+        flow.iter().map(|l| l["location"]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut across = results.iter().filter(|r| r["ruleId"] == "untested-segment").map(files);
+    assert!(across.any(|flow| flow[0].ends_with("caller.c") && flow.last().unwrap().ends_with("callee.c")), "{results:#?}");
     assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 

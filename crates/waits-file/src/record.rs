@@ -2,7 +2,10 @@
 
 use crate::recording::{Recording, files, threads_in};
 use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -42,11 +45,12 @@ impl RecordedProgram<'_> {
     /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
     pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
-        let (folder, earlier) = prepare_folder(self.output)?;
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]);
-        command.env("LD_PRELOAD", recorder.preload_list()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
-        let status = forwarding_signals(|begun| {
+        let (folder, status) = forwarding_signals(|begun| {
+            // From here on, a signal no longer ends this process, so the earlier content cannot stay set aside.
+            let (folder, earlier) = prepare_folder(self.output)?;
+            let mut command = Command::new(&self.command[0]);
+            command.args(&self.command[1..]);
+            command.env("LD_PRELOAD", recorder.preload_list()).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, self.rate.to_string());
             let mut child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => {
@@ -56,7 +60,7 @@ impl RecordedProgram<'_> {
             };
             begun.report(child.id());
             earlier.remove();
-            Ok::<_, anyhow::Error>(child.wait()?)
+            Ok::<_, anyhow::Error>((folder, child.wait()?))
         })??;
         let threads = threads_in(&folder)?;
         if threads == 0 {
@@ -132,6 +136,9 @@ impl Recorder {
     }
 }
 
+/// Prefix of the subfolder's name for an earlier recording; the process ID follows.
+const EARLIER_PREFIX: &str = ".earlier-";
+
 /// What was in the folder of a recording before.
 enum EarlierContent {
     /// The folder did not exist.
@@ -181,12 +188,32 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     Ok((folder, EarlierContent::Nothing))
 }
 
+fn entries_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Restores an earlier recording that a killed process has left in its subfolder, or removes it if a newer recording has begun.
+fn clear_leftovers(folder: &Path) -> Result<()> {
+    let is_leftover = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let process = name.strip_prefix(EARLIER_PREFIX).and_then(|process| process.parse().ok()).map(Pid::from_raw);
+        process.is_some_and(|process| kill(process, None) == Err(Errno::ESRCH)) && path.is_dir()
+    };
+    let (leftovers, others): (Vec<PathBuf>, Vec<PathBuf>) = entries_of(folder)?.into_iter().partition(is_leftover);
+    for leftover in leftovers {
+        let earlier = EarlierContent::Recording(leftover);
+        if others.is_empty() { earlier.restore(folder) } else { earlier.remove() }
+    }
+    Ok(())
+}
+
 /// Moves an earlier recording to a subfolder.
 fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
     }
-    let entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+    clear_leftovers(folder)?;
+    let entries = entries_of(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
     if let Some(other) = entries.iter().find(|path| !is_of_recording(path, &processes)) {
         bail!(
@@ -195,7 +222,7 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
             other.display()
         );
     }
-    let aside = folder.join(format!(".earlier-{}", std::process::id()));
+    let aside = folder.join(format!("{EARLIER_PREFIX}{}", std::process::id()));
     let moved = fs::create_dir(&aside).and_then(|()| {
         let target = |entry: &Path| aside.join(entry.file_name().unwrap_or_default());
         entries.iter().try_for_each(|entry| fs::rename(entry, target(entry)))

@@ -38,7 +38,7 @@ impl CrateCompiler {
         self.codegen.arguments().iter().any(|argument| argument == "-O0")
     }
 
-    /// Returns the place in the cache for what is made in some way from some content.
+    /// Returns the file in the cache for the result of processing this content in the way that `way` names.
     pub fn place(&self, way: &str, content: Identity, ending: &str) -> PathBuf {
         let key = Identity::from_content(format!("{content} {way} {}", self.shared).as_bytes()).to_string();
         self.cache.join(&key[..2]).join(format!("{key}.{ending}"))

@@ -103,7 +103,7 @@ fn redirect_all() {
         let address = symbol(redirection.name) as usize;
         redirection.original.store(address, Relaxed);
         // Calls within libLLVM are not clang's.
-        let slots = objects.iter().filter(|object| !object.contains(address)).map(|object| object.redirect(redirection));
+        let slots = objects.iter().filter(|object| !object.contains(LOADED, address)).map(|object| object.redirect(redirection));
         if address == 0 || slots.sum::<usize>() == 0 {
             let name = redirection.name.to_string_lossy();
             crate::fail(&refusal(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
@@ -205,8 +205,9 @@ impl LoadedObject {
         self.segments.iter().filter(move |s| s.kind == kind).map(|s| (self.base.wrapping_add(s.address as usize), s))
     }
 
-    fn contains(&self, address: usize) -> bool {
-        self.segments_of(LOADED).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
+    /// Whether an address is in a segment of this kind.
+    fn contains(&self, kind: u32, address: usize) -> bool {
+        self.segments_of(kind).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
     }
 
     /// Returns the value of an entry of the dynamic section, 0 if there is none.
@@ -258,8 +259,7 @@ impl LoadedObject {
             }
             (slot as *mut usize).write(value);
         }
-        let is_read_only = |(start, segment): (usize, &Segment)| (start..start + segment.size as usize).contains(&slot);
-        if self.segments_of(READ_ONLY_AFTER_RELOCATION).any(is_read_only) {
+        if self.contains(READ_ONLY_AFTER_RELOCATION, slot) {
             // SAFETY: as above; the dynamic linker has protected all pages of the segment.
             unsafe { mprotect(page, PAGE, READABLE) };
         }
