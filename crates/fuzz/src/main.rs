@@ -18,6 +18,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use targets::{TARGETS, Target};
 
@@ -55,7 +56,25 @@ fn main() -> ExitCode {
     if let Some(folder) = &cli.work {
         return exit_code(run_worker(chosen[0], folder, &cli));
     }
-    chosen.iter().map(|target| exit_code(supervise(target, &cli))).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
+    supervise_all(&chosen, &cli)
+}
+
+/// Runs the workers of all targets, as many at a time as there are processors. Starts no further worker after one has failed.
+fn supervise_all(targets: &[&Target], cli: &Cli) -> ExitCode {
+    let next = AtomicUsize::new(0);
+    let has_failed = AtomicBool::new(false);
+    let run_targets = || {
+        while !has_failed.load(Ordering::Relaxed)
+            && let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            if exit_code(supervise(target, cli)) != ExitCode::SUCCESS {
+                has_failed.store(true, Ordering::Relaxed);
+            }
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..processors).for_each(|_| _ = scope.spawn(run_targets)));
+    if has_failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn exit_code(result: io::Result<()>) -> ExitCode {
