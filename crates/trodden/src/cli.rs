@@ -65,7 +65,7 @@ Examples:
   trodden build -- make            build an instrumented program (Rust: cargo trodden build)
   trodden record -- ./prog args    run it
   trodden report                   show the paths it took
-Exit status: the program's (128+N for signal N); otherwise 0, 1 if a check, 2 if trodden failed.";
+Exit status: the program's (128+N for signal N), else 0; 1 if a check failed, 2 if trodden failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
@@ -90,7 +90,7 @@ pub enum Command {
     /// Compile or link C with clang, and instrument it; takes clang's arguments.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        /// Arguments of clang, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
         /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -99,7 +99,7 @@ pub enum Command {
     /// Compile or link C++ with clang++, and instrument it; takes clang++'s arguments.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        /// Arguments of clang++, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
         /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -155,7 +155,7 @@ Examples:
   trodden export lcov tests -o tests.info"
     )]
     Coverage(Coverage),
-    /// Run test suites; find redundant tests, and the tests that a change concerns.
+    /// Run test suites; find redundant tests, and the tests that a change affects.
     #[command(
         subcommand,
         after_help = "\
@@ -180,9 +180,9 @@ Examples:
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
-    /// Make a variant of a built program that counts less or other things; needs no sources.
+    /// Make a differently instrumented variant of a built program; needs no sources.
     Instrument(Instrument),
-    /// Describe a program, profile or run; without FILE, show where all data is stored.
+    /// Describe a program, profile or run; without FILE, show where data is stored.
     Info(Info),
     /// Record the exact trace of an unmodified program: each block it executes, in order.
     #[command(
@@ -210,7 +210,7 @@ Example:
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Number of runs at fixed addresses; one more run uses other addresses.
+        /// Number of runs at fixed addresses; an extra run uses other addresses.
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// Instrumented program and its arguments.

@@ -153,7 +153,7 @@ fn functions_of_one_short_name_have_longer_ones() {
     assert_eq!((events.len(), &events[0]["kind"]), (String::from_utf8(shown).unwrap().lines().count(), &"enter".into()), "{answer}");
     assert!(error(&place, &["show", "run", "--to", "5"]).contains("--to does not apply to a stream of paths"));
     let output = place.trodden("show run.streams --from 1000000");
-    assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("there is no event from number 1000000"));
+    assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("event 1000000 does not exist"));
 }
 
 #[test]

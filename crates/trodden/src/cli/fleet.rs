@@ -29,7 +29,7 @@ or functions, and no times. The text of --user should be random, since the hash 
 can be guessed. Keep it on the machine:
   test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id")]
     Pack(Pack),
-    /// Aggregate the reports of many users: which untested paths how many users took.
+    /// Aggregate reports: show how many users took each untested path.
     #[command(after_help = "\
 Examples:
   trodden fleet aggregate inbox                           a folder of reports
@@ -94,7 +94,7 @@ pub struct Pack {
 /// `trodden fleet aggregate`
 #[derive(Debug, Args)]
 pub struct Aggregate {
-    /// Files of reports, or folders with files named *.field.
+    /// Report files, or folders with files named *.field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
     /// Folder from `trodden fleet copies` that the reports belong to.

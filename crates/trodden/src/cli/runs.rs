@@ -78,14 +78,14 @@ Exit status: 2 if the files cannot be compared; with --fail, 1 if they differ; o
 pub struct Diff {
     /// First profile, run, suite, trace, or logs of a stream.
     pub before: PathBuf,
-    /// Second one, of the same kind.
+    /// Second file, of the same kind.
     pub after: PathBuf,
     /// Profiles: compare the functions that are equal in two builds.
     #[arg(long)]
     pub across_builds: bool,
     /// Profiles: minimum change of a path's share [default: 0 points].
     ///
-    /// The share is that of its function's executions, the change is in percentage points.
+    /// A path's share is its percentage of its function's executions; the change is in percentage points.
     #[arg(long, value_name = "POINTS")]
     pub min_change: Option<f64>,
     /// Profiles: also show paths with the same share but a different count.
@@ -97,7 +97,7 @@ pub struct Diff {
     /// Traces: leave out this function or file, with callees (repeatable).
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
-    /// Only this thread [default: all of traces, 0 of streams].
+    /// Only this thread [default: all for traces, 0 for streams].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// Maximum differences (profiles: per function), 0 for all.

@@ -16,10 +16,10 @@ use trodden_recording::{programs, record, sample};
 
 /// Records a run, and returns the command's exit status.
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // The command may take long, so errors of the destination must show before.
+    // The command may run for a long time, so the destination is checked first.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
-    refuse_options_without_effect(job)?;
+    reject_options_without_effect(job)?;
     let (what, around) = (job.recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
@@ -43,8 +43,9 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     }
 }
 
-/// Refuses options that have no effect without another one. clap checks this too, but not if the other one conflicts with a given option.
-fn refuse_options_without_effect(job: &Record) -> Result<()> {
+/// Rejects options that have no effect without a second option. clap checks this too, but not if the second option conflicts with a given
+/// one.
+fn reject_options_without_effect(job: &Record) -> Result<()> {
     let copies = &job.copies;
     let without_copies = copies.copies.is_none();
     let options = [
@@ -78,7 +79,7 @@ fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-/// Finds perf, and returns what it has to record.
+/// Finds perf, and returns what perf is to record.
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;

@@ -172,10 +172,10 @@ pub fn import(file: &Path, destination: &Destination) -> Result<()> {
     deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
 }
 
-/// Tries each collector on this program or on a small compiled one, and returns the names of those that work.
+/// Tries each collector on this program or on a small compiled one, and returns the names of the collectors that work.
 ///
 /// # Errors
-/// No collector works; the error is that of the first.
+/// No collector works; the error is the first collector's.
 pub fn collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
