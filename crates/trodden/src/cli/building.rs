@@ -84,7 +84,7 @@ Examples:
   trodden instrument ./prog --watch 'main: 12 .. 34' --action abort -o prog.watch
 
 A residual variant writes its counts to the run store of the current folder, or to TRODDEN_OUTPUT.
-The program must have been linked by trodden with this unit cache (TRODDEN_CACHE), with its bitcode.")]
+trodden must have linked the program with this unit cache (TRODDEN_CACHE) and kept its bitcode.")]
 pub struct Instrument {
     /// Program or shared library.
     pub program: PathBuf,
