@@ -350,7 +350,7 @@ fn a_command_that_fails_leaves_nothing_behind() {
         assert!(refused.status.code() == Some(2) && error_of(&refused).contains("`sbatch` is not on the search path"), "{refused:?}");
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
-    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("there is no folder nowhere"));
+    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
 }
 
 #[test]

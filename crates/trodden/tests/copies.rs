@@ -290,7 +290,7 @@ fn without_a_run_the_program_is_sampled_first() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
-    for (arguments, said) in [("", "running the program once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
+    for (arguments, said) in [("", "the program runs once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");

@@ -72,7 +72,7 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
     record(&place, "-- ./prog");
     let truth = counts(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
-    assert!(reported(&output).contains("a signal ended 1 of 2 copies"), "{}", reported(&output));
+    assert!(reported(&output).contains("a signal ended only 1 of 2 copies"), "{}", reported(&output));
     // The copy came to its end the second time. What the copies did otherwise in `main` shows only where several count that.
     assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
     let of_work =

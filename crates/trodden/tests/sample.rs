@@ -124,7 +124,7 @@ fn what_cannot_be_sampled_is_refused() {
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
     for (arguments, message) in [
-        (["record", "--attach", "/nonexistent"], "there is no file, folder or process"),
+        (["record", "--attach", "/nonexistent"], "neither a file, a folder nor the ID of a running process"),
         (["record", "--attach", "full.trodden"], "can be sampled"),
     ] {
         let output = place.command(trodden()).args(arguments).args(["--no-store", "-o", "x.trodden"]).output().unwrap();

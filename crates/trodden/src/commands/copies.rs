@@ -33,7 +33,7 @@ const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 /// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
-    let context = CopyContext { driver: context(), around: &recording_context() };
+    let context = CopyContext { driver: context(), recording: &recording_context() };
     let done = copies::run(&job, context, &standard_input)?;
     print_output(&done.output()?)?;
     done.copy_changes_back()?;
@@ -178,7 +178,7 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
 /// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
 /// same in all runs, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
-    let context = CopyContext { driver: context(), around: &recording_context() };
+    let context = CopyContext { driver: context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();

@@ -60,7 +60,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         profitable: job.division.profitable.into(),
         max_probes: job.division.max_probes.map(|max| max as usize),
     };
-    distribute::make(&options, CopyContext { driver: context(), around: &recording_context() })?;
+    distribute::make(&options, CopyContext { driver: context(), recording: &recording_context() })?;
     Ok(ExitCode::SUCCESS)
 }
 

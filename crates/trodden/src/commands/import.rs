@@ -20,13 +20,13 @@ const STANDARD_INPUT: &str = "-";
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = common_kind(job)?;
-    let (around, destination) = (recording_context(), job.destination.to_recording());
+    let (recording, destination) = (recording_context(), job.destination.to_recording());
     if kind != InputKind::Branches {
         kind.reject_options(&[("--program", !job.program.is_empty())])?;
     }
     match kind {
-        InputKind::RawFiles => record::collect_files(&job.files, &destination, &around)?,
-        InputKind::StreamFiles => streams::collect(&job.files, &destination, &around)?,
+        InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
+        InputKind::StreamFiles => streams::collect(&job.files, &destination, &recording)?,
         InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
         InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
@@ -78,7 +78,7 @@ fn import_branches(job: &Import, file: &Path, destination: &Destination) -> Resu
             (Box::new(BufReader::new(opened)), file)
         }
     };
-    let around = recording_context();
+    let recording = recording_context();
     let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store(import::profile_of(text, name, &job.program, run, &around)?, name, destination, &around)
+    import::store(import::profile_of(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

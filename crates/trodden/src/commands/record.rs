@@ -20,26 +20,26 @@ pub fn run(job: &Record) -> Result<ExitCode> {
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     reject_options_without_effect(job)?;
-    let (what, around) = (job.recorded_command(), recording_context());
+    let (what, recording) = (job.recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
-        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &around)?;
+        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &recording)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(branches) = &job.branches {
-        return branches::run(&what, &branch_recording(branches)?, &around);
+        return branches::run(&what, &branch_recording(branches)?, &recording);
     }
     if job.copies.copies.is_some() {
         return copies::run(job);
     }
     let whole = job.stream.whole_program.then(|| job.stream.options());
     if let Some(suite) = job.destination.suite.as_deref().filter(|_| stores_each_program(job)) {
-        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &around));
+        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
     }
     match (job.stream.last, whole) {
-        (Some(last), _) => streams::record_last(&what.command, last, &around),
-        (None, Some(options)) => streams::record_whole(&what, options, &around),
-        (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &around),
+        (Some(last), _) => streams::record_last(&what.command, last, &recording),
+        (None, Some(options)) => streams::record_whole(&what, options, &recording),
+        (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &recording),
     }
 }
 

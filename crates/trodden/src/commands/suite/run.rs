@@ -29,8 +29,8 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         return run_by_cargo(job);
     }
     let tests = list_tests(&source(job)?)?;
-    let around = recording_context();
-    let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
+    let recording = recording_context();
+    let recorder = Recorder::new(&job.suite, Path::new("."), &recording)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));
