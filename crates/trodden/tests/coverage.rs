@@ -236,7 +236,7 @@ fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32
     (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
-fn code_behind_calls_that_do_not_return(level: &str) {
+fn code_after_calls_that_do_not_return(level: &str) {
     const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
     let place = Place::with(&[("leave.c", LEAVE)]);
@@ -257,13 +257,13 @@ fn code_behind_calls_that_do_not_return(level: &str) {
 }
 
 #[test]
-fn code_behind_calls_that_do_not_return_without_optimisation() {
-    code_behind_calls_that_do_not_return("-O0");
+fn code_after_calls_that_do_not_return_without_optimisation() {
+    code_after_calls_that_do_not_return("-O0");
 }
 
 #[test]
-fn code_behind_calls_that_do_not_return_optimised() {
-    code_behind_calls_that_do_not_return("-O2");
+fn code_after_calls_that_do_not_return_optimised() {
+    code_after_calls_that_do_not_return("-O2");
 }
 
 /// The line of `else` is that of the preceding brace, which was not executed.

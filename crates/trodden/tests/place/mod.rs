@@ -171,12 +171,12 @@ pub fn must(command: &mut Command) -> Output {
 
 /// Returns the path of the command, which is beside the laboratory.
 pub fn trodden() -> &'static Path {
-    beside("trodden", option_env!("CARGO_BIN_EXE_trodden"))
+    program_file("trodden", option_env!("CARGO_BIN_EXE_trodden"))
 }
 
 /// Returns the path of the laboratory, which is beside the command.
 pub fn laboratory() -> &'static Path {
-    beside("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
+    program_file("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
 }
 
 /// Returns the program that has the command starting with this word.
@@ -189,7 +189,7 @@ pub fn program_of(command: &str) -> &'static Path {
 }
 
 /// Returns the path of one of the two programs. cargo provides the path only for the tests' own crate.
-fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
+fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(own) = own {
         return Path::new(own);
