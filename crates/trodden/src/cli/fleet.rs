@@ -24,9 +24,9 @@ Examples:
   trodden fleet pack --user \"$(cat user.id)\" -o report.field
 
 A report contains identities of builds, units and paths, execution counts, and a hash of --user, by
-which reports of the same user are recognised. It contains no command lines, no names of hosts, files
-or functions, and no times. The text of --user should be random, since the hash of a guessable text
-can be guessed. Keep it on the machine:
+which reports of the same user are recognised. It contains no command lines, no names of hosts,
+files or functions, and no times. The text of --user should be random, since the hash of a
+guessable text can be guessed. Keep it on the machine:
   test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id")]
     Pack(Pack),
     /// Aggregate reports: show how many users took each untested path.

@@ -15,8 +15,8 @@ Examples:
   trodden untested --known tests --known 17   tests recorded since the build
   trodden untested --fail --sarif untested.sarif
 
-A program built with --residual knows the tested paths; --known adds more without a rebuild. The JSON
-also has untested edges, and the lines and branches of each path in order, for test generators.")]
+A program built with --residual knows the tested paths; --known adds more without a rebuild. The
+JSON also has untested edges, and the lines and branches of each path in order, for test generators.")]
 pub struct Untested {
     /// Field profiles: files, runs, suites, raw files [default: those in the run store].
     ///
