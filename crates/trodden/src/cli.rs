@@ -109,7 +109,7 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program, or attach to one, and store its profile.
     Record(Box<Record>),
-    /// Optimise a program with profiles of its own runs: build, train, rebuild.
+    /// Build, train and rebuild a program: optimise it by the paths of training runs.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
@@ -131,7 +131,7 @@ pub enum Command {
     Isolate(Isolate),
     /// Show the paths that a program took in production (in the field) but in no test.
     Untested(Untested),
-    /// Collect untested paths from many machines.
+    /// Collect untested paths from many users' machines; for complete profiles, use merge.
     #[command(
         subcommand,
         after_help = "\
@@ -176,15 +176,15 @@ Examples:
     Waits(Waits),
     /// List, remove and group recorded runs.
     Runs(Runs),
-    /// Merge profiles, of one machine or several.
+    /// Merge the profiles of several runs or machines.
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
-    /// Make a differently instrumented variant of a built program; needs no sources.
+    /// Make a differently instrumented variant of a trodden-built program; needs no sources.
     Instrument(Instrument),
     /// Describe a program, profile or run; without FILE, show where data is stored.
     Info(Info),
-    /// Record the exact trace of an unmodified program: each block it executes, in order.
+    /// Record the exact trace of an unmodified, even stripped program: each block, in order.
     #[command(
         subcommand,
         after_help = "\
@@ -202,7 +202,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Check that a program behaves the same in each run, as --copies and traces require.
+    /// Check that a program behaves the same in each run, as `record --copies` requires.
     #[command(after_help = "\
 Example:
   trodden repeatable --runs 3 -- ./prog args")]
@@ -226,6 +226,12 @@ Example:
         copy: usize,
     },
     /// Create the links trodden-cc, trodden-c++ and cargo-trodden in a folder.
+    #[command(after_help = "\
+Examples:
+  trodden drivers && make CC=trodden-cc
+  trodden drivers ~/bin && cargo trodden test --coverage
+
+Packages have these links. `trodden build` needs none.")]
     Drivers {
         /// Folder for the links [default: the folder that contains trodden].
         folder: Option<PathBuf>,

@@ -47,7 +47,7 @@ pub struct Parameters {
     /// `trodden record --whole-program` and `--last` record it.
     #[arg(long)]
     pub stream: bool,
-    /// With --stream: file for a run's last paths and calls.
+    /// With --stream: keep a run's last paths and calls in this file (%p: PID).
     ///
     /// In the name, %p is the process ID, %m the program and %h the host.
     #[arg(long, value_name = "PATTERN")]

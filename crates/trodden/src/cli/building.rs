@@ -13,13 +13,14 @@ use trodden_console::arguments::places::output_path;
 Examples:
   trodden build -- make -j8
   trodden build -- sh -c './configure && make'
-  trodden build --lto -- cmake --build out
+  trodden build -- sh -c 'cmake -B out && cmake --build out'      with a new folder `out`
+  trodden build --lto -- make              optimise each program as a whole
   trodden build --pgo -- make              for `trodden export profdata`
   trodden build --coverage -- make         for `trodden coverage`
   trodden build --events tsc -- make       add up the time spent on each path
 
 CC, CXX and PATH point to the drivers, so builds may also call cc, gcc, clang, c++, g++ or clang++
-by name.")]
+by name. Rust packages are built by `cargo trodden build`.")]
 pub struct Build {
     /// Optimise each program as a whole (LTO), then instrument it.
     #[arg(long)]
@@ -43,7 +44,8 @@ Examples:
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
 The build runs twice and must start from scratch each time, by itself or by --clean. Cargo builds in
-its own folder, target/trodden/pgo, which is emptied before each build.")]
+its own folder, target/trodden/pgo, which is emptied before each build. To use counts of other runs,
+build with `trodden build --pgo`, and pass `trodden export profdata` to clang's -fprofile-use.")]
 pub struct Pgo {
     /// Shell command that runs $TRODDEN_PROGRAM on typical input (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]

@@ -80,7 +80,7 @@ pub struct Pack {
     /// Further known paths, as in `trodden untested` (repeatable).
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Copy (of `fleet copies`) that ran; reported even without counts.
+    /// Copy (from `fleet copies`) that ran; it is reported even if it counted nothing.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
     /// Text that identifies the user; only its hash is reported.

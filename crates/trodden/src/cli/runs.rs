@@ -13,7 +13,8 @@ Examples:
   trodden runs remove 1-20 nightly
   trodden runs remove --leftovers
 
-`trodden info` shows where runs are stored. To merge runs of several machines, use `record -o FILE`
+Runs are stored in the folder .trodden of the current folder, or where TRODDEN_RUNS points
+(`trodden info` shows the place). To merge runs of several machines, use `record -o FILE`
 on each, then `trodden merge`.")]
 pub struct Runs {
     /// Print JSON.
@@ -51,12 +52,14 @@ pub enum RunsCommand {
 #[command(after_help = "\
 Examples:
   trodden merge -o all.trodden a.trodden b.trodden
-  trodden merge -o nightly.trodden nightly")]
+  trodden merge -o nightly.trodden nightly
+
+Each machine writes its profile with `trodden record -o FILE`.")]
 pub struct Merge {
     /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
-    /// Keep different builds separate instead of leaving later ones out.
+    /// Keep different builds separate; otherwise only the first build is merged, with a note.
     #[arg(long)]
     pub separate_builds: bool,
     /// Profiles: files, runs, suites.
@@ -115,7 +118,7 @@ pub struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden info                      where runs, units and sources are looked up
+  trodden info                      where the run store and the unit cache are
   trodden info ./prog
   trodden info --json ./prog        with all units, and all functions that are not counted")]
 pub struct Info {
@@ -133,8 +136,8 @@ Examples:
   trodden cache
   trodden cache --prune 90
 
-Programs contain the maps and the bitcode of their units. The unit cache keeps them for stripped
-programs, together with the inputs that `trodden instrument` links again.")]
+A unit is a compiled source file. The unit cache keeps the map and the bitcode of each unit, in case
+the program is stripped of them, and the inputs that `trodden instrument` links again.")]
 pub struct Cache {
     /// Remove files that were neither read nor written for this number of days.
     #[arg(long, value_name = "DAYS")]

@@ -46,7 +46,7 @@ pub struct Report {
     /// Prints how long the run would take if the function took PERCENT less time.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = parse_prediction)]
     pub what_if: Vec<(String, f64)>,
-    /// Waits: stream (a run or logs) of the same execution.
+    /// Waits: run (or logs) with the stream of the same execution; adds its paths.
     #[arg(long, value_name = "RUN")]
     pub stream: Option<String>,
     /// Print JSON.
