@@ -2,7 +2,7 @@
 //!
 //! Build systems parse the output of compilers. Therefore compiler drivers print a note at most once per process, print the same text for
 //! the same options (libtool compares it), and avoid the words by which CMake recognises an option that failed. `TRODDEN_QUIET` silences
-//! them.
+//! notes.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -34,7 +34,7 @@ pub fn show_log() {
     }
 }
 
-/// Prints the messages of trodden's own libraries, but not of others.
+/// Prints the messages of trodden's own libraries, but not of other libraries.
 struct LibraryLogger;
 
 impl log::Log for LibraryLogger {
@@ -62,7 +62,7 @@ pub fn fail(text: impl Display) {
     write_message(format_args!("trodden: {text}\n"));
 }
 
-/// Text of an error with its causes, without repetitions.
+/// Returns the text of an error with its causes, without repetitions.
 pub fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
@@ -85,7 +85,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts a progress line. `items` is what is counted, in the plural, such as "runs".
+    /// Starts a progress line. `items` names the counted items in the plural, such as "runs".
     pub fn new(total: usize, items: &'static str) -> Progress {
         Progress { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
     }

@@ -32,7 +32,7 @@ pub enum Color {
 /// The first error that occurred when standard output was written.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
-/// Whether colours were requested for standard output.
+/// True if colours were requested for standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
 /// Flushes standard output. Also returns the first earlier error, since it may not have been handled, for example when a buffer was
@@ -107,7 +107,7 @@ impl<W: Write> Write for Printable<W> {
 }
 
 impl<W: Write> Drop for Printable<W> {
-    /// Writes the replacement of a character that stayed incomplete.
+    /// Writes the replacement for an incomplete character at the end.
     fn drop(&mut self) {
         if !self.tail.is_empty() {
             let _ = self.to.write_all("\u{fffd}".as_bytes());
@@ -195,7 +195,7 @@ pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
 
-/// Writes a file that the user named. If that fails, an existing file stays unchanged.
+/// Writes a file that the user named. If writing fails, an existing file stays unchanged.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
@@ -268,8 +268,8 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The output if pieces are written one after the other.
-    fn written(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
+    /// Writes the pieces one after the other, and returns the output.
+    fn print_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
             let mut printable = Printable { to: &mut out, escape, tail: Vec::new() };
@@ -281,13 +281,13 @@ mod tests {
     #[test]
     fn control_characters_and_invalid_bytes_are_replaced() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(written(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
+        assert_eq!(print_pieces(&[b"a\x1b[2J\x7f\n\tb\xc2\x9bc\x9b"], replaced), "a\u{fffd}[2J\u{fffd}\n\tb\u{fffd}c\u{fffd}");
     }
 
     #[test]
     fn characters_split_over_pieces_are_joined() {
         let replaced = |_| "\u{fffd}".to_owned();
-        assert_eq!(written(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
+        assert_eq!(print_pieces(&[b"\xc3", b"\xa4\xc2", b"\x9b\xe2\x82", b"\xac\xe2"], replaced), "\u{e4}\u{fffd}\u{20ac}\u{fffd}");
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
-        for out in [written(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
+        for out in [print_pieces(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
             assert!(!out.contains(escape::is_unprintable), "{out:?}");
             assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
         }

@@ -1,7 +1,7 @@
-//! Files that are part of trodden: objects for the linker, which are embedded in this program, and libraries that lie beside it.
+//! Files that are part of trodden: objects for the linker, which are embedded in this program, and libraries that are installed beside it.
 //!
-//! The linker needs files, so each object is written to the unit cache once, named by the hash of its content. So versions of trodden
-//! never read each other's objects, and processes that write the same file concurrently write the same content.
+//! The linker needs files, so each object is written to the unit cache once, named by the hash of its content. Therefore versions of
+//! trodden never read each other's objects, and processes that write the same file concurrently write the same content.
 
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
@@ -29,15 +29,16 @@ pub const TEMPORARY_PREFIX: &str = ".new-";
 
 /// Returns a file with the runtime object.
 pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
-    object(store, RUNTIME)
+    write_object(store, RUNTIME)
 }
 
 /// Returns a file with the object that defines [`START_SYMBOL`].
 pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
-    object(store, START)
+    write_object(store, START)
 }
 
-fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
+/// Writes an object to the unit cache unless it is there, and returns its file.
+fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     let path = store.root().join("runtime").join(format!("{}.o", Identity::from_content(content)));
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
@@ -47,10 +48,10 @@ fn object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A library of trodden, which lies beside the program.
+/// A library of trodden, which is installed beside the program.
 #[derive(Debug)]
 pub struct OwnLibrary {
-    /// What it is, for messages.
+    /// Noun for the library in messages.
     pub kind: &'static str,
     /// File name.
     pub file: &'static str,
@@ -68,22 +69,22 @@ impl OwnLibrary {
     /// Finds the library.
     ///
     /// # Errors
-    /// Fails if there is none; the message names the places.
+    /// Fails if the library does not exist; the message names the paths that were tried.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
-            None => self.installed(context),
+            None => self.require_installed(context),
         }
     }
 
     /// Finds the library under an absolute path that `LD_PRELOAD` can hold.
     ///
     /// # Errors
-    /// Fails if there is none, or if no such path can be created.
+    /// Fails if the library does not exist, or if no such path can be created.
     pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
-            None => link_for_preload(context, &fs::canonicalize(self.installed(context)?)?),
+            None => link_for_preload(context, &fs::canonicalize(self.require_installed(context)?)?),
         }
     }
 
@@ -98,17 +99,17 @@ impl OwnLibrary {
     /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
     pub fn find_installed(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
         let own = context.own_folder()?;
-        let places = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
-        Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
+        let paths = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
+        Ok(paths.iter().find(|path| path.is_file()).cloned().ok_or(paths))
     }
 
-    fn installed(&self, context: &DriverContext) -> Result<PathBuf> {
-        self.find_installed(context)?.map_err(|places| {
-            let [one, other] = places.each_ref().map(|place| place.display());
+    fn require_installed(&self, context: &DriverContext) -> Result<PathBuf> {
+        self.find_installed(context)?.map_err(|paths| {
+            let [one, other] = paths.each_ref().map(|path| path.display());
             let OwnLibrary { kind, file, package, variable } = self;
             anyhow!(
-                "the {kind} {file} is neither in {one} nor in {other}. Build it with `cargo build --release -p {package}`, or set \
-                    {variable} to it"
+                "cannot find the {kind} {file}: neither {one} nor {other} exists. Build it with `cargo build --release -p {package}`, or \
+                    set {variable} to its path"
             )
         })
     }
@@ -119,11 +120,11 @@ pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", PLUGIN.find(context)?))
 }
 
-/// Checks that clang loads the plugin, and that the plugin accepts it. A clang without a function or a call that the plugin needs is found
-/// before anything is compiled.
+/// Checks that clang loads the plugin, and that the plugin supports this clang. So a clang that lacks a function that the plugin calls is
+/// detected before anything is compiled.
 ///
 /// # Errors
-/// Fails with clang's or the plugin's message if not.
+/// Fails with clang's or the plugin's message.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
     let mut command = Command::new(llvm.clang());
@@ -133,11 +134,11 @@ pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     Ok(plugin)
 }
 
-/// Returns a path that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: that of the library, or of a symbolic link
-/// to it in the unit cache.
+/// Returns a path without blanks and colons, which separate the libraries in `LD_PRELOAD`: the library's own path, or a symbolic link to
+/// the library in the unit cache.
 ///
 /// # Errors
-/// Fails if the path of the store contains a separator as well, or cannot be written.
+/// Fails if the path of the unit cache contains a separator as well, or the cache cannot be written.
 fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> {
     let has_separator = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
     if !has_separator(library) {
@@ -147,7 +148,8 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if has_separator(&own) {
         bail!(
-            "neither {} nor {} can be preloaded, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder without",
+            "neither {} nor {} can be preloaded, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder without \
+                blanks and colons in its path",
             library.display(),
             own.display()
         );
@@ -165,11 +167,11 @@ pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBu
 /// Name of the link under which this program is the wrapper of rustdoc.
 pub const RUSTDOC_DRIVER: &str = "trodden-rustdoc";
 
-/// Name of the link under which this program runs the programs that cargo runs.
+/// Name of the link under which this program is cargo's runner for programs.
 pub const CARGO_RUNNER: &str = "trodden-cargo-runner";
 
-/// Returns a folder of links as [`cargo_driver`], [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`], with a different path for each build
-/// configuration: cargo asks a wrapper with a new path for its version again, and rebuilds what another wrapper built.
+/// Returns a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`]. Its path differs between build
+/// configurations: if the path of its wrapper changes, cargo queries the version again, and rebuilds what the previous wrapper built.
 pub fn cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);

@@ -26,9 +26,9 @@ const MAX_LISTED: usize = 8;
 /// A build to run.
 #[derive(Debug)]
 pub struct BuildJob {
-    /// Whether to optimise each program as a whole before it is instrumented.
+    /// True to optimise each program as a whole before it is instrumented.
     pub lto: bool,
-    /// Whether to pass the drivers only in variables such as `CC`, and not also on the search path.
+    /// True to pass the drivers only in variables such as `CC`, and not also on the search path.
     pub only_variables: bool,
     /// Settings of the user, which override those of the environment.
     pub settings: Settings,
@@ -43,13 +43,13 @@ pub struct BuildJob {
 pub struct Built {
     /// Exit status of the command.
     pub status: ExitStatus,
-    /// Images with instrumented units that it linked.
+    /// Images with instrumented units that the build linked.
     pub images: Vec<PathBuf>,
-    /// Whether it called a compiler that trodden stands in for.
+    /// True if the build called a compiler that trodden stands in for.
     pub compiled: bool,
 }
 
-/// Runs the build, and logs a summary of what it made. A build that fails is not an error here.
+/// Runs the build, and logs a summary of what was built. A failed build is not an error here.
 ///
 /// # Errors
 /// Fails if the command cannot be run, or if clang or a part of trodden is missing.
@@ -66,7 +66,8 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
     if let Some(clang) = Llvm::named(context)? {
-        // A name in CC, which is replaced here, must reach the drivers. Without one, they follow the names by which they are called.
+        // CC is replaced here, so the clang that it names is passed on separately. If none is named, a driver selects the clang by the name
+        // under which the build calls it.
         command.env(CLANG_VARIABLE, std::path::absolute(clang.clang())?);
     }
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
@@ -83,9 +84,9 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     command.env("PATH", search_path(context, path_prefix)?);
     let status = command.status().map_err(|e| cannot_run(&build.command[0], e))?;
     let events = events::read(&log)?;
-    let images = summary(context, &events, status.success(), is_for_traces);
+    let images = log_summary(context, &events, status.success(), is_for_traces);
     if build.settings.known.is_some() && !images.is_empty() {
-        log::info!("of these programs: {OUTPUT_HINT}");
+        log::info!("{OUTPUT_HINT}");
     }
     Ok(Built { status, images, compiled: !events.is_empty() })
 }
@@ -120,7 +121,7 @@ struct Outcome {
 }
 
 /// Summarises the events of a build. Files that no longer exist (configure checks) and compiler checks that CMake keeps do not count.
-fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
+fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
     for event in events {
@@ -140,8 +141,8 @@ fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     out
 }
 
-/// Whether a file belongs to a compiler check of CMake: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
-/// `CMakeFiles/CMakeTmp`. The objects of a project are below `CMakeFiles` as well.
+/// Returns true if a file belongs to a compiler check of CMake: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
+/// `CMakeFiles/CMakeTmp`. A project's own objects are below `CMakeFiles` as well.
 fn is_compiler_check(path: &Path) -> bool {
     let Some(folder) = path.parent() else { return false };
     let mut names = folder.iter().filter_map(|name| name.to_str()).skip_while(|name| *name != "CMakeFiles").skip(1);
@@ -153,24 +154,24 @@ fn is_compiler_check(path: &Path) -> bool {
 }
 
 /// Logs what the build produced, and returns the instrumented images. Images that are built for traces count nothing and are not returned.
-fn summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
-    let found = outcome(events, &|path| path.is_file());
-    let images = found.images.iter().map(|i| name(context, i)).collect::<Vec<_>>();
+fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
+    let found = collect_outcome(events, &|path| path.is_file());
+    let images = found.images.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
         // The build's own messages tell why.
         (0, 0) if events.is_empty() && !has_succeeded => {}
         (0, 0) if events.is_empty() => log::warn!(
-            "the build called neither $CC nor $CXX, nor a compiler on the search path. If nothing was compiled because all is up to date, \
-                clean it first; if it names its compiler by an absolute path, pass it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`"
+            "the build called neither $CC nor $CXX, nor a compiler on the search path. If everything was up to date, clean the build \
+                first; if it calls its compiler by an absolute path, pass it $CC and $CXX, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`"
         ),
         (0, _) if is_for_traces => {
-            let images: Vec<String> = found.plain.iter().map(|i| name(context, i)).collect();
+            let images: Vec<String> = found.plain.iter().map(|i| display_name(context, i)).collect();
             match images.is_empty() {
                 true => log::info!("no program with sleds for witnesses was linked"),
                 false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED)),
             }
         }
-        (0, 0) => log::warn!("nothing that the build made is instrumented"),
+        (0, 0) => log::warn!("the build left neither an instrumented object nor an instrumented program"),
         (0, objects) => log::info!("{} instrumented; nothing was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
@@ -178,13 +179,13 @@ fn summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool,
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
-        let plain = found.plain.iter().map(|i| name(context, i)).collect::<Vec<_>>();
+        let plain = found.plain.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
         log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED));
     }
     found.images
 }
 
-fn name(context: &DriverContext, path: &Path) -> String {
+fn display_name(context: &DriverContext, path: &Path) -> String {
     let here = context.directory().unwrap_or(Path::new(""));
     path.strip_prefix(here).unwrap_or(path).display().to_string()
 }
@@ -211,7 +212,7 @@ mod tests {
             link("/conftest", &["3"]),
             link("/r", &[]),
         ];
-        let found = outcome(&events, &|p| !p.ends_with("gone.o") && !p.ends_with("conftest"));
+        let found = collect_outcome(&events, &|p| !p.ends_with("gone.o") && !p.ends_with("conftest"));
         assert_eq!(found.objects, 1);
         assert_eq!(found.units.len(), 2);
         assert_eq!(found.images, [PathBuf::from("/p"), "/q".into()]);
@@ -233,7 +234,7 @@ mod tests {
             link("/b/CMakeFiles/CompilerIdC"),
             link("/b/CMakeTmp/app"),
         ];
-        let found = outcome(&events, &|_| true);
+        let found = collect_outcome(&events, &|_| true);
         assert_eq!(found.objects, 2);
         assert_eq!(found.images, ["/b/CMakeFiles/CompilerIdC", "/b/CMakeTmp/app", "/b/CompilerIdC/a.out"].map(PathBuf::from));
     }

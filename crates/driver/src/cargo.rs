@@ -3,7 +3,7 @@
 //! Stable rustc loads no plugins, but it can write bitcode. This program is the wrapper of rustc ([`rust`]), which makes rustc write
 //! bitcode, has clang compile it with the plugin, and replaces rustc's objects by the result. It wraps the compilation of workspace
 //! members, unless dependencies are requested, too: cargo distinguishes members by the path of their wrapper, so builds with different
-//! requests share the dependencies. An explicit `--target` keeps build scripts and procedural macros out, and a target folder of its own
+//! requests share the dependencies. An explicit `--target` excludes build scripts and procedural macros, and a separate target folder
 //! preserves plain builds.
 
 use crate::assets;
@@ -27,22 +27,22 @@ use trodden_unit::{Identity, Settings};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Cargo's subcommands that build programs.
 const VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench", "nextest", "install"];
-/// Those of them that run tests or benchmarks.
+/// Subcommands that run tests or benchmarks.
 const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
-/// Those of them that run no program.
+/// Subcommands that run no program.
 const BUILD_VERBS: [&str; 3] = ["build", "b", "install"];
 
-/// The code that is instrumented besides the members of the workspace.
+/// The code that is instrumented in addition to the members of the workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Their dependencies.
+    /// Dependencies of the members.
     pub dependencies: bool,
     /// The standard library.
     pub std: bool,
 }
 
 impl Scope {
-    /// Describes what is left out, and the options that add it. `None` if it is nothing.
+    /// Describes what is not counted, and the options that add it. `None` if everything is counted.
     fn left_out(self) -> Option<&'static str> {
         match (self.dependencies, self.std) {
             (false, false) => {
@@ -91,7 +91,7 @@ enum Runner {
     None,
     /// By `trodden` with these arguments, which records each program.
     Recorder(Vec<String>),
-    /// By a runner that leads the counts of all programs to one place.
+    /// By a runner that makes all programs write their counts to the same output pattern.
     Shared,
 }
 
@@ -154,7 +154,10 @@ impl Invocation {
         Ok(out)
     }
 
-    /// Returns the target, which is this machine's if none is given.
+    /// Returns the given target, or x86-64 Linux by default.
+    ///
+    /// # Errors
+    /// trodden does not support the target.
     fn supported_target(&self) -> Result<String> {
         let target = self.target.clone().unwrap_or_else(|| TARGET.into());
         if !target.starts_with("x86_64-") || !target.contains("-linux-") {
@@ -180,7 +183,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     let configuration = configuration(context, &llvm, &request, scope)?;
     let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
-    let mut command = Command::new(program(context));
+    let mut command = Command::new(cargo_program(context));
     command.args(&invocation.arguments[..invocation.own]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
     if let Some(runner) = runner.words(context, &wrappers)? {
@@ -209,7 +212,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     Ok(CargoCommand { command, workspace: workspace.root, images: rust::images_in(&built) })
 }
 
-/// Makes this program the wrapper of rustc, for the members of a workspace or, without one, for all crates, and of rustdoc.
+/// Makes this program the wrapper of rustdoc and of rustc: for the members of the workspace `members_of`, or for all crates if `None`.
 fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
     if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
         log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
@@ -240,12 +243,12 @@ fn set_coverage(context: &DriverContext, command: &mut Command, workspace: &Work
     Ok(())
 }
 
-/// Returns the name of cargo.
-fn program(context: &DriverContext) -> &OsStr {
+/// Returns the cargo to run: `$CARGO` if set, else `cargo`.
+fn cargo_program(context: &DriverContext) -> &OsStr {
     context.variable("CARGO").unwrap_or(OsStr::new("cargo"))
 }
 
-/// Whether rustc is a nightly one, whose crates may use unstable features.
+/// Returns true for a nightly or development rustc, which accepts unstable features.
 fn is_nightly(context: &DriverContext) -> Result<bool> {
     let release = RustcVersion::read(context)?.release;
     Ok(release.contains("-nightly") || release.contains("-dev"))
@@ -275,7 +278,7 @@ impl RustcVersion {
     /// Finds an LLVM that can compile rustc's bitcode.
     ///
     /// # Errors
-    /// Fails if rustc has no LLVM, or a newer one than is installed.
+    /// Fails if rustc is not based on LLVM, or if its LLVM is newer than every installed one.
     pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
@@ -331,7 +334,7 @@ impl Runner {
     }
 }
 
-/// What cargo reports of a workspace.
+/// A workspace, as `cargo metadata` reports it.
 #[derive(Debug)]
 pub struct Workspace {
     /// The folder of the workspace.
@@ -350,7 +353,7 @@ impl Workspace {
     /// # Errors
     /// Fails if cargo cannot be run, or finds no package.
     pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<Workspace> {
-        let mut command = Command::new(program(context));
+        let mut command = Command::new(cargo_program(context));
         command.args(["metadata", "--no-deps", "--format-version=1"]);
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn target_options_are_extracted_and_other_arguments_kept() {
+    fn target_options_are_extracted_and_other_arguments_remain() {
         let found = read("run --release --target-dir z --bin x -- --release --target y");
         assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);

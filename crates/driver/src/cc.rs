@@ -12,7 +12,7 @@ pub mod pgo;
 mod response_files;
 
 use crate::assets;
-use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, read, with_added};
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, parse_command_line, with_added};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
@@ -33,7 +33,7 @@ pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 const OPTION: &str = "--trodden=";
 /// Word that requests link-time optimisation by trodden.
 const LTO_WORD: &str = "lto";
-/// Words for settings, named like options of `trodden build`, with the settings they stand for.
+/// Words that select settings, named like the options of `trodden build`, with these settings.
 const SETTING_WORDS: [(&str, &str); 7] = [
     ("sample", "when=bursts"),
     ("stream", "observe=stream"),
@@ -52,7 +52,7 @@ pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<O
     drive_with(context, &Llvm::find(context)?, language, arguments)
 }
 
-/// Runs clang in the place of the compiler `name`, of the version in that name if it is a clang's. Returns and fails like [`drive`].
+/// Runs clang instead of the compiler `name`. A name such as `clang-20` selects that version of clang. Returns and fails like [`drive`].
 pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
     drive_with(context, &Llvm::called(context, name)?, language, arguments)
 }
@@ -64,7 +64,7 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
         return drive_again(context, llvm, language, &arguments, own.settings, lto);
     }
     let clang = llvm.tool(context, language.tool())?;
-    let line = read(&arguments);
+    let line = parse_command_line(&arguments);
     if is_foreign_to_cargo(context) || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
     }
@@ -74,11 +74,11 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
     }
     ensure!(
         !is_checked_by_type(&line),
-        "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Leave it out of the instrumented build"
+        "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Omit it from the instrumented build"
     );
     ensure!(
         !has_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
-        "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Leave it out of the instrumented build"
+        "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Omit it from the instrumented build"
     );
     // Assembly output cannot be instrumented at the link, so it is instrumented now.
     let emits_assembly = line.arguments.iter().any(|w| w == "-S");
@@ -134,30 +134,31 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
     Ok(added)
 }
 
-/// Whether code is optimised, according to the last `-O` option.
+/// Returns true if code is optimised, according to the last `-O` option.
 fn is_optimised(line: &CommandLine) -> bool {
     let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
 }
 
-/// Whether control-flow integrity checks of the whole program's types are requested.
+/// Returns true if control-flow integrity checks, which need the types of the whole program, are requested.
 fn is_checked_by_type(line: &CommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
     sanitizers.flat_map(|list| list.split(',')).any(|sanitizer| sanitizer.starts_with("cfi"))
 }
 
-/// Whether emulated thread-local storage is requested.
+/// Returns true if emulated thread-local storage is requested.
 fn has_emulated_tls(line: &CommandLine) -> bool {
     let mut options = line.arguments.iter().rev();
     line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
-/// Whether the output is LLVM IR, which bypasses the plugin.
+/// Returns true if the output is LLVM IR, which bypasses the plugin.
 fn is_bitcode(line: &CommandLine) -> bool {
     line.arguments.iter().any(|argument| argument == "-emit-llvm")
 }
 
-/// Whether the user requests embedded bitcode. Clang would then generate code from it in a second step, without the plugin.
+/// Returns true if the user requests embedded bitcode. Clang would then generate code from the bitcode in a second step, without the
+/// plugin.
 fn embeds_bitcode(line: &CommandLine) -> bool {
     let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
     line.arguments.iter().any(asks)
@@ -197,7 +198,7 @@ fn drive_again(
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-/// What the options `--trodden=...` of a command request.
+/// Settings that the options `--trodden=...` of a command select.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OwnOptions {
     settings: Settings,
@@ -214,10 +215,10 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
         match (SETTING_WORDS.iter().find(|(name, _)| *name == word), word.split_once('=')) {
             _ if word == LTO_WORD => own.lto = true,
             (Some((_, setting)), _) => {
-                let said: Settings = setting.parse()?;
-                let is_other = said.observe.is_some() && own.settings.observe.is_some() && said.observe != own.settings.observe;
-                ensure!(!is_other, "{OPTION}: `{word}` conflicts with another word about what is counted. Make two builds");
-                own.settings = said.or(own.settings);
+                let setting: Settings = setting.parse()?;
+                let conflicts = setting.observe.is_some() && own.settings.observe.is_some() && setting.observe != own.settings.observe;
+                ensure!(!conflicts, "{OPTION}: `{word}` conflicts with another word that selects what is counted. Make two builds");
+                own.settings = setting.or(own.settings);
             }
             (None, Some(("events", event))) => own.settings.set("events", event.as_ref()).with_context(|| format!("{OPTION}{word}"))?,
             _ => bail!(
@@ -229,13 +230,13 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
     Ok(own)
 }
 
-/// Variable in which `cargo trodden` names the folder of what is built for the target. Code that build scripts compile for the host goes
-/// elsewhere, and is not part of the program under test.
+/// Variable in which `cargo trodden` names the folder of everything that is built for the target. Code that build scripts compile for the
+/// host goes elsewhere, and is not part of the program under test.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 /// Variable in which `cargo trodden` lists the folders of the packages that it instruments, if these are not all packages.
 pub const CARGO_PACKAGES_VARIABLE: &str = "TRODDEN_CARGO_PACKAGES";
 
-/// Whether a build script compiles code that `cargo trodden` leaves as it is.
+/// Returns true if a build script compiles code that `cargo trodden` does not instrument.
 fn is_foreign_to_cargo(context: &DriverContext) -> bool {
     let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
     let is_left_out = || {
@@ -251,22 +252,23 @@ fn is_foreign_to_cargo(context: &DriverContext) -> bool {
 mod tests {
     use super::*;
 
-    fn taken(text: &str) -> (Result<OwnOptions>, String) {
+    /// Returns the options of trodden in a command line, and the other arguments.
+    fn split_own_options(text: &str) -> (Result<OwnOptions>, String) {
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let own = take_own_options(&mut arguments);
         (own, arguments.join(" ".as_ref()).into_string().unwrap())
     }
 
     #[test]
-    fn own_options_are_removed_and_clangs_kept() {
-        let (own, rest) = taken("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
+    fn own_options_are_removed_and_clang_options_remain() {
+        let (own, rest) = split_own_options("-O2 --trodden=lto,events=page-faults -c a.c --trodden=sample");
         assert_eq!(rest, "-O2 -c a.c");
         let own = own.unwrap();
         assert!(own.lto && own.settings.to_string() == "when=bursts events=page-faults", "{own:?}");
-        let (own, rest) = taken("-O2 --trodden -c a.c");
+        let (own, rest) = split_own_options("-O2 --trodden -c a.c");
         assert_eq!((own.unwrap(), &*rest), (OwnOptions::default(), "-O2 --trodden -c a.c"));
         for wrong in ["--trodden=", "--trodden=tables", "--trodden=coverage=lines", "--trodden=events=sneezes", "--trodden=pgo,coverage"] {
-            assert!(taken(wrong).0.is_err(), "{wrong}");
+            assert!(split_own_options(wrong).0.is_err(), "{wrong}");
         }
     }
 }

@@ -35,7 +35,7 @@ pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 
 /// Parses a command line, including its response files.
-pub fn read(arguments: &[OsString]) -> CommandLine {
+pub fn parse_command_line(arguments: &[OsString]) -> CommandLine {
     CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
 }
 

@@ -10,7 +10,7 @@ use trodden_launch::temporary::{TemporaryFolder, folder_in};
 use trodden_unit::experiment::InputFolder;
 use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
-/// Callback that reports that one more item is done.
+/// Callback that advances a progress display by one item.
 pub type Step = Box<dyn Fn() + Send + Sync>;
 
 /// The environment of the running process, and callbacks of its program.
@@ -24,7 +24,7 @@ pub struct DriverContext {
     pub directory: io::Result<PathBuf>,
     /// The folder for temporary files.
     pub temporary: PathBuf,
-    /// Starts to display the progress of work on this many items, whose name in the plural is given.
+    /// Starts a progress display for this many items, which a plural noun names.
     pub progress: fn(usize, &'static str) -> Step,
 }
 
@@ -50,7 +50,7 @@ impl DriverContext {
     /// Fails if the environment names neither a cache nor a home folder.
     pub fn store(&self) -> Result<UnitCache> {
         let root = UnitCache::root_from(|name| self.variable(name).map(OsStr::to_owned));
-        let root = root.ok_or_else(|| anyhow!("no folder for the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
+        let root = root.ok_or_else(|| anyhow!("cannot determine the folder of the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
         // Made absolute, because the compiler and the assembler may run in other folders.
         Ok(UnitCache::new(std::path::absolute(root)?))
     }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn store_is_found_by_variables_alone() {
+    fn unit_cache_is_found_by_variables_alone() {
         let folder = tempfile::tempdir().unwrap();
         let mut context = DriverContext::in_folder(folder.path(), &[]);
         assert_eq!(context.store().unwrap().root(), folder.path().join("store"));

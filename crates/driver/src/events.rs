@@ -1,4 +1,4 @@
-//! The log of what the drivers of a build did, from which the build's summary is made: a file of JSON lines named by `TRODDEN_LOG`.
+//! The log of a build's driver calls, from which the build's summary is made: a file of JSON lines named by `TRODDEN_LOG`.
 //!
 //! Drivers run in parallel, so each event is appended by a single write. Compile events are written before the compiler runs, so a reader
 //! must check whether the output exists.
@@ -16,7 +16,7 @@ use trodden_unit::Image;
 /// Variable that names the log.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 
-/// Something that a driver did.
+/// A compile or link step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum DriverEvent {
@@ -62,7 +62,9 @@ pub fn log(context: &DriverContext, event: &DriverEvent) {
 pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
-    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not an event: {line}"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("the build's log contains an invalid event: {line}")))
+        .collect()
 }
 
 #[cfg(test)]

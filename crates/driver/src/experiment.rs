@@ -17,7 +17,7 @@ use trodden_unit::{Identity, KnownPaths};
 /// Returns the settings in the environment, which override the request in the environment.
 ///
 /// # Errors
-/// Fails if the settings cannot be parsed, or the request's file is damaged.
+/// Fails if the settings cannot be parsed, or the request's file is corrupt.
 pub fn from_environment(context: &DriverContext) -> Result<Settings> {
     let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;
@@ -29,7 +29,7 @@ pub fn settings_variable(context: &DriverContext) -> Option<&OsStr> {
     context.value(SETTINGS_VARIABLE).filter(|value| !value.to_string_lossy().trim().is_empty())
 }
 
-/// Reads the request that a value of [`EXPERIMENT_VARIABLE`] names, which is the default one if there is no value.
+/// Reads the request that a value of [`EXPERIMENT_VARIABLE`] names. Without a value, returns the default request.
 pub fn read_request(value: Option<&OsStr>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
     Ok(file.map(|file| PluginRequest::read(Path::new(file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
@@ -52,8 +52,8 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
         settings.recorder =
             Some(std::path::absolute(pattern).context("cannot make the path of the flight recorder's files absolute")?.into());
     }
-    if let Some(SettingsFile::File(wanted)) = &settings.known {
-        let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
+    if let Some(SettingsFile::File(source)) = &settings.known {
+        let known = known_paths(source.as_os_str()).with_context(|| format!("cannot read known paths from {}", source.display()))?;
         settings.known = Some(store_paths(context, &known)?);
     }
     Ok(settings.request(&context.inputs()?)?)

@@ -23,7 +23,7 @@ pub struct ArchiveMember {
     pub bytes: Vec<u8>,
 }
 
-/// Whether a file is an archive.
+/// Returns true if a file is an archive, but not a thin one.
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(ARCHIVE)
 }
@@ -76,7 +76,7 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
         return Ok(bytes);
     }
     let folder = path.parent().unwrap_or(Path::new("."));
-    let archive = ArchiveFile::parse(&*bytes).with_context(|| format!("{} is damaged", path.display()))?;
+    let archive = ArchiveFile::parse(&*bytes).with_context(|| format!("the thin archive {} is corrupt", path.display()))?;
     let mut found = Vec::new();
     for member in archive.members() {
         let name = String::from_utf8_lossy(member?.name()).into_owned();

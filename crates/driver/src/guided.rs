@@ -1,8 +1,8 @@
 //! Profile-guided optimisation by edges and paths: `trodden pgo`.
 //!
-//! The program is built with LLVM's edge counters and trained, then built with that edge profile and with paths counted, and trained
-//! again. The paths give a transformation plan, which is applied to the bitcode of the second build. So the paths are those of exactly the
-//! code that is transformed. The caller decides how to train the program, and how to derive the plan.
+//! The program is built with LLVM's edge counters and trained. Then it is built with that edge profile and with paths counted, and trained
+//! again. The paths give a transformation plan, which is applied to the bitcode of the second build, so the plan refers to exactly the code
+//! that is transformed. The caller decides how to train the program, and how to derive the plan.
 
 mod building;
 pub mod hot_paths;
@@ -29,9 +29,9 @@ pub struct GuidedBuild {
     pub clean: Option<String>,
     /// The program to optimise, if the build makes several.
     pub program: Option<PathBuf>,
-    /// Whether to pass the drivers only in variables such as `CC`, and not also on the search path.
+    /// True to pass the drivers only in variables such as `CC`, and not also on the search path.
     pub only_variables: bool,
-    /// Whether the second build records addresses of blocks instead of counting paths.
+    /// True to record addresses of blocks in the second build, instead of counting paths.
     pub addresses: bool,
     /// Path of the optimised program. Defaults to the program's name with `.fast`, in the working folder.
     pub output: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct GuidedBuild {
 /// Trains a program that counts paths, and derives a transformation plan.
 pub type TrainForPlan<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
 
-/// The trainings of the programs that are built.
+/// Functions that train the built programs.
 pub struct Training<'a> {
     /// Trains the first program, and returns its profile.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,

@@ -72,8 +72,8 @@ pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Warns if units of an image were built with other options than those given explicitly for the link. Such objects come from compiler
-/// caches, which do not know trodden's options, and from reused build folders.
+/// Warns if the counting options of an image's units differ from those given explicitly for the link. Such units come from compiler caches,
+/// which do not know trodden's options, and from reused build folders.
 fn warn_about_other_options(job: &LinkJob, image: &Image) -> Result<()> {
     if experiment_file(job).is_none_or(|file| file.is_empty()) {
         return Ok(());
@@ -199,12 +199,12 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
     Ok(added)
 }
 
-/// Whether the command links an executable with its own `_start`.
+/// Returns true if the command links an executable with its own `_start`.
 fn has_own_start(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
-/// Whether an image that was linked with the entry object contains a `_start`.
+/// Returns true if an image that was linked with the entry object contains a `_start`.
 fn has_start(image: &Path) -> bool {
     let Ok(bytes) = fs::read(image) else { return false };
     let Ok(file) = object::File::parse(&*bytes) else { return false };
@@ -239,12 +239,12 @@ fn read_image(path: &Path) -> Option<Image> {
     Image::read(&fs::read(path).ok()?).ok()
 }
 
-/// Reads the request with which the sources of the link are compiled.
+/// Reads the request to the plugin that applies to the sources of the link.
 fn request_of(job: &LinkJob) -> Result<PluginRequest> {
     read_request(experiment_file(job).as_deref())
 }
 
-/// Returns the file of that request; `None` or an empty name stands for the default request.
+/// Returns the file of the request to the plugin; `None` or an empty name means the default request.
 fn experiment_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
     own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
@@ -279,7 +279,7 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<
     recipes.put(image, &recipe)
 }
 
-/// Returns the files that a link read, without those of the system.
+/// Returns the files that a link read, without system files.
 fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
     let line = job.line;
     let named = line.arguments.iter().flat_map(|argument| possible_file_names(argument));
@@ -287,7 +287,7 @@ fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBu
     let not_inputs: HashSet<&OsStr> =
         sources.iter().map(|at| line.arguments[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
     let named = named.filter(|n| !not_inputs.contains(n));
-    let all = dependencies(listed, directory).into_iter().chain(named.map(PathBuf::from));
+    let all = parse_dependencies(listed, directory).into_iter().chain(named.map(PathBuf::from));
     all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_system_file(job.context, path)).collect()
 }
 
@@ -300,17 +300,17 @@ pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
 }
 
 /// Parses a dependency file, which has one file on each line after the first. lld escapes some characters such as blanks, GNU ld does not.
-fn dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
+fn parse_dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
         let name = line.strip_suffix(b" \\").unwrap_or(line).trim_ascii_start();
         let plain = PathBuf::from(OsStr::from_bytes(name));
-        out.push(if directory.join(&plain).exists() { plain } else { unescaped(name) });
+        out.push(if directory.join(&plain).exists() { plain } else { unescape(name) });
     }
     out
 }
 
-fn unescaped(name: &[u8]) -> PathBuf {
+fn unescape(name: &[u8]) -> PathBuf {
     let (mut out, mut at) = (Vec::new(), 0);
     while at < name.len() {
         let escaped = matches!(&name[at..], [b'\\', b' ' | b'#' | b'\\', ..] | [b'$', b'$', ..]);
@@ -321,8 +321,8 @@ fn unescaped(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&out))
 }
 
-/// Whether a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. A later link reads such files from their original
-/// place.
+/// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. The links of variants read these files from
+/// their original location.
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
     const SYSTEM: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
@@ -333,8 +333,8 @@ pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
         || llvm().is_some_and(|root| path.starts_with(root))
 }
 
-/// Returns what the sources on the command line were compiled to: units of the image that are in no input file, or else objects, which
-/// are compiled once more.
+/// Returns the results of compiling the sources on the command line: units of the image that are in no input file, or else objects, for
+/// which the sources are compiled a second time.
 fn compiled_sources(
     job: &LinkJob,
     store: &UnitCache,
@@ -387,7 +387,7 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     recipes.put_content(&fs::read(object)?)
 }
 
-/// Returns the arguments without some inputs, and without `-o` and options of the linker.
+/// Returns the arguments without the inputs `left_out`, `-o` and the options for the linker.
 fn without_output(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut skip_value = false;
@@ -412,9 +412,9 @@ mod tests {
     #[test]
     fn dependency_files_of_gnu_ld_and_lld_are_parsed() {
         let gnu = b"prog: \\\n  /lib/crt1.o \\\n  a b.o \\\n  c.o\n\n/lib/crt1.o:\n";
-        assert_eq!(dependencies(gnu, Path::new("")), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
+        assert_eq!(parse_dependencies(gnu, Path::new("")), ["/lib/crt1.o", "a b.o", "c.o"].map(PathBuf::from));
         let lld = b"prog: \\\n /lib/crt1.o \\\n a\\ b.o \\\n c$$.o\n\n/lib/crt1.o:\n";
-        assert_eq!(dependencies(lld, Path::new("")), ["/lib/crt1.o", "a b.o", "c$.o"].map(PathBuf::from));
+        assert_eq!(parse_dependencies(lld, Path::new("")), ["/lib/crt1.o", "a b.o", "c$.o"].map(PathBuf::from));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! `--lto`: optimises each program as a whole before it is instrumented.
 //!
-//! lld loads no plugins in its own link-time code generation, so it only merges. Compile steps leave bitcode in the objects. At the link,
-//! lld writes the merged and optimised module (`--lto-emit-llvm`), clang compiles it with the plugin, and the link is repeated with the
-//! resulting object instead of everything that was bitcode. Objects and archives of machine code are linked unchanged.
+//! lld loads no plugins in its own link-time code generation, so it only merges and optimises. Compile steps leave bitcode in the objects.
+//! At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles it with the plugin, and the link is repeated with the
+//! resulting object instead of all bitcode. Objects and archives of machine code are linked unchanged.
 
 use crate::cc::arguments::{CommandLine, InputKind};
 use crate::cc::debug_information;
 use crate::cc::pgo::{self, LlvmCounters};
-use crate::compile_step::{read, with_added};
+use crate::compile_step::{parse_command_line, with_added};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
@@ -71,17 +71,21 @@ fn link_whole(
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.object(&module, &codegen(line), &object)?;
+        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.object(
+            &module,
+            &codegen_of_link(line),
+            &object,
+        )?;
         without_bitcode(context, line, &object, place.path())?
     } else {
         arguments.to_vec()
     };
-    let line = read(&arguments);
+    let line = parse_command_line(&arguments);
     let added = vec!["-fno-lto".into()];
     link::drive(&link::LinkJob { context, clang, arguments: &arguments, line: &line, added, environment: Vec::new(), directory: None })
 }
 
-/// Checks that LLVM can read all bitcode that is linked. lld does not always refuse that of a later version.
+/// Checks that LLVM can read all bitcode that is linked. lld does not always reject the bitcode of a later version.
 fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
     for input in line.inputs_of(InputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
@@ -92,16 +96,16 @@ fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> 
         let Ok(bytes) = fs::read(&path) else { continue };
         let bytes = frames::expand_thin_archive(context, &path, bytes)?;
         if frames::is_archive(&bytes) {
-            let members = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
+            let members = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
             members.iter().try_for_each(|m| llvm.check_bitcode(&m.bytes, format!("{}({})", path.display(), m.name).as_ref()))?;
         }
     }
     Ok(())
 }
 
-/// Returns the code-generation options for the whole program, taken from those of the link, to which builds usually pass their compiler
-/// options as well.
-fn codegen(line: &CommandLine) -> CodegenOptions {
+/// Returns the code-generation options for the whole program. They are taken from the link's arguments, among which builds usually repeat
+/// their compiler options.
+fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
     let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
     if !arguments.iter().any(|w| w.starts_with("-O")) {
@@ -199,7 +203,7 @@ fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) 
         if !frames::is_archive(&bytes) {
             continue;
         }
-        let all = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
+        let all = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
         let rest: Vec<ArchiveMember> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
         if rest.len() < all.len() {
             let folder = scratch.join(format!("archive-{i}"));

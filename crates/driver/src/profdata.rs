@@ -1,4 +1,4 @@
-//! `trodden export profdata`: converts a path profile to one of LLVM's profiles. Depending on how the program was built, these are edge
+//! `trodden export profdata`: converts a path profile to one of LLVM's formats. Depending on how the program was built, it contains edge
 //! counts for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or region counts for `llvm-cov`.
 //!
 //! The text format is written here, and converted to the indexed format by `llvm-profdata` of the same version as the compilers.
@@ -28,7 +28,7 @@ fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
     if !edges.without_placeholders.is_empty() {
         let sources = list_names(&edges.without_placeholders, 1);
-        log::info!("left out, because built without LLVM's counters: {sources}");
+        log::info!("left out units that were built without LLVM's counters: {sources}");
     }
     Ok(edges)
 }
@@ -59,7 +59,7 @@ pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
     indexed_form(context, &tool_for(context, Tool::Profdata, profile)?, edges(profile)?)
 }
 
-/// Finds a tool that can read what the compilers of a profile's programs wrote, and write what they can read.
+/// Finds a tool whose file formats are those of the newest compiler that built a profile's programs.
 pub fn tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
     let units = profile.images.iter().flat_map(|image| &image.units);
     let newest = units.max_by_key(|unit| unit.map.llvm).map_or(("", 0), |unit| (&*unit.map.source, unit.map.llvm));
@@ -94,7 +94,7 @@ pub fn indexed_form(context: &DriverContext, tool: &Path, mut edges: EdgeCounts)
 /// if the image has changed or is gone.
 fn targets(image: &ImageProfile) -> Targets {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
-    // Coverage does not need them.
+    // Coverage does not need call targets.
     if edges().all(EdgeProfile::is_coverage) {
         return Targets::new();
     }
@@ -147,7 +147,7 @@ impl<'a> ProfdataNames<'a> {
         names
     }
 
-    /// Returns the name for a symbol, which for local symbols may depend on the source file. `None` if there is none, or it is ambiguous.
+    /// Returns the profile's name for a symbol; names of local symbols may depend on the source file. `None` if no name or several match.
     fn find(&self, symbol: &str, local: bool, source: &str) -> Option<&'a str> {
         if let Some(name) = self.global.get(symbol) {
             return Some(name);

@@ -24,8 +24,8 @@ pub struct KnownProperties {
     missing: BTreeMap<Identity, String>,
 }
 
-/// Determines the properties of units, which are given with the paths of their images. Units whose bitcode is missing, or whose map has
-/// invalid compiler options, have none.
+/// Determines the properties of units, which are given with the paths of their images. The result has no properties for units whose bitcode
+/// is missing, or whose map has invalid compiler options.
 pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;
@@ -59,7 +59,7 @@ impl KnownProperties {
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
-    /// Returns the reason why some unit has no properties, or `None` if all have.
+    /// Returns the reason why one of the units has no properties; `None` if all units have them.
     pub fn missing_reason(&self) -> Option<&str> {
         self.missing.values().next().map(String::as_str)
     }

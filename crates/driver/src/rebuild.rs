@@ -1,8 +1,8 @@
-//! Rebuilds objects from the bitcode of their units, with other instrumentation.
+//! Rebuilds objects from the bitcode of their units, with different instrumentation.
 //!
-//! Clang compiles the bitcode with the plugin and without optimisation, which has been done before. An object that defines symbols which
-//! its bitcode does not (because it was edited after compilation, or merged with assembly) remains unchanged, and is reported to the
-//! caller.
+//! Clang compiles the bitcode with the plugin and without optimisation, because the bitcode is already optimised. An object that defines
+//! symbols that its bitcode does not define (because the object was edited after compilation, or merged with assembly) remains unchanged,
+//! and is reported to the caller.
 
 use crate::assets;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -35,7 +35,7 @@ pub struct DriverCompiler {
 }
 
 impl DriverCompiler {
-    /// Creates a compiler of the default LLVM for a request to the plugin, which is named by its file. An empty name stands for the default
+    /// Creates a compiler of the default LLVM for a request to the plugin, which is named by its file. An empty name means the default
     /// request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
         DriverCompiler::with(context, &Llvm::find(context)?, request)
@@ -99,21 +99,21 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs such a command.
+    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned.
     ///
     /// # Errors
     /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice, or if clang fails.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
-        let bytes = beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = read_beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
         self.llvm.check_bitcode(&bytes, bitcode.as_os_str())?;
         let made = command.output().with_context(|| format!("cannot run {}", self.llvm.clang().display()))?;
         checked_stdout(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
     }
 }
 
-/// Reads the beginning of a file.
-fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads the beginning of a file, which is enough to check the version of bitcode.
+fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(1024).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -122,7 +122,7 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
 /// Returns the LLVM to compile units with: that of the newest unit, or a newer one.
 ///
 /// # Errors
-/// Fails if it is not installed; the message names a unit.
+/// Fails if no such LLVM is installed; the message names the newest unit.
 pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
         Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
@@ -130,7 +130,7 @@ pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'
     }
 }
 
-/// Replaces objects by those that were compiled from their units.
+/// Replaces objects by rebuilt ones, which were compiled from the bitcode of their units.
 #[derive(Debug)]
 pub struct Rebuilder {
     folder: PathBuf,
@@ -144,7 +144,7 @@ impl Rebuilder {
     /// Compiles every unit of `frames` once, in parallel.
     ///
     /// # Errors
-    /// Fails if a unit has no bitcode, or it does not compile.
+    /// Fails if a unit has no bitcode, or its bitcode does not compile.
     pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
@@ -154,7 +154,7 @@ impl Rebuilder {
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
-    /// Uses objects that were compiled from units before. Temporary files go to `folder`.
+    /// Uses objects that have already been compiled from units. Temporary files go to `folder`.
     pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
         Rebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
     }
@@ -173,7 +173,7 @@ impl Rebuilder {
             return Ok(bytes);
         }
         let mut members = Vec::new();
-        for member in frames::members(&bytes).with_context(|| format!("the archive {name} is damaged"))? {
+        for member in frames::members(&bytes).with_context(|| format!("the archive {name} is corrupt"))? {
             let bytes = self.replace_object(&format!("{name}({})", member.name), member.bytes)?;
             members.push(ArchiveMember { name: member.name, bytes });
         }
@@ -201,7 +201,7 @@ impl Rebuilder {
         Ok(new)
     }
 
-    /// Merges objects, as `ld -r` did to make the one that they replace.
+    /// Merges objects with `ld -r`, with which the original object was merged as well.
     fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();

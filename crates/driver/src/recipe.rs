@@ -34,7 +34,7 @@ pub struct Recipe {
     pub directory: OsText,
     /// Environment variables that affect linking.
     pub environment: Vec<(String, OsText)>,
-    /// Sources that the same command compiled, with what to link instead.
+    /// Sources that the same command compiled, with the units or objects to link instead.
     pub sources: Vec<SourceInput>,
     /// Input files.
     pub files: Vec<FileInput>,
@@ -45,12 +45,12 @@ pub struct Recipe {
 pub struct SourceInput {
     /// Index in [`Recipe::arguments`].
     pub at: usize,
-    /// What it was compiled to.
+    /// The result of its compilation.
     #[serde(flatten)]
     pub made: BuildProduct,
 }
 
-/// What a source was compiled to.
+/// The result of compiling a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuildProduct {
@@ -131,7 +131,7 @@ impl RecipeStore {
     /// Returns the recipe of an image.
     ///
     /// # Errors
-    /// Fails if there is none, or it is damaged or of another version.
+    /// Fails if the recipe is missing or corrupt, or has a different version.
     pub fn get(&self, image: &Image) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
@@ -145,7 +145,7 @@ impl RecipeStore {
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
         let recipe: Recipe = serde_json::from_slice(&text)
-            .with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
+            .with_context(|| format!("the link recipe {} is corrupt: link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
                 "the link recipe {} has version {}, but this trodden reads version {SCHEMA_VERSION}: link the program again",
@@ -173,7 +173,7 @@ impl RecipeStore {
     }
 
     /// Stores the content of a file that is only ever replaced as a whole, and returns its name. The file is shared by a hard link if it is
-    /// on the same file system. [`RecipeStore::content`] notices if it is changed in place nevertheless.
+    /// on the same file system. [`RecipeStore::content`] detects whether the file has been modified in place nevertheless.
     pub fn put_file(&self, file: &Path, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -183,15 +183,15 @@ impl RecipeStore {
         if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.put_content(bytes) }
     }
 
-    /// Reads a content by name.
+    /// Reads a stored content by name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
-        let identity =
-            Identity::parse(name).ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is damaged"))?;
+        let identity = Identity::parse(name)
+            .ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is corrupt. Link the program again"))?;
         let path = self.content_path(name);
         let bytes =
             fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
         if Identity::from_content(&bytes) != identity {
-            bail!("{} is damaged: remove it and link the program again", path.display());
+            bail!("{} is corrupt: remove it and link the program again", path.display());
         }
         Ok(bytes)
     }
@@ -207,7 +207,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn files_are_shared_and_changes_are_noticed() {
+    fn stored_file_is_a_hard_link_and_its_modification_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let store = RecipeStore { root: folder.path().join("store") };
         let file = folder.path().join("libx.rlib");
@@ -216,11 +216,11 @@ mod tests {
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         assert_eq!(inode(&store.content_path(&name)), inode(&file));
         assert_eq!(store.content(&name).unwrap(), b"content");
-        // Another file of the same content changes nothing.
+        // A second file with the same content changes nothing.
         let other = folder.path().join("liby.rlib");
         fs::write(&other, "content").unwrap();
         assert_eq!(store.put_file(&other, b"content").unwrap(), name);
         fs::write(&file, "Content").unwrap();
-        assert!(store.content(&name).unwrap_err().to_string().contains("is damaged"));
+        assert!(store.content(&name).unwrap_err().to_string().contains("is corrupt"));
     }
 }

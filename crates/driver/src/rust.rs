@@ -1,8 +1,8 @@
 //! The wrapper of rustc and its linker, for `cargo trodden`.
 //!
-//! A crate of a profile without link-time optimisation is instrumented when it is compiled ([`crates`]). Otherwise, the wrapper makes
-//! crates that are linked for the target write the bitcode of the whole program, and the linker compiles it by clang with the plugin and
-//! links the result instead of rustc's object. Both use this program as the linker.
+//! If the cargo profile has no link-time optimisation, each crate is instrumented when it is compiled ([`crates`]). Otherwise, the wrapper
+//! makes rustc write the bitcode of the whole program; the linker has clang compile it with the plugin, and links the result instead of
+//! rustc's object. In both cases, this program is rustc's linker.
 //!
 //! | crate type | crate by crate | whole program |
 //! |---|---|---|
@@ -19,7 +19,7 @@ mod units;
 
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::cc::{CARGO_FOLDER_VARIABLE, CARGO_PACKAGES_VARIABLE, pgo};
-use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, parse_command_line};
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::link as linking;
@@ -60,7 +60,7 @@ pub const STORE_VARIABLE: &str = "TRODDEN_CARGO_STORE";
 pub const STD_VARIABLE: &str = "TRODDEN_CARGO_STD";
 /// Variable that is set if the wrapper is called for all crates, not only for workspace members.
 pub const ALL_CRATES_VARIABLE: &str = "TRODDEN_CARGO_ALL";
-/// Variable that identifies the instrumentation, so that cargo rebuilds what was built with another one.
+/// Variable that identifies the instrumentation, so that cargo rebuilds everything if it changes.
 pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 /// Variable that passes the path of the bitcode to the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
@@ -83,7 +83,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
         return wrap_crate(context, rustc, &job);
     }
     let mut last = None;
-    for mut command in job.commands(context, rustc)? {
+    for mut command in job.whole_program_commands(context, rustc)? {
         let status = command.status().with_context(|| format!("cannot run {}", rustc.display()))?;
         if !status.success() {
             return Ok(trodden_launch::process::exit_code(status));
@@ -98,7 +98,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
 
 /// Compiles a crate, and instruments it.
 fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &Job) -> Result<ExitCode> {
-    let status = job.by_crate(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
+    let status = job.crate_command(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if status.success() {
         crates::instrument_archives(context, job)?;
         crates::remove_bitcode(job)?;
@@ -106,7 +106,7 @@ fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &Job) -> Result<ExitC
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns the options for rustc and rustdoc that set configuration options.
+/// Returns the `--cfg` options for rustc and rustdoc.
 fn configuration_options(context: &DriverContext) -> Vec<String> {
     let words = context.variable(CFG_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     words.split_whitespace().map(|word| format!("--cfg={word}")).collect()
@@ -149,7 +149,7 @@ pub const COMPILER_VARIABLES: [&str; 15] = [
     "RUSTDOC",
 ];
 
-/// Runs a program for cargo, which writes its counts where [`OUTPUT_VARIABLE`] names.
+/// Runs a program for cargo. The program writes its counts to the output pattern in [`OUTPUT_VARIABLE`].
 pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
     let Some((program, rest)) = arguments.split_first() else { bail!("cargo did not name a program to run") };
     let mut command = Command::new(program);
@@ -164,9 +164,9 @@ pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Prints rustc's version. A wrapper of all crates adds the identity of the instrumentation, so that cargo regards it as another compiler;
-/// cargo knows a wrapper of workspace members by its path. Cargo also derives symbol names from the version, so it is unchanged if names
-/// must match those of a plain build.
+/// Prints rustc's version. A wrapper of all crates adds the identity of the instrumentation, so that cargo regards it as a different
+/// compiler; a wrapper of workspace members is distinguished by its path. Cargo also derives symbol names from the version, so nothing is
+/// added if names must match those of a plain build.
 fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if context.variable(ALL_CRATES_VARIABLE).is_some() && !names_must_match(context)? {
@@ -176,7 +176,7 @@ fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Resul
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Whether an edge profile is collected or used, which refers to functions by name.
+/// Returns true if an edge profile, which refers to functions by name, is collected or used.
 fn names_must_match(context: &DriverContext) -> Result<bool> {
     Ok(pgo::names_must_match(context, &experiment::from_environment(context)?))
 }
@@ -188,7 +188,7 @@ pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>)
     // As rustc does by default: it starts faster than clang.
     let cc = on_path_except_own(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
     let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
-    let mut arguments = read(&arguments).arguments;
+    let mut arguments = parse_command_line(&arguments).arguments;
     let has_mapping = pgo::requested(context)?.is_some();
     if has_mapping {
         pgo::remove_runtime(&mut arguments);
@@ -198,7 +198,7 @@ pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>)
         LINKER_ROLE => replace_module(context, &mut arguments)?,
         _ => {}
     }
-    let line = read(&arguments);
+    let line = parse_command_line(&arguments);
     let job = linking::LinkJob {
         context,
         clang: &linker,
@@ -228,7 +228,7 @@ pub fn images_in(folder: &Path) -> PathBuf {
     folder.join("doctests")
 }
 
-/// Keeps a copy of an image with coverage mapping, one for all with the same units.
+/// Keeps a copy of an image with a coverage mapping. Images with the same units share one copy.
 fn keep_image(file: &Path, folder: &Path, image: &Image) -> Result<()> {
     let copy = folder.join(image.identity.to_string());
     if copy.is_file() {
@@ -262,7 +262,7 @@ fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &
         ([one], _) => *one,
         (_, Some(at)) => at,
         _ => bail!(
-            "rustc links {} objects, and none is known to be that of {}: trodden does not support this version of rustc",
+            "rustc links {} objects, and none can be identified as the object of {}: trodden does not support this version of rustc",
             objects.len(),
             module.display()
         ),

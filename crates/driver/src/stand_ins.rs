@@ -2,8 +2,8 @@
 //! this program under these names.
 //!
 //! Builds call compilers by plain names (`cc`), with a version (`clang-22`, `gcc-12`), or with a target (`x86_64-linux-gnu-gcc-12`). Plain
-//! names are always available; others only if the search path has such a compiler, so that configure scripts find the same compilers as
-//! without trodden.
+//! names are always available. Other names are available only if the search path has a compiler of that name, so that configure scripts
+//! find the same compilers as without trodden.
 
 use crate::compile_step::SourceLanguage;
 use crate::context::DriverContext;
@@ -46,7 +46,7 @@ fn compilers_in(folder: &Path) -> Vec<String> {
     names.filter(|name| language(name).is_some() && is_program(&folder.join(name))).collect()
 }
 
-/// Whether a text is a version such as `12` or `4.8`.
+/// Returns true if a text is a version such as `12` or `4.8`.
 fn is_version(text: &str) -> bool {
     text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,8 +1,8 @@
 //! Size and pruning of the unit cache: `trodden cache`.
 //!
-//! The cache grows with every build. It holds the frames of units (`units`), files that builds were given (`inputs`), recipes of links and
-//! their input files (`links`, `objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and
-//! `trodden instrument` need it; reports of programs that contain their frames do not.
+//! The cache grows with every build. It contains unit frames (`units`), files that were passed to builds (`inputs`), link recipes and their
+//! input files (`links`, `objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and `trodden
+//! instrument` need it; reports on programs that contain their frames do not.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -50,9 +50,9 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// Removes files from a folder of the cache that were not used for `prune` days, if given, and measures it. Last use is the later of the
-/// file system's access and modification times.
-fn part(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<Part> {
+/// Measures a folder of the cache. If `prune` is given, first removes the files that were not used for this number of days. Last use is the
+/// later of the file system's access and modification times.
+fn measure(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<Part> {
     let all = files(&store.root().join(folder))?;
     let Some(days) = prune else { return Ok(Part { folder, description, removed: None, kept: size(&all) }) };
     // If the limit cannot be represented, everything is kept.
@@ -65,7 +65,7 @@ fn part(store: &UnitCache, folder: &'static str, description: &'static str, prun
 /// Iterates over the folders of the cache. Each is measured when it is requested, after files that were not used for `prune` days are
 /// removed. An item is an error if its folder cannot be read or written.
 pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<Part>> {
-    PARTS.into_iter().map(move |(folder, what)| part(store, folder, what, prune))
+    PARTS.into_iter().map(move |(folder, what)| measure(store, folder, what, prune))
 }
 
 struct File {

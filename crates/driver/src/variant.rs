@@ -1,13 +1,13 @@
 //! Makes variants of a program from its bitcode and its link recipe, without its sources: `trodden instrument` and others.
 //!
 //! The inputs of the link are laid out below a temporary folder as they were on disk, with each object that has bitcode replaced by a
-//! rebuilt one. The link runs there, in the folder that corresponds to the original one. So relative names keep their meaning, and only
-//! absolute names are changed.
+//! rebuilt one. The link runs there, in the folder that corresponds to the original one. So relative names remain valid, and only absolute
+//! names are changed.
 
 mod place;
 
 use crate::cc::arguments::CommandLine;
-use crate::compile_step::read;
+use crate::compile_step::parse_command_line;
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::frames;
@@ -40,7 +40,7 @@ const TEMPORARY_PREFIX: &str = ".trodden-";
 pub const OUTPUT_HINT: &str =
     "without `trodden record`, counts are written only if TRODDEN_OUTPUT names a file, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
-/// Checks that a program has those of LLVM's counters that a variant needs. They are inserted before optimisation, so they cannot be
+/// Checks that a program has the LLVM counters that a variant needs. LLVM's counters are inserted before optimisation, so they cannot be
 /// added to the stored bitcode, which is optimised.
 ///
 /// # Errors
@@ -86,7 +86,7 @@ pub struct LinkInputs {
     recipe: Recipe,
     /// Contents of the recipe's files.
     contents: Vec<Vec<u8>>,
-    /// The units in these files, and those of sources that the link compiled.
+    /// The units in these files, and the units of sources that the link compiled.
     pub frames: Vec<Frame>,
     /// The LLVM that compiles the units, and links.
     pub llvm: Llvm,
@@ -112,7 +112,7 @@ impl LinkInputs {
                 frames.push(unit_of_store(&store, unit)?);
             }
         }
-        // Damaged maps are reported when they are needed.
+        // Corrupt maps are reported when they are needed.
         let maps: Vec<UnitMap> = frames.iter().filter_map(|frame| frame.map().ok()).collect();
         let llvm = llvm_for(context, maps.iter().map(|map| (&*map.source, map.llvm)))?;
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
@@ -145,7 +145,7 @@ impl LinkInputs {
         defaults: &Defaults,
         origin: Option<&Path>,
     ) -> Result<Option<Image>> {
-        let objects = lay_out(self, sandbox, rebuilder)?;
+        let objects = write_inputs(self, sandbox, rebuilder)?;
         // Not linked in place, because linkers replace symbolic links and pipes, and remove the old file when they fail.
         let linked = sandbox.folder.path().join("linked");
         trodden_profile::temporary::create_folders(&linked)?;
@@ -159,7 +159,7 @@ impl LinkInputs {
             // Comes first, because the first of several weak definitions wins.
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
-        let image = run_link(&self.llvm, &self.recipe, sandbox, &read(&line), request)?;
+        let image = run_link(&self.llvm, &self.recipe, sandbox, &parse_command_line(&line), request)?;
         let access = Access::Mode(fs::metadata(&linked)?.permissions().mode() & 0o777);
         let mut from = fs::File::open(&linked)?;
         let written = atomic_file::write_with_access(output, TEMPORARY_PREFIX, access, |out| io::copy(&mut from, out).map(drop));
@@ -167,7 +167,7 @@ impl LinkInputs {
         Ok(image)
     }
 
-    /// Removes the defaults that the program was linked with, if it is a variant itself.
+    /// Removes the defaults object from the command line if the program is a variant itself.
     fn remove_earlier_defaults(&self, sandbox: &LinkSandbox, line: &mut Vec<OsString>) {
         let files = self.recipe.files.iter().zip(&self.contents);
         let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::are_in(bytes));
@@ -239,8 +239,9 @@ impl Defaults {
     }
 }
 
-/// Writes every input to its place, rebuilt if it has bitcode. Returns the objects that replace sources, by argument.
-fn lay_out(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+/// Writes every input to its path in the sandbox, rebuilt if it has bitcode. Returns the objects that replace sources, with the indices of
+/// these sources among the arguments.
+fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let LinkInputs { recipe, contents, .. } = inputs;
     sandbox.create_parents(&sandbox.directory.join("x"))?;
     for (file, bytes) in recipe.files.iter().zip(contents) {
@@ -269,7 +270,8 @@ fn lay_out(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder)
 }
 
 fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
-    let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is damaged"))?;
+    let identity = Identity::parse(unit)
+        .ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is corrupt. Link the program again"))?;
     match store.get(identity)? {
         Some(frame) => Ok(frame),
         None => bail!("unit {unit} is missing from the store {}: build the program again", store.root().display()),
@@ -297,7 +299,7 @@ fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandL
     Ok(image)
 }
 
-/// Replaces `$ORIGIN`, which stands for the folder of the program in run paths (ld.so(8)), by this folder.
+/// Replaces `$ORIGIN`, which denotes the folder of the program in run paths (ld.so(8)), by this folder.
 fn with_origin(word: &OsStr, origin: &Path) -> OsString {
     const NAMES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());

@@ -35,7 +35,7 @@ pub const RESULT_VARIABLE: &str = "LAUNCH_RESULT";
 /// Environment variable with the limit on a task's address space in KiB, which the scripts apply.
 pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
 
-/// A list of commands to be run.
+/// A list of independent commands to run.
 #[derive(Clone, Debug)]
 pub struct LaunchJob {
     /// The name in job listings, made of letters, digits and `-`.

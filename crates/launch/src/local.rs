@@ -1,4 +1,5 @@
-//! Tasks as processes on this machine. Each has a process group and is pinned to a core if there are enough; all are ended together.
+//! Tasks as processes on this machine. Each task has its own process group, and is pinned to a core if there are enough cores. If the job
+//! stops, all tasks are ended.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
 use crate::{Error, JobEvent, LaunchJob, MEMORY_VARIABLE, StopFlag};
@@ -14,13 +15,13 @@ use std::time::{Duration, Instant};
 
 /// Interval between checks of running tasks.
 const POLL_EVERY: Duration = Duration::from_millis(10);
-/// Time that tasks get to end after SIGTERM before they are killed.
+/// Time between SIGTERM and SIGKILL, in which tasks may end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Options of the local engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Maximum number of tasks at a time. Each is pinned to a core if there are enough.
+    /// Maximum number of tasks at a time. Tasks are pinned if there are as many cores.
     pub parallel: usize,
     /// Limit on the address space of each process, in bytes.
     pub memory: Option<u64>,

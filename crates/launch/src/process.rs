@@ -96,14 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_programs_that_cannot_run_say_what_to_do() {
+    fn error_for_program_that_cannot_run_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         std::fs::write(&file, "text").unwrap();
-        let said = |program: &std::path::Path| cannot_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
-        assert!(
-            said("./not-there".as_ref()).contains("cannot run ./not-there: No such file") && said("./not-there".as_ref()).contains("PATH")
-        );
-        assert!(said(&file).contains("chmod +x"));
+        let message = |program: &std::path::Path| cannot_run(program, std::process::Command::new(program).spawn().unwrap_err()).to_string();
+        let missing = message("./not-there".as_ref());
+        assert!(missing.contains("cannot run ./not-there: No such file") && missing.contains("PATH"), "{missing}");
+        assert!(message(&file).contains("chmod +x"));
     }
 }

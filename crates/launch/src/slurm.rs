@@ -144,7 +144,7 @@ fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether any task of a job is pending or running.
+/// Returns true if any task of a job is pending or running.
 fn is_pending_or_running(id: &str) -> Result<bool, Error> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
     let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, advice: "Install the package slurm-client" })?;

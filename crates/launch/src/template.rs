@@ -1,4 +1,4 @@
-//! Tasks by any command that runs a script elsewhere: `ssh`, `mpirun`, another batch system.
+//! Tasks started by any command that runs a script elsewhere: `ssh`, `mpirun`, or the command of a batch system.
 //!
 //! The command line may contain these placeholders, which are replaced by shell words: `{script}` (a task's script), `{index}` (its number,
 //! from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), `{each}` (a script that runs the task with the number that an

@@ -133,7 +133,7 @@ fn manifest_has_an_index_per_task() {
     }
 }
 
-/// Plays the part of Kubernetes: runs the manifest's command for each index, in reverse order, one of them killed the first time.
+/// Simulates Kubernetes: runs the manifest's command for each index, in reverse order. One command is killed at its first attempt.
 #[test]
 fn commands_of_manifest_produce_the_results() {
     let folder = tempfile::tempdir().unwrap();

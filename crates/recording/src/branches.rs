@@ -43,8 +43,8 @@ pub struct BranchRecording {
 ///
 /// # Errors
 /// The machine cannot record branches, or perf cannot be run.
-pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &RecordingContext) -> Result<ExitCode> {
-    let folder = around.temporary_folder("trodden-branches-")?;
+pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingContext) -> Result<ExitCode> {
+    let folder = context.temporary_folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");
     check_recording_works(job, &folder.path().join("trial.data"))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -55,9 +55,9 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, around: &RecordingCont
     let run = Run {
         duration_ns: clock.elapsed().as_nanos() as u64,
         suite: what.destination.suite.clone(),
-        ..run_metadata(&what.command, started, ending(status), around)
+        ..run_metadata(&what.command, started, ending(status), context)
     };
-    let stored = store_profile(what, job, &data, run, around);
+    let stored = store_profile(what, job, &data, run, context);
     if let Err(error) = &stored {
         log::warn!("no profile of this run was stored: {}", reasons(error));
     }
@@ -89,7 +89,7 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), requirements(job.kind))
 }
 
-/// What the user needs in order to record such branches.
+/// Describes the requirements for recording this kind of branches.
 fn requirements(kind: BranchKind) -> &'static str {
     match kind {
         BranchKind::Records => {
@@ -105,16 +105,16 @@ fn requirements(kind: BranchKind) -> &'static str {
 }
 
 /// Converts the output of `perf script` to a profile and stores it.
-fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, around: &RecordingContext) -> Result<()> {
+fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, context: &RecordingContext) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
-    let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(programs_with_addresses(text, name, around.units.as_ref())?))?;
+    let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(programs_with_addresses(text, name, context.units.as_ref())?))?;
     let fields: &[&str] = match job.kind {
         BranchKind::Records => &["-F", "pid,tid,ip,brstack"],
         BranchKind::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
-    let imported = run_perf_script(job, data, fields, |text| import::profile_of(text, name, &programs, run, around))?;
-    import::store(imported, name, &what.destination, around)
+    let imported = run_perf_script(job, data, fields, |text| import::profile_of(text, name, &programs, run, context))?;
+    import::store(imported, name, &what.destination, context)
 }
 
 /// Runs `perf script` with the given fields and memory mappings, and passes its output to `read`.

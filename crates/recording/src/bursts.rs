@@ -102,7 +102,7 @@ impl BurstThread {
             waiting: Waiting::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
-            late: 0.0,
+            end_delay: 0.0,
         };
         Ok(BurstThread { stop, thread: std::thread::spawn(move || controller.run()) })
     }
@@ -132,13 +132,13 @@ struct BurstController {
     /// Total intended length of bursts, in nanoseconds.
     intended_ns: u64,
     processor: ProcessorTime,
-    /// Whether all times are processor times. This is decided once, since times of different clocks cannot be added.
+    /// True if all times are processor times. This is decided once, since times of different clocks cannot be added.
     uses_processor_time: bool,
     waiting: Waiting,
     last_reading: Instant,
     processor_at_reading: u64,
     /// Estimated delay with which bursts end, in seconds.
-    late: f64,
+    end_delay: f64,
 }
 
 impl BurstController {
@@ -210,13 +210,13 @@ impl BurstController {
 
     /// Performs a burst. Returns true if the recording was stopped.
     fn burst(&mut self) -> bool {
-        let asked = self.bursts.burst * self.stretch;
+        let requested = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
-        let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
-        // The clock is read just before the switch changes, both times. The gap lengthens the measured time at the beginning and shortens
-        // it at the end, so its effect cancels out on average.
+        let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
+        // The clock is read just before the switch is turned on, and just before it is turned off. The gap lengthens the measured time at
+        // the beginning and shortens it at the end, so its effect cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {
@@ -224,7 +224,7 @@ impl BurstController {
         }
         let took = began.elapsed();
         // The delay does not depend on the length of the burst.
-        self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
+        self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
             // A burst during which the program did not run does not count.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
@@ -232,7 +232,7 @@ impl BurstController {
         };
         self.on.add(burst);
         self.on_since_reading.add(burst);
-        self.intended_ns += asked.as_nanos() as u64;
+        self.intended_ns += requested.as_nanos() as u64;
         last
     }
 
@@ -268,11 +268,12 @@ impl BurstController {
 
 /// Updates the estimate, in seconds, of how late bursts end. A sleeping thread wakes up late; on virtual machines, the delay can be as long
 /// as a short burst. Bursts are ended early by this estimate, which corrects their mean length.
-fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
-    const SHARE: f64 = 1.0 / 8.0;
+fn update_end_delay(before: f64, requested: Duration, took: Duration) -> f64 {
+    /// Weight of the latest burst in the estimate.
+    const WEIGHT: f64 = 1.0 / 8.0;
     // A single long delay says nothing about the next burst.
-    let late = (took.as_secs_f64() - asked.as_secs_f64()).min(asked.as_secs_f64());
-    (before + late * SHARE).clamp(0.0, asked.as_secs_f64())
+    let excess = (took.as_secs_f64() - requested.as_secs_f64()).min(requested.as_secs_f64());
+    (before + excess * WEIGHT).clamp(0.0, requested.as_secs_f64())
 }
 
 fn processor_time_of_thread() -> Duration {
@@ -319,14 +320,14 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
 mod tests {
     use super::*;
 
-    const ASKED: Duration = Duration::from_micros(50);
+    const REQUESTED: Duration = Duration::from_micros(50);
 
     /// Mean length of bursts that end `overhead` too late.
     fn mean_of_bursts(overhead: Duration) -> Duration {
-        let (mut late, mut sum) = (0.0, Duration::ZERO);
+        let (mut delay, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {
-            let took = ASKED.saturating_sub(Duration::from_secs_f64(late)) + overhead;
-            late = lateness(late, ASKED, took);
+            let took = REQUESTED.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
+            delay = update_end_delay(delay, REQUESTED, took);
             sum += took;
         }
         sum / 1000
@@ -336,12 +337,12 @@ mod tests {
     fn mean_burst_length_is_as_requested() {
         for overhead in [0, 1, 20, 49] {
             let mean = mean_of_bursts(Duration::from_micros(overhead));
-            assert!(mean >= ASKED && mean < ASKED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
+            assert!(mean >= REQUESTED && mean < REQUESTED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
         }
     }
 
     #[test]
-    fn bursts_shorter_than_the_delay_are_as_short_as_possible() {
+    fn bursts_shorter_than_the_delay_last_as_long_as_the_delay() {
         let overhead = Duration::from_micros(80);
         let mean = mean_of_bursts(overhead);
         assert!(mean >= overhead && mean < overhead + Duration::from_micros(2), "{mean:?}");
@@ -349,10 +350,10 @@ mod tests {
 
     #[test]
     fn single_long_delay_is_soon_forgotten() {
-        let mut late = lateness(0.0, ASKED, Duration::from_secs(1));
+        let mut delay = update_end_delay(0.0, REQUESTED, Duration::from_secs(1));
         for _ in 0..20 {
-            late = lateness(late, ASKED, ASKED.saturating_sub(Duration::from_secs_f64(late)));
+            delay = update_end_delay(delay, REQUESTED, REQUESTED.saturating_sub(Duration::from_secs_f64(delay)));
         }
-        assert!(late < 1e-6, "{late}");
+        assert!(delay < 1e-6, "{delay}");
     }
 }

@@ -16,7 +16,7 @@ pub struct Destination {
     pub suite: Option<String>,
     /// A file to write the profile to, in addition to the run store.
     pub output: Option<PathBuf>,
-    /// Whether the run is not put in the run store.
+    /// True if the run is not put in the run store.
     pub no_store: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Destination {
 pub struct Delivered {
     /// Number of problems that make counts missing or uncertain.
     pub problems: usize,
-    /// Whether the profile itself records all problems. If so, the raw files contain no further information.
+    /// True if the profile itself records all problems. If so, the raw files contain no further information.
     pub all_marked: bool,
     /// The run's number in the run store; `None` if it was not stored.
     pub run: Option<u64>,
@@ -43,7 +43,7 @@ impl Delivered {
 ///
 /// # Errors
 /// No image can be decoded, or the destination cannot be written.
-pub fn deliver(collected: &Collected, destination: &Destination, around: &RecordingContext) -> Result<Delivered> {
+pub fn deliver(collected: &Collected, destination: &Destination, context: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
@@ -55,7 +55,7 @@ pub fn deliver(collected: &Collected, destination: &Destination, around: &Record
         log::info!("the profile is in {}", output.display());
     }
     if !destination.no_store {
-        let entry = around.run_store()?.add_run(&collected.profile)?;
+        let entry = context.run_store()?.add_run(&collected.profile)?;
         log::info!("recorded as run {}; `trodden report` shows it", entry.number);
         delivered.run = Some(entry.number);
     }

@@ -63,7 +63,7 @@ pub fn is_in_use(file: &Path) -> bool {
 }
 
 /// Creates the folder for a run's raw files near the future profile: in the run store, or next to the output file.
-pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Result<RunFolder> {
+pub fn run_folder(destination: &Destination, context: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => trodden_profile::store::store_folder(Path::new("")),
@@ -75,7 +75,7 @@ pub fn run_folder(destination: &Destination, around: &RecordingContext) -> Resul
     let base = fs::canonicalize(&base)?;
     if !destination.no_store {
         // Leftovers of a killed recorder are found only if the run store exists.
-        around.run_store()?;
+        context.run_store()?;
     }
     let folder = RunFolder::create_in(&base)?;
     // If a signal ends this process, the counts so far remain, and `trodden runs remove --leftovers` finds them.

@@ -12,21 +12,21 @@ use trodden_trace::{BranchImport, import};
 ///
 /// # Errors
 /// The text or a program cannot be read, or no branch belongs to the programs.
-pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, around: &RecordingContext) -> Result<BranchImport> {
-    Ok(import(text, name, programs, around.units.as_ref(), run)?)
+pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
+    Ok(import(text, name, programs, context.units.as_ref(), run)?)
 }
 
 /// Logs what was imported, and stores the profile.
 ///
 /// # Errors
 /// The text has no branches or no complete path, or the profile cannot be stored.
-pub fn store(imported: BranchImport, name: &Path, destination: &Destination, around: &RecordingContext) -> Result<()> {
+pub fn store(imported: BranchImport, name: &Path, destination: &Destination, context: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was recorded from its beginning to its end");
-    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, around).map(drop)
+    deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
 }
 
 fn advice(samples: u64) -> &'static str {

@@ -33,17 +33,17 @@ use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Records the programs of a command as runs of a suite, and their streams if `streams` is not `None`. Returns the command's exit status.
 /// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
-pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, around: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, around)?;
-    let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", around), folder.path().to_owned());
+pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
+    let folder = run_folder(&what.destination, context)?;
+    let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
         command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
         programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
-        store: around.run_store()?,
-        units: around.units.clone(),
+        store: context.run_store()?,
+        units: context.units.clone(),
         folder: raw.clone(),
         suite: suite.to_owned(),
         is_streamed: streams.is_some(),
@@ -70,7 +70,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     drop(active);
     let status = status.map_err(|e| describe_failure(e, &what.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check().and_then(|()| recorder.finish(what, status, around));
+    let finished = folder.check().and_then(|()| recorder.finish(what, status, context));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
@@ -221,7 +221,7 @@ impl ProgramRecorder {
     }
 
     /// Stores the files of processes that could not be followed as one run, and logs the result.
-    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, around: &RecordingContext) -> Result<()> {
+    fn finish(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files_with_extension(&self.folder, LOG)?);
         if !rest.is_empty() {
@@ -234,7 +234,7 @@ impl ProgramRecorder {
             for file in &rest {
                 fs::rename(file, remaining.join(file.file_name().context("a file has a name")?))?;
             }
-            let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), around);
+            let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), context);
             self.store_run(run, &remaining)?;
         }
         if self.stored.is_empty() && self.failures == 0 && self.with_losses == 0 {
@@ -250,7 +250,7 @@ impl ProgramRecorder {
         log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite));
         if self.is_streamed && self.logs == 0 {
             log::warn!(
-                "there are counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+                "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
             );
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));

@@ -24,14 +24,14 @@ use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
 /// built with `--sample`.
-pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, around)?;
+pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
+    let folder = run_folder(&what.destination, context)?;
     // Without a process ID in the name, all processes share the file of an image.
-    let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, around)?;
+    let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, context)?;
     counted.run.suite = what.destination.suite.clone();
-    counted.run.test.clone_from(&around.test);
+    counted.run.test.clone_from(&context.test);
     let status = counted.status;
-    let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), around));
+    let delivery = folder.check().and_then(|()| store_profile(what, must_sample, counted, folder.path(), context));
     let is_whole = report_delivery(delivery, folder);
     Ok(exit_code_with(status, is_whole))
 }
@@ -41,7 +41,7 @@ pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, around: &R
 pub struct RunnerCommand {
     /// The command.
     pub command: Command,
-    /// What the user typed for it, which the run is listed as.
+    /// The command as the user typed it, which lists of runs show.
     pub typed: Vec<OsString>,
     /// The environment variable in which the runner expects the output pattern.
     pub output_variable: &'static str,
@@ -56,11 +56,11 @@ pub struct RunnerCommand {
 ///
 /// # Errors
 /// The command cannot be run, or the destination cannot be written.
-pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &RecordingContext) -> Result<(ExitCode, bool)> {
-    let folder = run_folder(&what.destination, around)?;
+pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, context: &RecordingContext) -> Result<(ExitCode, bool)> {
+    let folder = run_folder(&what.destination, context)?;
     let mut command = what.command;
     command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
-    let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, around)?;
+    let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, context)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
     folder.check()?;
@@ -68,9 +68,9 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &Recordin
         log::info!("no instrumented program ran, so nothing was recorded");
         return Ok((exit_code(status), false));
     }
-    let delivery = counted.collect(folder.path(), around).and_then(|mut collected| {
-        use_copies(&mut collected.profile, &what.images);
-        deliver(&collected, &what.destination, around)
+    let delivery = counted.collect(folder.path(), context).and_then(|mut collected| {
+        replace_missing_images(&mut collected.profile, &what.images);
+        deliver(&collected, &what.destination, context)
     });
     let is_recorded = delivery.is_ok();
     let is_whole = report_delivery(delivery, folder);
@@ -78,7 +78,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, around: &Recordin
 }
 
 /// Replaces the paths of images that no longer exist by the paths of their copies.
-fn use_copies(profile: &mut Profile, copies: &Path) {
+fn replace_missing_images(profile: &mut Profile, copies: &Path) {
     for image in profile.images.iter_mut().filter(|image| !Path::new(&image.path).exists()) {
         let copy = copies.join(image.identity.to_string());
         let Some(found) = fs::read(&copy).ok().and_then(|bytes| Image::read(&bytes).ok()) else { continue };
@@ -87,7 +87,8 @@ fn use_copies(profile: &mut Profile, copies: &Path) {
     }
 }
 
-/// Reports what is wrong with a run's profile, and keeps the raw files if they contain more. Returns true if the profile is complete.
+/// Reports problems of a run's profile, and keeps the raw files if they contain more than the profile. Returns true if the profile is
+/// complete.
 fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
     let delivered = match delivery {
         Ok(Delivered { problems: 0, .. }) => return true,
@@ -130,11 +131,11 @@ fn has_counts(folder: &Path) -> bool {
 ///
 /// # Errors
 /// The program cannot be run or fails, or its counts have problems.
-pub fn trial(program: &Path, folder: &Path, around: &RecordingContext) -> Result<Profile> {
+pub fn trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
-    let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, around)?;
+    let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
-    let collected = counted.collect(folder, around)?;
+    let collected = counted.collect(folder, context)?;
     match collected.problems.first() {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
         None => Ok(collected.profile),
@@ -145,18 +146,18 @@ pub fn trial(program: &Path, folder: &Path, around: &RecordingContext) -> Result
 ///
 /// # Errors
 /// A command cannot be run or fails, nothing was counted, or counts are lost.
-pub fn train(commands: &[String], program: &Path, around: &RecordingContext) -> Result<Profile> {
-    let folder = around.temporary_folder("trodden-train-")?;
+pub fn train(commands: &[String], program: &Path, context: &RecordingContext) -> Result<Profile> {
+    let folder = context.temporary_folder("trodden-train-")?;
     let bursts = Bursts { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
-        let counted = run_counted_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, around)?;
+        let counted = run_counted_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], (folder.path(), "%m.raw"), bursts, context)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
     anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing. Does it run the program that is being built?");
-    let collected = last.context("there are no training commands")?.collect(folder.path(), around)?;
+    let collected = last.context("no training command was given")?.collect(folder.path(), context)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
         None => Ok(collected.profile),
@@ -172,9 +173,9 @@ struct Counted {
 }
 
 impl Counted {
-    fn collect(self, folder: &Path, around: &RecordingContext) -> Result<Collected> {
+    fn collect(self, folder: &Path, context: &RecordingContext) -> Result<Collected> {
         let files = raw_files(folder)?;
-        let mut collected = collect(files, self.run, around.units.as_ref());
+        let mut collected = collect(files, self.run, context.units.as_ref());
         collected.profile.sampling = self.sampling.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
         Ok(collected)
     }
@@ -184,8 +185,8 @@ impl Counted {
 const EXIT_GRACE: Duration = Duration::from_millis(50);
 
 /// Runs a command that writes raw files of the given name pattern to a folder.
-fn run_counted(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, around: &RecordingContext) -> Result<Counted> {
-    run_counted_with(arguments, &[], (folder, names), bursts, around)
+fn run_counted(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, context: &RecordingContext) -> Result<Counted> {
+    run_counted_with(arguments, &[], (folder, names), bursts, context)
 }
 
 /// Like [`run_counted`], with additional environment variables.
@@ -194,11 +195,11 @@ fn run_counted_with(
     variables: &[(&str, &OsStr)],
     (folder, names): (&Path, &str),
     bursts: Bursts,
-    around: &RecordingContext,
+    context: &RecordingContext,
 ) -> Result<Counted> {
-    let mut command = command(arguments, folder, names, around);
+    let mut command = command(arguments, folder, names, context);
     command.envs(variables.iter().copied());
-    run_counted_command(command, arguments, folder, bursts, around)
+    run_counted_command(command, arguments, folder, bursts, context)
 }
 
 /// Runs a command whose environment makes it write raw files to a folder.
@@ -207,7 +208,7 @@ fn run_counted_command(
     arguments: &[OsString],
     folder: &Path,
     bursts: Bursts,
-    around: &RecordingContext,
+    context: &RecordingContext,
 ) -> Result<Counted> {
     if bursts.burst == bursts.period {
         // The program must count even before the recorder has found its raw file.
@@ -219,7 +220,7 @@ fn run_counted_command(
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
     let status = status.map_err(|error| cannot_run(&arguments[0], error))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), around) };
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), context) };
     warn_of_running_processes(arguments, folder);
     Ok(Counted { run, status, sampling })
 }
@@ -245,7 +246,7 @@ fn store_profile(
     must_sample: bool,
     counted: Counted,
     folder: &Path,
-    around: &RecordingContext,
+    context: &RecordingContext,
 ) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
         nothing_counted(&what.command[0]);
@@ -256,14 +257,14 @@ fn store_profile(
         (None, true) => log::warn!("nothing was sampled, because no program that ran was built with --sample. All executions were counted"),
         (None, false) => {}
     }
-    deliver(&counted.collect(folder, around)?, &what.destination, around)
+    deliver(&counted.collect(folder, context)?, &what.destination, context)
 }
 
 /// Stores a profile of raw files that a program wrote without `trodden record`.
 ///
 /// # Errors
 /// A file cannot be read, nothing can be decoded, or some counts are lost.
-pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &RecordingContext) -> Result<()> {
+pub fn collect_files(given: &[PathBuf], destination: &Destination, context: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {
         match path.is_dir() {
@@ -273,7 +274,7 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Reco
     }
     anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (whose names end in .raw)");
     let run = Run { suite: destination.suite.clone(), ..new_run() };
-    let collected = collect(files, run, around.units.as_ref());
+    let collected = collect(files, run, context.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
         unit.map.experiment.is_sampled() && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some())
     };
@@ -284,5 +285,5 @@ pub fn collect_files(given: &[PathBuf], destination: &Destination, around: &Reco
             image.path
         );
     }
-    deliver(&collected, destination, around)?.check()
+    deliver(&collected, destination, context)?.check()
 }

@@ -1,4 +1,4 @@
-//! What all recordings share: commands with an output pattern, and metadata of runs.
+//! Helpers for all recordings: commands with an output pattern, exit statuses, and metadata of runs.
 
 use crate::{Destination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -57,18 +57,18 @@ pub fn ending(status: ExitStatus) -> ProcessEnding {
 }
 
 /// A command that writes raw files of the given name pattern to a folder.
-pub fn command(arguments: &[OsString], folder: &Path, names: &str, around: &RecordingContext) -> Command {
+pub fn command(arguments: &[OsString], folder: &Path, names: &str, context: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
-    around.withheld.iter().for_each(|name| _ = command.env_remove(name));
+    context.withheld.iter().for_each(|name| _ = command.env_remove(name));
     command
 }
 
 /// The metadata of a run of a command, except for its duration.
-pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, around: &RecordingContext) -> Run {
+pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, context: &RecordingContext) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-        directory: around.directory.display().to_string(),
+        directory: context.directory.display().to_string(),
         host: host(),
         started_ns: started.as_nanos() as u64,
         ending: Some(ending),

@@ -30,7 +30,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// There is no such program or file, it was not built with `--sample`, or its counts cannot be read.
-pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
+pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -66,9 +66,9 @@ pub fn attach(job: &Sample, around: &RecordingContext) -> Result<()> {
     };
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);
-    let mut collected = collect::collect_loaded(now, run, around.units.as_ref());
+    let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
-    deliver(&collected, &job.destination, around)?.check()
+    deliver(&collected, &job.destination, context)?.check()
 }
 
 /// Resolves names to raw files, and to processes if they are process IDs.
@@ -88,14 +88,14 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
             }
             None if name.is_dir() => files.folders.push(name.clone()),
             None if name.exists() => files.single.push(name.clone()),
-            None => bail!("there is no file, folder or process {}", name.display()),
+            None => bail!("{} is neither a file, a folder nor the ID of a running process", name.display()),
         }
     }
     Ok((files, processes))
 }
 
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
-    ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}. Has it ended?");
+    ensure!(Path::new(&format!("/proc/{process}")).exists(), "process {process} does not exist. Has it ended?");
     let mappings = mappings(process as i32).with_context(|| format!("cannot examine process {process}"))?;
     let mut paths: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     paths.sort();

@@ -65,7 +65,7 @@ Examples:
   trodden build -- make            build an instrumented program (Rust: cargo trodden build)
   trodden record -- ./prog args    run it
   trodden report                   show the paths it took
-Exit status: the program's (128+N for signal N); otherwise 0, 1 if a check, 2 if trodden failed.";
+Exit status: the program's (128+N for signal N), else 0; 1 if a check failed, 2 if trodden failed.";
 
 const DRIVER_HELP: &str = "\
 Environment:
@@ -90,7 +90,7 @@ pub enum Command {
     /// Compile or link C with clang, and instrument it; takes clang's arguments.
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
-        /// Arguments of clang, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        /// Arguments of clang, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
         /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -99,7 +99,7 @@ pub enum Command {
     /// Compile or link C++ with clang++, and instrument it; takes clang++'s arguments.
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
-        /// Arguments of clang++, and --trodden=WORDS: options of `trodden build`, separated by commas.
+        /// Arguments of clang++, and --trodden=WORDS (options of `trodden build`, separated by commas).
         ///
         /// The words are `lto`, `sample`, `stream`, `addresses`, `pgo`, `coverage`, `coverage=mcdc` and `events=EVENT`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -109,7 +109,7 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program, or attach to one, and store its profile.
     Record(Box<Record>),
-    /// Optimise a program with profiles of its own runs: build, train, rebuild.
+    /// Build, train and rebuild a program: optimise it by the paths of training runs.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),
@@ -131,7 +131,7 @@ pub enum Command {
     Isolate(Isolate),
     /// Show the paths that a program took in production (in the field) but in no test.
     Untested(Untested),
-    /// Collect untested paths from many machines.
+    /// Collect untested paths from many users' machines; for complete profiles, use merge.
     #[command(
         subcommand,
         after_help = "\
@@ -155,7 +155,7 @@ Examples:
   trodden export lcov tests -o tests.info"
     )]
     Coverage(Coverage),
-    /// Run test suites; find redundant tests, and the tests that a change concerns.
+    /// Run test suites; find redundant tests, and the tests that a change affects.
     #[command(
         subcommand,
         after_help = "\
@@ -176,15 +176,15 @@ Examples:
     Waits(Waits),
     /// List, remove and group recorded runs.
     Runs(Runs),
-    /// Merge profiles, of one machine or several.
+    /// Merge the profiles of several runs or machines.
     Merge(Merge),
     /// Compare two profiles, traces or streams: what appeared, vanished, or changed.
     Diff(Diff),
-    /// Make a variant of a built program that counts less or other things; needs no sources.
+    /// Make a differently instrumented variant of a trodden-built program; needs no sources.
     Instrument(Instrument),
-    /// Describe a program, profile or run; without FILE, show where all data is stored.
+    /// Describe a program, profile or run; without FILE, show where data is stored.
     Info(Info),
-    /// Record the exact trace of an unmodified program: each block it executes, in order.
+    /// Record the exact trace of an unmodified, even stripped program: each block, in order.
     #[command(
         subcommand,
         after_help = "\
@@ -202,7 +202,7 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Check that a program behaves the same in each run, as --copies and traces require.
+    /// Check that a program behaves the same in each run, as `record --copies` requires.
     #[command(after_help = "\
 Example:
   trodden repeatable --runs 3 -- ./prog args")]
@@ -210,7 +210,7 @@ Example:
         /// Print JSON.
         #[arg(long)]
         json: bool,
-        /// Number of runs at fixed addresses; one more run uses other addresses.
+        /// Number of runs at fixed addresses; an extra run uses other addresses.
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
         /// Instrumented program and its arguments.
@@ -226,6 +226,12 @@ Example:
         copy: usize,
     },
     /// Create the links trodden-cc, trodden-c++ and cargo-trodden in a folder.
+    #[command(after_help = "\
+Examples:
+  trodden drivers && make CC=trodden-cc
+  trodden drivers ~/bin && cargo trodden test --coverage
+
+Packages have these links. `trodden build` needs none.")]
     Drivers {
         /// Folder for the links [default: the folder that contains trodden].
         folder: Option<PathBuf>,

@@ -35,7 +35,7 @@ use trodden_driver::assets::{CARGO_RUNNER, RUSTDOC_DRIVER};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, rust, stand_ins};
 
-/// Commands of `trodden-lab`, which a message points to.
+/// Commands of `trodden-lab`. If one is given to `trodden`, a note refers to `trodden-lab`.
 const LABORATORY_COMMANDS: [&str; 6] = ["completions", "graph", "loops", "man", "patterns", "plan"];
 
 /// Runs the command selected by the name of the program and its arguments.
@@ -49,11 +49,11 @@ pub fn main() -> ExitCode {
     last_store::end(run(name, arguments))
 }
 
-/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. This takes a signal handler: programs that
-/// trodden starts would inherit an ignored signal, but not a handler.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. The signal gets a handler instead of being
+/// ignored, because programs that trodden starts would inherit an ignored signal.
 fn survive_file_size_limit() {
     if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
-        // If that fails, the signal kills trodden as usual.
+        // If the registration fails, the signal kills trodden as usual.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
@@ -76,7 +76,7 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     // The arguments of compiler drivers are clang's, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {
-        Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => own_help(&arguments),
+        Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => print_driver_help(&arguments),
         Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
         Some("c++") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::Cxx, rest(2))),
         _ => {
@@ -85,13 +85,13 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                 Ok((mut command, matches)) => {
                     surroundings::read_variables()?;
                     let choices = LaboratoryChoices::from_environment(&words_of(&matches)).map_err(Error::msg)?;
-                    command.command.take_choices(&choices)?;
+                    command.command.apply_choices(&choices)?;
                     commands::run(command)
                 }
                 // `--help` and `--version` are errors for clap, too.
-                Err(said) => {
-                    let status = program::print_clap_output(&said)?;
-                    if let Some(ContextValue::String(verb)) = said.get(ContextKind::InvalidSubcommand)
+                Err(output) => {
+                    let status = program::print_clap_output(&output)?;
+                    if let Some(ContextValue::String(verb)) = output.get(ContextKind::InvalidSubcommand)
                         && LABORATORY_COMMANDS.contains(&verb.as_str())
                     {
                         notes::note(format_args!("this is a command of the laboratory: run `trodden-lab {verb}`"));
@@ -104,10 +104,10 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 }
 
 /// Prints trodden's own help for `trodden cc --help`. Builds that query the compiler's help call the driver by another name.
-fn own_help(arguments: &[OsString]) -> Result<ExitCode> {
+fn print_driver_help(arguments: &[OsString]) -> Result<ExitCode> {
     let words = [OsString::from("trodden"), OsString::from("help"), arguments[1].clone()];
     match cli::command_line().try_get_matches_from(words) {
-        Err(said) => program::print_clap_output(&said),
+        Err(output) => program::print_clap_output(&output),
         Ok(_) => unreachable!("clap reports `help` as an error"),
     }
 }

@@ -23,12 +23,13 @@ pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String
 
 struct Library {
     toolchains: Vec<PathBuf>,
-    /// The sources of each commit that was asked for.
+    /// The source folder of each commit that was looked up; `None` if no toolchain has its sources.
     known: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
 impl Library {
-    /// The path of a file of the standard library on this machine; `None` if it is none, or if no toolchain of its commit has sources.
+    /// Returns the local path of a standard library file. `None`: the path is not in the standard library, or no installed toolchain of its
+    /// commit has sources.
     fn find(&self, path: &str) -> Option<PathBuf> {
         let (commit, file) = path.strip_prefix(PREFIX)?.split_once('/')?;
         let mut known = self.known.borrow_mut();
@@ -40,7 +41,7 @@ impl Library {
     }
 }
 
-/// The folders of installed toolchains: rustup's, and those with a `rustc` in `PATH`.
+/// Returns the folders of installed toolchains: rustup's, and the parents of folders in `PATH` that contain `rustc`.
 fn toolchains() -> Vec<PathBuf> {
     let rustup = env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".rustup")));
     let installed = rustup.and_then(|folder| fs::read_dir(folder.join("toolchains")).ok()).into_iter().flatten();
@@ -51,7 +52,7 @@ fn toolchains() -> Vec<PathBuf> {
     found
 }
 
-/// The commit that a toolchain's compiler was built from; `None` if it cannot be run.
+/// Returns the commit that a toolchain's compiler was built from; `None` if the compiler cannot be run.
 fn commit_of(toolchain: &Path) -> Option<String> {
     let output = Command::new(toolchain.join("bin/rustc")).arg("-vV").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -63,8 +64,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A toolchain's folder whose compiler says that it is of `commit`.
-    fn toolchain(folder: &Path, commit: &str) -> PathBuf {
+    /// Creates a toolchain whose compiler reports `commit`.
+    fn create_toolchain(folder: &Path, commit: &str) -> PathBuf {
         fs::create_dir_all(folder.join("bin")).unwrap();
         fs::create_dir_all(folder.join(SOURCES).join("library/core")).unwrap();
         fs::write(folder.join("bin/rustc"), format!("#!/bin/sh\necho rustc 1.0\necho 'commit-hash: {commit}'\n")).unwrap();
@@ -73,9 +74,10 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_that_of_the_toolchain_with_the_same_commit() {
+    fn sources_come_from_the_toolchain_with_the_same_commit() {
         let folder = env::temp_dir().join(format!("trodden-rust-sources-{}", std::process::id()));
-        let toolchains = vec![toolchain(&folder.join("old"), "aaa"), toolchain(&folder.join("new"), "bbb"), folder.join("none")];
+        let toolchains =
+            vec![create_toolchain(&folder.join("old"), "aaa"), create_toolchain(&folder.join("new"), "bbb"), folder.join("none")];
         let library = Library { toolchains, known: RefCell::default() };
         let expected = folder.join("new").join(SOURCES).join("library/core/lib.rs");
         assert_eq!(library.find("/rustc/bbb/library/core/lib.rs"), Some(expected));

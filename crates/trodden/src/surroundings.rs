@@ -41,7 +41,7 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
-    // Without effect if the user has named a store.
+    // Has no effect if `RUNS_VARIABLE` has selected a store.
     folder_of_variable(STORE_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Advice on programs in which it is known what there is to find, through the real drivers.
+//! Advice on programs whose findings are known in advance, with the real drivers.
 
 mod place;
 
 use place::{Place, must, trodden};
 use serde_json::Value;
 
-/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare paths make
-/// necessary, too many for the compiler to move it there.
+/// Two branches, of which the first decides the second, although the compiler cannot know this; and a load that two rare paths make
+/// necessary, in a function with too many paths for the compiler to move the load onto these two.
 const PROGRAM: &str = "\
 #define KEEP __attribute__((noinline))
 struct buffer { int used; int limit; };
@@ -58,7 +58,7 @@ fn findings(place: &Place, arguments: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_branch_that_an_earlier_one_decides_is_found_with_its_numbers() {
+fn branch_decided_by_an_earlier_branch_is_found_with_its_counts() {
     let place = recorded("-O2 -g");
     let found = findings(&place, "--function decide");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
@@ -71,7 +71,7 @@ fn a_branch_that_an_earlier_one_decides_is_found_with_its_numbers() {
 }
 
 #[test]
-fn a_load_that_nearly_all_executions_repeat_is_found_in_the_kept_bitcode() {
+fn load_that_nearly_all_executions_repeat_is_found_in_stored_bitcode() {
     let place = recorded("-O2 -g");
     let found = findings(&place, "--function reuse --kind redundant");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
@@ -79,13 +79,13 @@ fn a_load_that_nearly_all_executions_repeat_is_found_in_the_kept_bitcode() {
     assert_eq!(evidence["on_every_path"], true);
     let [load] = evidence["repeated"].as_array().unwrap().as_slice() else { panic!("{evidence:#}") };
     assert_eq!((&load["operation"], &load["at"]["line"]), (&Value::from("load i32"), &Value::from(23)));
-    // Of each hundred calls one flushes and one refills; what they write is not what was loaded.
+    // Of each hundred calls, one flushes and one refills, so these two do not repeat the loaded value.
     assert_eq!((&evidence["executions"], &load["found"]), (&Value::from(10_000), &Value::from(9_800)));
     assert_eq!(load["from"][0]["at"]["line"], 18);
 }
 
 #[test]
-fn without_bitcode_the_rest_is_reported_and_what_is_missing_is_said() {
+fn without_bitcode_other_findings_are_reported_and_missing_bitcode_is_named() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.record("prog");
@@ -94,7 +94,7 @@ fn without_bitcode_the_rest_is_reported_and_what_is_missing_is_said() {
     assert!(out.contains("The branch in line 12 takes both edges; the branch in line 8 decides all of its executions."), "{out}");
     assert!(err.contains("redundant results were not searched for in") && err.contains("without `keep=map`"), "{err}");
     assert_eq!(place.trodden("advise run.trodden --kind correlated").stderr, b"");
-    // As the message says.
+    // Build with the option that the message names.
     must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]));
     place.record("prog");
     let again = String::from_utf8(place.trodden("advise run.trodden").stderr).unwrap();
@@ -102,7 +102,7 @@ fn without_bitcode_the_rest_is_reported_and_what_is_missing_is_said() {
 }
 
 #[test]
-fn sarif_has_the_places_of_a_finding_as_a_flow() {
+fn sarif_lists_the_locations_of_a_finding_as_a_code_flow() {
     let place = recorded("-O2 -g");
     place.trodden("advise run.trodden --sarif advice.sarif --kind correlated");
     let log: Value = serde_json::from_slice(&std::fs::read(place.path("advice.sarif")).unwrap()).unwrap();
@@ -116,14 +116,14 @@ fn sarif_has_the_places_of_a_finding_as_a_flow() {
 }
 
 #[test]
-fn shares_that_are_none_are_refused() {
+fn unknown_kind_or_function_is_rejected() {
     let place = recorded("-O1 -g0");
     for (arguments, expected) in [("--kind nothing", "nothing"), ("--function nothing", "nothing")] {
         let output = place.command(trodden()).args(["advise", "run.trodden"]).args(arguments.split(' ')).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && err.contains(expected), "{arguments}: {err}");
     }
-    // Without debug information blocks are named.
+    // Without debug information, blocks are named instead of lines.
     let out = String::from_utf8(place.trodden("advise run.trodden --function decide").stdout).unwrap();
     assert!(out.contains("the branch in block 0 decides all of its executions"), "{out}");
 }

@@ -51,7 +51,7 @@ fn programs_with_marked_blocks_are_described() {
 }
 
 #[test]
-fn a_trace_imported_gives_the_counts() {
+fn imported_trace_gives_exact_counts() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
@@ -61,7 +61,7 @@ fn a_trace_imported_gives_the_counts() {
     }
     let report = String::from_utf8(place.trodden("report traced.trodden").stdout).unwrap();
     assert!(report.contains("collatz") && report.contains("sampled"), "{report}");
-    // Without samples it is an error that says what to print.
+    // Without samples, the error names the fields to print.
     place.write("empty.txt", "");
     let output = place.command(trodden()).args(["import", "empty.txt", "--program", "marked"]).output().unwrap();
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("brstack"), "{output:?}");
@@ -69,7 +69,7 @@ fn a_trace_imported_gives_the_counts() {
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
 }
 
-/// Code generation puts the address of the block behind `setjmp` before it.
+/// Code generation takes the address of the block after `setjmp` before the call.
 const SECOND_RETURNS: &str = "\
 #include <setjmp.h>
 static jmp_buf back;
@@ -81,7 +81,7 @@ int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sin
 ";
 
 #[test]
-fn a_second_return_begins_a_path() {
+fn second_return_begins_a_path() {
     let (place, counted, trace) = traced(SECOND_RETURNS, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
@@ -91,7 +91,7 @@ fn a_second_return_begins_a_path() {
     }
 }
 
-/// An interpreter whose indirect jump leads to the instruction behind it, too.
+/// An interpreter whose indirect jump may also lead to the next instruction.
 const NEAR_JUMPS: &str = "\
 enum { INC, DEC, ADD, MUL, JNZ, OUT, SWAP, HALT };
 volatile long sink;
@@ -117,7 +117,7 @@ int main(void) {
 ";
 
 #[test]
-fn a_jump_to_the_next_instruction_is_a_branch() {
+fn jump_to_the_next_instruction_is_a_branch() {
     let (place, counted, trace) = traced(NEAR_JUMPS, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
@@ -126,24 +126,24 @@ fn a_jump_to_the_next_instruction_is_a_branch() {
 }
 
 #[test]
-fn windows_imported_rank_the_paths() {
+fn imported_branch_windows_rank_the_paths() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
-    // What began in a window and did not end there is no unfinished path of the program.
+    // Paths that begin in a window and do not end there are not unfinished paths of the program.
     let report = String::from_utf8(place.trodden("report sampled.trodden").stdout).unwrap();
     assert!(report.contains("sampled from branch records") && !report.to_lowercase().contains("unfinished"), "{report}");
 }
 
 #[test]
-fn record_runs_perf_and_imports_what_it_prints() {
+fn record_runs_perf_and_imports_its_output() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
-    // Runs the command behind `--`, as `perf record` does; prints the text that fits the fields, as `perf script` does.
+    // This script runs the command after `--`, as `perf record` does, and prints the text for the requested fields, as `perf script` does.
     let stand_in = "#!/bin/sh\nverb=$1\necho \"$@\" >> perf.log\ncase $verb in\n\
                     record) while [ \"$1\" != -- ]; do [ \"$1\" = -o ] && : > \"$2\"; shift; done; shift; exec \"$@\";;\n\
                     script) case \"$*\" in *brstack*) cat windows.txt;; *) cat trace.txt;; esac;;\nesac\n";
@@ -166,7 +166,7 @@ fn record_runs_perf_and_imports_what_it_prints() {
 }
 
 #[test]
-fn where_nothing_can_be_recorded_the_remedy_is_named() {
+fn error_names_requirements_where_branches_cannot_be_recorded() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=addresses -O1 prog.c -o marked");
     let mut record = place.command(trodden());

@@ -1,4 +1,4 @@
-//! The command as a whole: doctor, info, manual pages, messages that name the remedy, closed pipes.
+//! Checks of the complete command: doctor, info, manual pages, advice in messages, closed pipes.
 
 mod place;
 
@@ -16,7 +16,7 @@ fn error_of(command: &mut Command) -> String {
 }
 
 #[test]
-fn doctor_finds_everything_where_the_tests_run() {
+fn doctor_passes_on_the_machine_that_runs_the_tests() {
     let place = Place::new();
     let found: Value = serde_json::from_slice(&place.trodden("doctor --json").stdout).unwrap();
     assert_eq!(found["ok"], true, "{found}");
@@ -24,7 +24,7 @@ fn doctor_finds_everything_where_the_tests_run() {
 }
 
 #[test]
-fn doctor_names_what_is_missing_and_its_remedy() {
+fn doctor_names_missing_component_and_how_to_install_it() {
     let place = Place::new();
     let output = place.command(trodden()).args(["doctor", "--json"]).env("TRODDEN_CLANG", "/nowhere/clang").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -34,7 +34,7 @@ fn doctor_names_what_is_missing_and_its_remedy() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_remedy() {
+fn error_names_missing_component_and_what_to_do() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let cc = || {
         let mut command = place.command(trodden());
@@ -49,7 +49,7 @@ fn what_is_missing_is_named_with_its_remedy() {
 }
 
 #[test]
-fn info_lists_what_is_not_counted() {
+fn info_lists_uninstrumented_functions() {
     let place = Place::with(&[("a.c", PROGRAM), ("plain.c", "int plain(void) { return 1; }\n")]);
     place.tool("clang-22", "-c plain.c");
     place.cc("-O1 a.c plain.o -o prog");
@@ -90,7 +90,7 @@ fn runs_are_reported_compared_and_merged() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     let place = Place::new();
     let mut child = place.command(trodden()).args(["doctor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -100,7 +100,7 @@ fn a_closed_pipe_is_no_error() {
 }
 
 #[test]
-fn manual_pages_and_completions_are_made() {
+fn manual_pages_and_completions_are_generated() {
     let place = Place::new();
     must(place.command(laboratory()).args(["man", "pages"]));
     let page = std::fs::read_to_string(place.path("pages/trodden-record.1")).unwrap();
@@ -111,7 +111,7 @@ fn manual_pages_and_completions_are_made() {
 }
 
 #[test]
-fn names_with_blanks() {
+fn file_names_may_contain_blanks() {
     let place = Place::with(&[("a b.c", PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-c", "a b.c", "-o", "a b.o"]));
     must(place.command(trodden()).args(["cc", "a b.o", "-o", "the program"]));
@@ -120,7 +120,7 @@ fn names_with_blanks() {
 }
 
 #[test]
-fn the_store_is_pruned_of_what_is_old() {
+fn prune_removes_only_old_units_from_the_cache() {
     let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
     place.cc("a.c -o old");
     place.shell("find store/units -type f -exec touch -d 2001-01-01 {} +");

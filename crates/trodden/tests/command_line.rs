@@ -1,5 +1,5 @@
-//! The command line from outside: input of another kind, options that mean nothing, `-`, closed pipes, odd variables, places that cannot be
-//! written. What a command does not do it refuses by name; it never ignores an option in silence.
+//! The command line from outside: input of an unsuitable kind, options without effect, `-`, closed pipes, invalid variables, unwritable
+//! folders. A command names every option that it rejects, and never ignores one silently.
 
 mod place;
 
@@ -21,7 +21,7 @@ const PROGRAM: &str = "
     }
 ";
 
-/// A folder with a program, a run of it, and a file of each kind.
+/// Creates a folder with a program, a run of it, and a file of each kind.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("empty", ""), ("text", "some words\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -37,7 +37,7 @@ fn output(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What a command says that fails with status 2.
+/// Runs a command that must fail with status 2, and returns its message.
 fn refusal(place: &Place, arguments: &[&str]) -> String {
     let output = output(place, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -49,7 +49,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn commands_for_profiles_say_what_else_they_were_given() {
+fn error_names_the_kind_of_an_unsuitable_input() {
     let place = place();
     let commands = [
         "annotate main FILE",
@@ -71,7 +71,7 @@ fn commands_for_profiles_say_what_else_they_were_given() {
     ];
     for command in commands {
         for (file, expected) in kinds {
-            // `untested` and `fleet pack` take raw files.
+            // `untested` and `fleet pack` accept raw files.
             if file == "raws/a.raw" && !command.contains("--known FILE") && (command.contains("untested") || command.contains("fleet")) {
                 continue;
             }
@@ -84,9 +84,9 @@ fn commands_for_profiles_say_what_else_they_were_given() {
     assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
 }
 
-/// Each names the option that has no effect on what the command is given.
+/// The message names the option that has no effect on the given input.
 #[test]
-fn options_without_effect_are_refused_by_name() {
+fn options_without_effect_are_rejected_by_name() {
     let place = place();
     for (line, option) in [
         ("report t.trace --steps 3", "--steps"),
@@ -118,7 +118,7 @@ fn options_without_effect_are_refused_by_name() {
 }
 
 #[test]
-fn a_dash_is_standard_output_or_refused() {
+fn dash_is_standard_output_or_rejected() {
     let place = place();
     for line in [
         "export folded one.trodden -o -",
@@ -150,7 +150,7 @@ fn a_dash_is_standard_output_or_refused() {
 }
 
 #[test]
-fn bytes_do_not_go_to_a_terminal() {
+fn binary_data_is_not_written_to_a_terminal() {
     let place = place();
     let in_terminal = |words: &str| {
         let line = format!("{} export {words} one.trodden", trodden().display());
@@ -167,7 +167,7 @@ fn bytes_do_not_go_to_a_terminal() {
 }
 
 #[test]
-fn choices_without_effect_are_refused() {
+fn laboratory_choices_without_effect_are_rejected() {
     let place = place();
     for (line, needed) in [
         ("--strategy p3 record -- ./prog 3", "--copies"),
@@ -183,7 +183,7 @@ fn choices_without_effect_are_refused() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure_and_hides_none() {
+fn closed_pipe_does_not_change_the_exit_status() {
     let place = place();
     for line in
         ["report", "report --json", "show t.trace --count 0", "export folded", "runs", "--help", "help report", "info", "suite list tests"]
@@ -201,7 +201,7 @@ fn a_reader_that_has_seen_enough_is_no_failure_and_hides_none() {
 }
 
 #[test]
-fn json_is_json_for_every_kind() {
+fn json_output_is_valid_for_every_kind_of_input() {
     let place = place();
     for line in [
         "report one.trodden",
@@ -237,7 +237,7 @@ fn error_of(output: &Output) -> &str {
 }
 
 #[test]
-fn variables_that_name_no_folder_are_refused_where_they_count() {
+fn variables_that_do_not_name_a_folder_are_rejected_by_commands_that_use_them() {
     let place = place();
     let file = place.path("text").display().to_string();
     for variable in ["TRODDEN_RUNS", "TRODDEN_CACHE"] {
@@ -255,14 +255,14 @@ fn variables_that_name_no_folder_are_refused_where_they_count() {
         }
         assert!(with(&place, variable, "", &["report", "one.trodden"]).status.success(), "{variable}");
     }
-    // No folder can be created there, although the one above exists.
+    // No folder can be created in `/proc`, although `/proc` exists.
     let refused = with(&place, "TRODDEN_RUNS", "/proc", &["record", "--", "./prog"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(error_of(&refused).contains("/proc"), "{}", error_of(&refused));
 }
 
 #[test]
-fn info_says_where_everything_is_kept() {
+fn info_shows_where_data_is_stored() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     let found = |place: &Place| serde_json::from_slice::<Value>(&place.trodden("info --json").stdout).unwrap();
     let before = found(&place);
@@ -286,7 +286,7 @@ fn info_says_where_everything_is_kept() {
 }
 
 #[test]
-fn runs_have_a_time_and_go_by_ranges() {
+fn runs_show_start_times_and_accept_ranges() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("prog.c -o prog");
     let day = || String::from_utf8(must(Command::new("date").args(["-u", "+%F"])).stdout).unwrap().trim().to_owned();
@@ -316,30 +316,29 @@ fn runs_have_a_time_and_go_by_ranges() {
 }
 
 #[test]
-fn a_command_that_fails_leaves_nothing_behind() {
+fn failed_command_leaves_no_files() {
     let place = place();
     let said = refusal(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
     assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
-    // `text` is there, and is not executable; a folder is neither.
-    // The kernel refuses to execute `words` only when it has been tried.
+    // `text` exists but is not executable, and neither is a folder. That the kernel cannot execute `words` shows only when it is tried.
     place.shell("cp text words; chmod +x words");
     for program in ["./missing", "./text", "./old.waits", "./words"] {
         refusal(&place, &["waits", "record", "-o", "old.waits", "--", program]);
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // A recorder was killed after it had set the recording aside; no process has this ID.
+    // As if a recorder had been killed after setting the recording aside. No process has this ID.
     place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
     refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // The recipe of the link is gone, without which no copy is made.
+    // Without the link recipe, no copy can be built.
     fs::remove_dir_all(place.path("store")).unwrap();
     refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
-    // Before anything runs.
+    // These errors are reported before anything runs.
     let said = refusal(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
     assert!(said.contains("{script}, {index} or {each}"), "{said}");
     let without_sbatch = |arguments: &str| with(&place, "PATH", "/nowhere", &words(arguments));
@@ -350,11 +349,11 @@ fn a_command_that_fails_leaves_nothing_behind() {
         assert!(refused.status.code() == Some(2) && error_of(&refused).contains("`sbatch` is not on the search path"), "{refused:?}");
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
-    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("there is no folder nowhere"));
+    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
 }
 
 #[test]
-fn messages_name_the_next_step() {
+fn messages_name_the_next_command() {
     let place = place();
     let said = place.trodden("trace record --runs 1 -o b.trace -- ./prog 3");
     assert!(error_of(&said).contains("`trodden report b.trace` shows the calls"), "{said:?}");
@@ -372,20 +371,20 @@ fn messages_name_the_next_step() {
 }
 
 #[test]
-fn the_compiler_driver_has_a_help_of_its_own() {
+fn compiler_driver_has_its_own_help() {
     let place = Place::new();
     for driver in ["cc", "c++"] {
         let help = String::from_utf8(place.trodden(&format!("{driver} --help")).stdout).unwrap();
         assert!(help.lines().count() <= 60 && help.contains("--trodden=WORDS") && help.contains("TRODDEN_CACHE"), "{help}");
     }
-    // By their own names drivers are what builds take them for.
+    // Builds that call the driver as `trodden-cc` get clang's help.
     symlink(trodden(), place.path("trodden-cc")).unwrap();
     let help = must(place.command(place.path("trodden-cc")).arg("--help"));
     assert!(String::from_utf8_lossy(&help.stdout).contains("clang LLVM compiler"));
 }
 
 #[test]
-fn names_with_blanks_and_line_breaks() {
+fn profile_names_may_contain_blanks_and_line_breaks() {
     let place = place();
     for name in ["a b.trodden", "a\nb.trodden", "-c.trodden", "ä.trodden"] {
         fs::copy(place.path("one.trodden"), place.path(name)).unwrap();
@@ -399,7 +398,7 @@ fn names_with_blanks_and_line_breaks() {
 }
 
 #[test]
-fn of_an_inlined_function_the_callers_are_named() {
+fn error_about_an_inlined_function_names_its_caller() {
     let place = place();
     for command in [&["annotate", "step", "one.trodden"][..], &["report", "--function", "step", "one.trodden"]] {
         let said = refusal(&place, command);
@@ -409,9 +408,9 @@ fn of_an_inlined_function_the_callers_are_named() {
     assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
 }
 
-/// The order of variables is the same in the first run and in those that another engine starts.
+/// The order of environment variables is the same in the first run and in runs that another engine starts.
 #[test]
-fn a_program_that_prints_its_environment_repeats_on_other_machines() {
+fn environment_is_the_same_in_runs_on_other_machines() {
     let place = Place::new();
     let mut command = place.command(trodden());
     command.env("ZULU", "1").env("ALPHA", "2");

@@ -1,5 +1,5 @@
-//! `trodden record --copies`: several copies together count what one program counts, and programs that do not do the
-//! same each time are found out.
+//! `trodden record --copies`: several copies together count what a single program counts, and programs that are not deterministic are
+//! detected.
 
 #[path = "copies/executions.rs"]
 mod executions;
@@ -12,7 +12,8 @@ use trodden_oracle::random;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// Branches, loops, `setjmp`, an indirect branch, recursion, a child process that goes on, an exit from within.
+/// Branches, loops, `setjmp`, an indirect branch, recursion, a child process that continues after `fork`, and an exit from within a
+/// function.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ fn counts(place: &Place) -> BTreeMap<(String, String, u64), u64> {
 }
 
 #[test]
-fn copies_count_together_what_one_program_counts() {
+fn merged_counts_of_copies_equal_counts_of_one_program() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
@@ -71,11 +72,11 @@ fn copies_count_together_what_one_program_counts() {
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in [
-        // A sampled run comes first.
+        // Starts with a sampled run.
         "--copies 2",
         "--copies 3 --weights one.trodden --costs costs.json --baseline",
         "--copies 3 --strategy p3 --all-procedures --own-folders",
-        // Copies that count nothing.
+        // All copies but one count nothing.
         "--copies 2 --strategy sbl",
     ] {
         let copies = record(&place, "./prog", arguments);
@@ -95,7 +96,7 @@ fn copies_count_together_what_one_program_counts() {
 }
 
 #[test]
-fn hits_are_in_per_cent_of_a_program_that_knew_no_more_than_the_copies() {
+fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
     let text = include_str!("copies/words.c");
     let place = Place::with(&[("words.c", text), ("input", &text.repeat(20))]);
     place.cc("-O1 -g -fno-inline words.c -o words");
@@ -105,7 +106,7 @@ fn hits_are_in_per_cent_of_a_program_that_knew_no_more_than_the_copies() {
         assert!(output.status.success(), "{arguments}: {reported}");
         serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap()
     };
-    // Neither an earlier run nor a first one says what is executed often: estimates place what distinguishes paths.
+    // Neither an earlier run nor a first run provides frequencies, so labels are placed by estimates.
     let blind = ["--strategy sbl", "--strategy pbl", "--strategy p3 --all-procedures", "--strategy weighted --no-first-run"].map(costs);
     assert!(record(&place, "./words", "").status.success());
     std::fs::rename(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -120,7 +121,7 @@ fn hits_are_in_per_cent_of_a_program_that_knew_no_more_than_the_copies() {
                 assert_eq!(copy["counted"], serde_json::json!([copy["hits"], copy["label_hits"]]), "{costs:#}");
             }
         }
-        // One copy counts all paths, the other only what is compared.
+        // The first copy counts all paths, the second only the functions that all copies count for comparison.
         assert_eq!(known[0]["hits_of_slowest"], *of_one);
         assert!(known[0]["copies"][1]["hits"].as_u64() < of_one.as_u64());
     }
@@ -135,7 +136,7 @@ fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
 }
 
 #[test]
-fn copies_count_edges_as_paths_say() {
+fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
@@ -149,7 +150,7 @@ fn copies_count_edges_as_paths_say() {
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
         assert_eq!(edges(&place), truth, "{arguments}");
-        // Under identities of their own: they are not taken for paths of the program.
+        // The image identity differs from the program's, so these counts are not mistaken for path counts.
         assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
@@ -160,17 +161,17 @@ fn copies_count_edges_as_paths_say() {
     assert!(report.contains("edges instead of paths (--divide edges)"), "{report}");
 }
 
-/// Counters of which it is known when they were counted first.
+/// Returns the counters whose time of first execution is known.
 fn timed(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
 }
 
 #[test]
-fn copies_of_a_residual_build_find_what_it_finds() {
+fn copies_of_a_residual_build_find_the_same_untested_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
-    // Of two functions a few paths are known; all others come up.
+    // Few paths of two functions are known, so nearly all paths are untested.
     let mut tests = place.command(trodden());
     must(tests.args(["record", "--no-store", "-o", "tests.trodden", "--", "./prog"]).env("SHORT", "1"));
     place.trodden("instrument ./prog --residual tests.trodden -o prog.field");
@@ -190,7 +191,7 @@ fn copies_of_a_residual_build_find_what_it_finds() {
 }
 
 #[test]
-fn random_programs_are_divided_exactly() {
+fn merged_counts_of_random_programs_are_exact() {
     for seed in 0..4 {
         let program = random::program(seed);
         let (source, driver) = if program.language == random::RandomLanguage::C { ("s.c", "cc") } else { ("s.cpp", "c++") };
@@ -212,7 +213,7 @@ fn random_programs_are_divided_exactly() {
     }
 }
 
-/// Loops, branches and calls that come back; tight loops of one path, of one block and of two.
+/// Loops, branches and calls that return; tight loops with one path, and with one and two blocks.
 const COUNTED: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; \
     return h; }\n\
@@ -225,7 +226,7 @@ const COUNTED: &str = "#include <stdio.h>\n\
     s += run(i * 10) + hash(word) % 7 + find(word, word + 20); } printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
-fn copies_count_the_hits_that_are_computed() {
+fn counted_hits_equal_computed_hits() {
     let place = Place::with(&[("prog.c", COUNTED), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     record(&place, "./prog", "");
@@ -245,13 +246,13 @@ fn copies_count_the_hits_that_are_computed() {
     }
 }
 
-/// What is said of units that are compiled.
+/// Returns how many units were compiled, according to the messages.
 fn compiled(reported: &str) -> &str {
     reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(';')).expect(reported).0
 }
 
 #[test]
-fn units_are_compiled_once_and_the_newest_run_divides() {
+fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
     let work = "int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else if (i & 4) s -= n; } return s; }\n";
     let rest = "int rest(int n) { return n > 3 ? n : -n; }\n";
     let main = "#include <stdio.h>\nint work(int), rest(int); int main(int c, char **v) { printf(\"%d\\n\", work(100 * c) + rest(c)); \
@@ -267,7 +268,7 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
     run(&[]);
     let reported = run(&["--copies", "3"]);
     assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
-    // Each unit is in three copies, and no two have a part of `rest` or `main`.
+    // Each of the three units is linked into three copies. At most one copy has a part of `rest`, and at most one a part of `main`.
     let first: Vec<usize> = compiled(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
     assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
@@ -278,8 +279,8 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
 }
 
 #[test]
-fn without_a_run_the_program_is_sampled_first() {
-    // Long enough for some samples; what is hot is not what estimates say.
+fn without_a_stored_run_the_program_is_sampled_first() {
+    // Runs long enough for some samples. The hot function is not the one that estimates predict.
     let source = "#include <stdio.h>\n#include <stdlib.h>\n\
         __attribute__((noinline)) unsigned hot(unsigned n, unsigned s) { while (n--) { s = s * 1103515245u + 12345u; if (s & 256) s ^= \
         n; } return s; }\n\
@@ -290,7 +291,7 @@ fn without_a_run_the_program_is_sampled_first() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
-    for (arguments, said) in [("", "running the program once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
+    for (arguments, said) in [("", "the program runs once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");
@@ -298,7 +299,7 @@ fn without_a_run_the_program_is_sampled_first() {
         assert_eq!(counts(&place), truth, "{arguments}");
         assert!(!arguments.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
-    // Too short for a sample: it is counted in full, once.
+    // Too short for a sample, so it is counted completely once.
     let short = Place::with(&[("prog.c", COUNTED), ("input", "")]);
     short.cc("-O1 prog.c -o prog");
     let copies = record(&short, "./prog", "--copies 2 --costs costs.html");
@@ -311,7 +312,7 @@ fn without_a_run_the_program_is_sampled_first() {
     );
 }
 
-/// A function of four tasks, by name.
+/// Returns the source of a function with four tasks.
 fn tasks(name: &str) -> String {
     format!(
         "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} \
@@ -320,7 +321,7 @@ fn tasks(name: &str) -> String {
 }
 
 #[test]
-fn functions_that_are_called_from_one_place_are_divided() {
+fn strategy_p3_divides_functions_with_one_call_site() {
     let own = tasks("static int own");
     let one = format!(
         "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + \
@@ -332,7 +333,8 @@ fn functions_that_are_called_from_one_place_are_divided() {
     let other = format!("{own}{}{}{alias}{more}", tasks("int twice"), tasks("int renamed"));
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
-    // Both functions `own`, and `once`; `twice` and `renamed` are called from two places. Others have diamonds only, which fold.
+    // Functions with one call site are the two functions `own`, and `once`; `twice` and `renamed` have two call sites. The other functions
+    // contain only diamonds, which fold.
     for (arguments, divided) in [("", 3), ("--all-procedures", 5), ("--max-callers 0", 0), ("--max-callers 2", 5)] {
         let answer = place.laboratory(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
@@ -340,7 +342,7 @@ fn functions_that_are_called_from_one_place_are_divided() {
     }
 }
 
-/// The work of a loop, once or in a loop of the caller.
+/// Returns a program that calls functions as `calls` says.
 fn worker(calls: &str) -> String {
     format!(
         "static volatile int v;\n__attribute__((noinline)) static int work(int n) {{ if (n & v) return v; return n * v; }}\n\
@@ -349,10 +351,10 @@ fn worker(calls: &str) -> String {
     )
 }
 
-/// Without a profile, the executions of a function are those of its calls: of a loop's as often as the loop iterates, and of a recursion
-/// that estimates do not let end, as often as it may go on.
+/// Without a profile, the executions of a function are estimated from its calls: a call in a loop is multiplied by the loop's trip count,
+/// and an endless recursion is limited.
 #[test]
-fn estimates_follow_calls() {
+fn estimated_executions_follow_calls() {
     let hits = |calls: &str| {
         let place = Place::with(&[("prog.c", &worker(calls))]);
         place.cc("-O1 prog.c -o prog");
@@ -367,9 +369,9 @@ fn estimates_follow_calls() {
     assert!(recursive > 64 * once && recursive < 100_000 * once, "{once}, {recursive}");
 }
 
-/// Copies of at most so many probes count together what one program counts; too few copies, or probes, are refused.
+/// Copies with a limited number of probes together count what one program counts. Too few copies for the limit are rejected.
 #[test]
-fn copies_may_have_a_bounded_number_of_probes() {
+fn number_of_probes_per_copy_can_be_limited() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "x\n")]);
     place.cc("-O1 -g prog.c -o prog");
     let plan = |most: &str| {
@@ -393,14 +395,14 @@ fn copies_may_have_a_bounded_number_of_probes() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("or more"), "{refused:?}");
 }
 
-/// Starts itself by its own name: that process is the program, and each copy has one.
+/// Executes itself by its own name, so the new process runs the same program or copy.
 const AGAIN: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
     int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
     _exit(9); } wait(0); } return s == 1; }\n";
 
 #[test]
-fn programs_that_start_themselves_are_one_image() {
+fn program_that_executes_itself_is_one_image() {
     let place = Place::with(&[("prog.c", AGAIN), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
@@ -412,7 +414,7 @@ fn programs_that_start_themselves_are_one_image() {
     assert_eq!(Profile::read(&place.path("run.trodden")).unwrap().images.len(), 1);
 }
 
-/// With a loop that only an argument makes it come to.
+/// Has a loop that is reached only with an argument.
 const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
     __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
     (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
@@ -421,7 +423,7 @@ const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\
     return (c > 1 ? hot(30000) : 0) + s == 1; }\n";
 
 #[test]
-fn what_no_run_has_executed_is_divided_by_estimates() {
+fn code_that_no_run_executed_is_divided_by_estimates() {
     let place = Place::with(&[("prog.c", SELDOM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     place.trodden("record --no-store -o few.trodden -- ./prog");
@@ -431,12 +433,12 @@ fn what_no_run_has_executed_is_divided_by_estimates() {
     assert!(hits("hits_of_slowest") <= hits("sequential_hits"), "{costs}");
 }
 
-/// Needs more memory than it may get.
+/// Needs more memory than the limit allows.
 const GREEDY: &str =
     "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
 
 #[test]
-fn the_program_itself_runs_as_its_copies_do() {
+fn baseline_runs_under_the_conditions_of_copies() {
     let place = Place::with(&[
         ("greedy.c", GREEDY),
         ("echo.c", "#include <stdio.h>\nint main(void) { int c, n = 0; while ((c = getchar()) != EOF) n++; return n; }\n"),
@@ -446,7 +448,7 @@ fn the_program_itself_runs_as_its_copies_do() {
     let copies = record(&place, "./greedy", "--copies 2 --no-first-run --memory 64 --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(3), "{reported}");
-    // What comes by a pipe is one content for all.
+    // All copies get the same content of a pipe.
     place.cc("-O1 echo.c -o echo");
     nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let pipe = place.path("pipe");
@@ -456,7 +458,7 @@ fn the_program_itself_runs_as_its_copies_do() {
     let copies = with_choices(&mut command, arguments.split(' ')).stdin(std::fs::File::open(place.path("pipe")).unwrap()).output().unwrap();
     writer.join().unwrap();
     assert_eq!(copies.status.code(), Some(7), "{}", String::from_utf8_lossy(&copies.stderr));
-    // Of a file that was read in part, what is left; one without a name is read, too.
+    // Copies get the unread rest of a file that was read in part, and the content of a file that was deleted.
     std::fs::write(place.path("nine"), "123456789").unwrap();
     let mut file = std::fs::File::open(place.path("nine")).unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(4)).unwrap();
@@ -469,7 +471,7 @@ fn the_program_itself_runs_as_its_copies_do() {
 }
 
 #[test]
-fn plans_are_of_programs_that_can_be_divided() {
+fn plan_rejects_programs_that_cannot_be_divided() {
     let place = Place::with(&[("prog.c", COUNTED)]);
     place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();

@@ -1,5 +1,5 @@
-//! `trodden record --copies` where something goes wrong: signals, a recorder that is killed, programs whose paths go by
-//! addresses, unusual runs to divide by.
+//! `trodden record --copies` in case of faults: signals, a killed recorder, programs whose paths depend on addresses, unusual runs as
+//! weights.
 
 mod place;
 
@@ -34,14 +34,14 @@ fn not_exact(place: &Place) -> Vec<String> {
     report["totals"]["not_exact"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Runs until a timer ends it.
+/// Runs until a timer's signal ends it.
 const TIMED: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) unsigned one(unsigned n) { if (n & 1) return n * 3; return n / 2; }\n\
     __attribute__((noinline)) unsigned two(unsigned n) { if (n % 3) return n + 1; return n; }\n\
     int main(void) { ualarm(100000, 0); for (unsigned i = 0;; i++) sink += one(i) + two(i); }\n";
 
 #[test]
-fn copies_that_the_same_signal_ends_are_marked() {
+fn copies_ended_by_the_same_signal_are_marked() {
     let place = Place::with(&[("prog.c", TIMED)]);
     place.cc("-O1 prog.c -o prog");
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
@@ -53,12 +53,12 @@ fn copies_that_the_same_signal_ends_are_marked() {
     );
     assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
     assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
-    // What is added up says so as well.
+    // The merged profile is marked as well.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
 }
 
-/// A signal ends the second copy: each time, or the first time only.
+/// A signal ends the second copy, either at each attempt or only at the first.
 const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
@@ -66,14 +66,14 @@ const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <
     == 1; }\n";
 
 #[test]
-fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
+fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
     let place = Place::with(&[("prog.c", ONE_IS_ENDED)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     let truth = counts(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
-    assert!(reported(&output).contains("a signal ended 1 of 2 copies"), "{}", reported(&output));
-    // The copy came to its end the second time. What the copies did otherwise in `main` shows only where several count that.
+    assert!(reported(&output).contains("a signal ended only 1 of 2 copies"), "{}", reported(&output));
+    // The copy ends normally at its second attempt. Its difference in `main` is visible only if several copies count `main`.
     assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
 }
 
 #[test]
-fn copies_end_with_the_recorder_that_is_killed() {
+fn copies_end_if_their_recorder_is_killed() {
     let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { if (!fork()) { for (;;) pause(); } char name[64]; \
         sprintf(name, \"pid-%d\", getpid()); fclose(fopen(name, \"w\"));\n\
         for (;;) pause(); }\n";
@@ -100,7 +100,7 @@ fn copies_end_with_the_recorder_that_is_killed() {
         processes.filter(|exe| exe.to_string_lossy().starts_with(&*program.to_string_lossy())).count()
     };
     let begun = Instant::now();
-    // Each of both has a child.
+    // Each of the two copies has a child.
     while running() < 4 {
         assert!(begun.elapsed() < Duration::from_secs(120) && recorder.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,8 @@ fn copies_end_with_the_recorder_that_is_killed() {
     }
 }
 
-/// Like a program that goes by addresses: the second copy takes the slow case of a hot function twice as often, and prints nothing of it.
+/// Behaves like a program that depends on addresses: the second copy takes the slow path of a hot function twice as often, and its output
+/// is the same.
 const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
     __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
     sink ^= i; __asm__ volatile(\" \"); } }\n\
@@ -123,7 +124,7 @@ const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolat
     int other = strstr(self, \"copy-0001/\") != 0; for (int i = 0; i < 12800; i++) { work(i, other); rest(i); } return 0; }\n";
 
 #[test]
-fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
+fn different_executions_are_detected_by_paths_that_all_copies_count() {
     let place = Place::with(&[("prog.c", ANOTHER_EXECUTION)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
@@ -142,7 +143,7 @@ fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
     }
 }
 
-/// What is hot goes by the argument.
+/// An argument determines which path is hot.
 const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
     }\n\
@@ -151,7 +152,7 @@ const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     int main(int c, char **v) { one(atoi(v[1])); two(atoi(v[2])); return 0; }\n";
 
 #[test]
-fn several_runs_divide_better_than_an_unusual_one() {
+fn several_runs_balance_copies_better_than_an_unusual_one() {
     let place = Place::with(&[("prog.c", UNLIKE)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record -- ./prog 3000 2000");
@@ -164,7 +165,7 @@ fn several_runs_divide_better_than_an_unusual_one() {
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
-    // Two runs of the same command are what it is divided by.
+    // Two runs of the same command are used as weights.
     place.trodden("record -- ./prog 2500 2500");
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
@@ -175,9 +176,10 @@ fn several_runs_divide_better_than_an_unusual_one() {
     );
 }
 
-/// The sets of edges of a function whose paths are cut at many loops would take gigabytes: it is left whole, which is said.
+/// The sets of edges of a function whose paths are cut at many loops would need gigabytes, so the function is not divided, and a message
+/// says so.
 #[test]
-fn functions_that_p3_cannot_divide_are_named() {
+fn functions_that_strategy_p3_cannot_divide_are_named() {
     let loops: String = (0..1750).map(|n| format!("  while (v > {n}) i += v;\n")).collect();
     let source = format!("static volatile int v;\nint main(int n, char **a) {{\n  int i = n;\n{loops}  return i == 77;\n}}\n");
     let place = Place::with(&[("many.c", &source)]);

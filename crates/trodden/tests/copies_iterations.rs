@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, against the iterations counted from the
-//! stream of the whole program.
+//! `trodden record --copies K --divide iterations`: copies that share the path sequences of functions, compared with the iterations counted
+//! from the stream of the complete program.
 
 mod place;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use trodden_profile::Profile;
 
-/// Loops whose iterations take turns, within recursion of two functions through each other, and across `longjmp` over frames of others.
+/// Loops with alternating iterations, within mutual recursion and across `longjmp` over other functions' frames.
 const TURNS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ __attribute__((noinline)) static int jumps(int n) {
 int main(void) { printf("%d %d\n", even(12), jumps(40)); return 0; }
 "#;
 
-/// A loop that calls what catches exceptions, which come through frames with and without landing pads.
+/// A loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
 const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -59,7 +59,7 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Paths across iterations, by function and the events of each.
+/// Returns the paths across iterations and their counts, by function and events.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -68,7 +68,7 @@ fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn copies_share_the_sequences_of_functions() {
+fn copies_share_path_sequences_by_function() {
     for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
@@ -98,7 +98,7 @@ fn copies_share_the_sequences_of_functions() {
 }
 
 impl Place {
-    /// Executions of all paths of a profile that were executed, by function and number.
+    /// Returns the executions of all executed paths of a profile, by function and number.
     fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();

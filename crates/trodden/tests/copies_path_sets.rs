@@ -1,5 +1,5 @@
-//! `trodden record --copies K` of programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`: together
-//! the copies notice or count what a single program does.
+//! `trodden record --copies K` of programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`: together,
+//! the copies find or count what a single program does.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use trodden_profile::{Inexact, Profile};
 use trodden_unit::Identity;
 
-/// Recursion of two functions through each other, and `longjmp` over frames of both and out of a loop.
+/// Mutual recursion, and `longjmp` over frames of both functions and out of a loop.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ int main(void) {
 }
 "#;
 
-/// Exceptions through a function that cleans up, recursion, and a process that goes on beside its parent.
+/// Exceptions through a function with a cleanup, recursion, and a child process that continues beside its parent.
 const THROWS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -75,7 +75,7 @@ fn record(place: &Place, options: &str) -> Output {
     record_program(place, options, "./watch")
 }
 
-/// What was noticed: the image, and the executions of paths by function; and whether each has a time.
+/// Watched paths that were taken: the image, the executions by function and path, and whether each has a time.
 type Noticed = (Identity, BTreeMap<(String, u64), u64>);
 
 fn noticed(place: &Place) -> Noticed {
@@ -91,7 +91,7 @@ fn noticed(place: &Place) -> Noticed {
     (profile.images[0].identity, counts)
 }
 
-/// The lines that say what matches.
+/// Returns the messages about matches.
 fn matches(output: &Output) -> BTreeSet<String> {
     String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
 }
@@ -103,7 +103,7 @@ fn watch(place: &Place, expression: &str, action: &str) {
 }
 
 #[test]
-fn copies_notice_together_what_one_program_notices() {
+fn copies_together_report_all_matches_of_one_program() {
     for (file, source, expressions) in [
         ("jumps.c", JUMPS, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
         ("throws.cc", THROWS, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
@@ -130,7 +130,7 @@ fn copies_notice_together_what_one_program_notices() {
 }
 
 #[test]
-fn what_copies_would_not_do_alike_is_refused() {
+fn actions_that_would_make_copies_differ_are_rejected() {
     let place = Place::with(&[("jumps.c", JUMPS)]);
     place.cc("-O1 -g jumps.c -o prog");
     watch(&place, "odd: 12", "abort");
@@ -146,7 +146,7 @@ fn what_copies_would_not_do_alike_is_refused() {
         "--weights applies to copies that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
-    // The variable decides, as it does for the program itself.
+    // The environment variable overrides the built-in action, as for the program itself.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
     assert!(matches(&counted).is_empty() && !noticed(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
@@ -154,7 +154,7 @@ fn what_copies_would_not_do_alike_is_refused() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
 }
 
-/// The counts of interesting paths and, by function, the executions of all others; and what makes the profile inexact.
+/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is inexact.
 type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
 
 fn counted(place: &Place) -> Counted {
@@ -171,7 +171,7 @@ fn counted(place: &Place) -> Counted {
 }
 
 #[test]
-fn copies_count_together_the_interesting_paths_of_one_program() {
+fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
     for (file, source, sets) in [
         ("jumps.c", JUMPS, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
         ("throws.cc", THROWS, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
@@ -200,7 +200,7 @@ fn copies_count_together_the_interesting_paths_of_one_program() {
 }
 
 #[test]
-fn copies_of_interesting_paths_refuse_what_they_cannot_share() {
+fn options_that_do_not_apply_to_copies_of_interesting_paths_are_rejected() {
     let place = Place::with(&[("jumps.c", JUMPS)]);
     place.cc("-O1 -g jumps.c -o prog");
     record_program(&place, "", "./prog");

@@ -1,5 +1,5 @@
-//! Other ways to count, in real programs with threads and forks: tables, counters that threads share, profiles that are
-//! partial. What each path's count must be is known from the program's text.
+//! Less common ways to count, in real programs with threads and forks: tables, counters that threads share, incomplete profiles. The
+//! program's text determines the expected count of each path.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, trodden};
 use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
-/// Eight paths, each taken equally often, by two threads and a process that one of them makes.
+/// Eight paths, each taken equally often, by two threads and by a process that one of the threads creates.
 const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
     volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
@@ -44,7 +44,7 @@ fn profile(parameters: &str) -> Profile {
     record(&place)
 }
 
-/// The same of unoptimised code.
+/// Like [`profile`], for unoptimised code.
 fn unoptimised_profile(parameters: &str) -> Profile {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     assert!(build_at("-O0", &place, parameters).status().unwrap().success());
@@ -80,15 +80,16 @@ fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     }
 }
 
-/// Loops, calls, a switch, parameters of several kinds: paths whose numbers are constants, and such that are computed.
+/// Loops, calls, a switch, parameters of several kinds: paths whose numbers are constants, and paths whose numbers are computed.
 const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
     int run(int n, double d, char *s) { int sum = 0; for (int i = 0; i < n; i++) { if (i & 1) sum += twice(i); if (d > i) sum++; \
       switch (s[i & 3]) { case 'a': sum++; break; case 'b': sum--; break; case 'z': return 1; } } return sum; }\n\
     int main(void) { return run(4, 1.5, \"abc\") & 0; }\n";
 
-/// What FastISel does not know goes through the instruction selection of optimised code, which took most of the time of a compilation.
+/// Code that FastISel does not support goes through the instruction selection for optimised code, which would take most of the compile
+/// time.
 #[test]
-fn fast_instruction_selection_knows_all_that_is_added_to_unoptimised_code() {
+fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
     let place = Place::with(&[("prog.c", UNOPTIMISED)]);
     let remarks = |mut command: Command| -> Vec<String> {
         let output = command.args(["-O0", "-c", "prog.c", "-o", "prog.o", "-Rpass-missed=sdagisel"]).output().unwrap();
@@ -99,24 +100,24 @@ fn fast_instruction_selection_knows_all_that_is_added_to_unoptimised_code() {
     for parameters in ["", "threads=atomic"] {
         let mut counting = place.command(trodden());
         counting.arg("cc").env("TRODDEN_INSTRUMENT", parameters);
-        // A switch is missed by clang's compilation, too.
+        // clang's own compilation misses a switch, too.
         assert_eq!(remarks(counting), remarks(place.command("clang-22")), "{parameters}");
     }
 }
 
 #[test]
-fn full_tables_lose_paths_but_no_execution_and_say_so() {
+fn full_tables_lose_paths_but_no_executions_and_are_reported() {
     let profile = profile("table-slots=4 array-paths=4");
     let (counts, unattributed) = tread(&profile);
-    // Whatever paths are first in the threads' tables, and the child's.
+    // Which paths are in a table depends on which paths the thread or the child takes first.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
     assert_eq!(unattributed, 4 * EACH);
-    // `run` may have a table, too.
+    // `run` may have a full table, too.
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
-/// With RARE set, a thread comes to a function that is in no other run, and control to a call that must be a tail call.
+/// With RARE set, a thread calls a function that no other run executes, and a branch leads to a call that must be a tail call.
 const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
@@ -126,7 +127,7 @@ const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm
     != 0); }\n";
 
 #[test]
-fn residual_builds_count_what_threads_and_tail_calls_come_to() {
+fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
     let place = Place::with(&[("prog.c", RARE)]);
     assert!(build(&place, "").status().unwrap().success());
     record(&place);
@@ -146,7 +147,7 @@ fn residual_builds_count_what_threads_and_tail_calls_come_to() {
 }
 
 #[test]
-fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
+fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     assert!(build(&place, "table-slots=64 array-paths=1").status().unwrap().success());
     record(&place);
@@ -154,8 +155,8 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
 }
 
-/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 iterations, and as often as their
-/// caller says, in steps of 1 and of 4; with an exit edge in the middle; and one in another.
+/// Loops with more instructions than tight loops have. They take 16, 5, 7 and 2^20 + 2 iterations, or as many as the caller says, in steps
+/// of 1, 4, 2^12 and 2^13; one has an exit edge in the middle, and one contains another loop.
 const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
@@ -172,7 +173,7 @@ const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize
     left(k); nested(); } return 0; }\n";
 
 #[test]
-fn loops_whose_trip_count_is_known_are_counted_when_they_are_left() {
+fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
     let place = Place::with(&[("prog.c", LOOPS)]);
     assert!(build(&place, "").status().unwrap().success());
     let counted = record(&place);
@@ -184,7 +185,7 @@ fn loops_whose_trip_count_is_known_are_counted_when_they_are_left() {
         counts.sort_unstable();
         (counts, function.by_trip_count.len())
     };
-    // In each call: the path from the entry, those from the loop's head to its end, the one that leaves it.
+    // For each call: the path from the entry, the iterations of the loop, and the path that leaves it.
     for (name, counts, by_trip_count) in [
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
@@ -193,7 +194,7 @@ fn loops_whose_trip_count_is_known_are_counted_when_they_are_left() {
         ("reported", vec![1, 1, 8, 8, 28], 0),
         ("fours", vec![2, 3, 5, 5, 8], 1),
         ("near", vec![1, 1, 8, 8, 28], 1),
-        // Its counter could return to a value that it had.
+        // The induction variable may wrap around to an earlier value.
         ("far", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
@@ -206,7 +207,7 @@ fn loops_whose_trip_count_is_known_are_counted_when_they_are_left() {
 }
 
 #[test]
-fn a_loop_whose_iterations_the_program_counts_has_no_counter_besides() {
+fn trip_count_is_computed_from_the_programs_own_induction_variable() {
     const WALK: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
@@ -237,7 +238,7 @@ fn endless_loops_are_counted_while_they_run() {
     }
 }
 
-/// A loop of several paths, whose first iteration ends another path than the others do.
+/// A loop with several paths, whose first iteration takes a different path from the other iterations.
 const DOMINANT: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
@@ -246,7 +247,7 @@ const DOMINANT: &str = "static volatile unsigned a, b;\n\
       return sum; }\n\
     int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
 
-/// How many lines of the machine code of `walk` are such.
+/// Returns how many lines of the machine code of `walk` satisfy a condition.
 fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
     assert!(build(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
     let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
@@ -255,7 +256,7 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 }
 
 #[test]
-fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
+fn untested_loop_increments_counters_in_memory_with_a_base_address_computed_once() {
     let place = Place::with(&[("prog.c", DOMINANT)]);
     assert!(build(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
@@ -268,7 +269,7 @@ fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
 }
 
 #[test]
-fn a_tight_loop_that_no_test_entered_is_counted_by_trip_count() {
+fn untested_tight_loop_is_counted_by_trip_count() {
     let place = Place::with(&[(
         "prog.c",
         "static unsigned steps[8];\n\
@@ -281,14 +282,14 @@ fn a_tight_loop_that_no_test_entered_is_counted_by_trip_count() {
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
-    // A trip count is added, or one each time.
+    // Either the trip count is added once, or one is added in each iteration.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
     assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
     assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
 }
 
 #[test]
-fn the_dominant_iteration_of_a_short_loop_has_an_instruction_of_its_own_or_with_weights_a_register() {
+fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_register() {
     let place = Place::with(&[("prog.c", DOMINANT)]);
     let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
     let sums = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
@@ -307,13 +308,13 @@ fn the_dominant_iteration_of_a_short_loop_has_an_instruction_of_its_own_or_with_
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
     let weights = format!("weights={}", place.path("weights").display());
     assert_eq!(split, counts(&weights));
-    // One addition for the dominant iteration, or none, but a sum where the loop is left.
+    // There is one separate addition for the dominant iteration. With weights there is none, but a sum is added where the loop is left.
     assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
     assert_eq!(additions(&weights), additions("dominant-iteration=shared"));
     assert_eq!([sums(&weights), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
 }
 
-/// Interrupted all the time by a handler that takes the same path; prints how often it is taken. With an argument.
+/// With an argument, a signal handler that takes the same path interrupts the program all the time. Prints how often the path is taken.
 const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\
     static volatile unsigned long handled;\n\
@@ -324,7 +325,7 @@ const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sy
       printf(\"%lu\\n\", own + 100 * handled); return 0; }\n";
 
 #[test]
-fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
+fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
     let place = Place::with(&[("prog.c", INTERRUPTED)]);
     for level in ["-O0", "-O2"] {
         for is_residual in [false, true] {
@@ -349,7 +350,8 @@ fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
     }
 }
 
-/// A machine of states as programs that generate code make them: each goes on in any of twenty others by the next number, 1,000 times.
+/// Returns a state machine like those of code generators: each state continues in one of twenty others, selected by the next number, 1,000
+/// times.
 fn machine(states: u32) -> String {
     let state = |at: u32| {
         let cases = (0..20).map(|case| format!("case {case}: goto s{};", (at * 7 + case * 13 + 1) % states));
@@ -367,9 +369,9 @@ fn machine(states: u32) -> String {
     )
 }
 
-/// Code generation of the counted machine took three times as long, and of 2,000 states ten times.
+/// Without this measure, code generation of the instrumented machine took three times as long, and with 2,000 states ten times.
 #[test]
-fn the_addresses_of_hundreds_of_jump_tables_stay_in_a_large_machine_of_states() {
+fn jump_table_addresses_are_not_hoisted_in_a_large_state_machine() {
     let place = Place::with(&[("large.c", &machine(260)), ("small.c", &machine(40))]);
     assert!(place.tool("clang-22", "-O1 large.c -o plain").status.success());
     let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! Counts of real subjects are exact: many threads, threads that end early, many processes at once, processes that
-//! become two, every way a program can end. Each count is known from the program's text.
+//! Counts of real programs are exact: many threads, threads that end early, many processes at once, processes that fork, all ways in which
+//! a program can end. The program's text determines each count.
 
 mod place;
 
@@ -16,7 +16,7 @@ fn record(main: &str, status: i32) -> Profile {
     record_with("", main, status)
 }
 
-/// Records a program that must end with that status; `parameters` are those of `TRODDEN_INSTRUMENT`.
+/// Records a program that must end with this status. `parameters` is the value of `TRODDEN_INSTRUMENT`.
 fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     let place = Place::with(&[("prog.c", &format!("{HEAD}{main}"))]);
     let mut compile = place.command(trodden());
@@ -27,7 +27,7 @@ fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// The decoded counts of the only function of that name.
+/// Returns the decoded counts of the only function with this name.
 fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
     let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));
@@ -35,7 +35,7 @@ fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     FunctionPaths::decode(function, unit.counts_of(function)).unwrap()
 }
 
-/// Loops whose trip counts are constants, as vectorising leaves them: the last goes back once, the other never.
+/// Loops whose trip counts are constants, as the vectoriser leaves them: the second loop takes its back edge once, the first never.
 const CONSTANT_LOOPS: &str = "\
 target triple = \"x86_64-pc-linux-gnu\"
 @sum = global i64 0
@@ -77,7 +77,7 @@ end:
 ";
 
 #[test]
-fn loops_that_never_go_back_count_no_iteration() {
+fn loops_that_never_take_their_back_edge_have_no_iterations() {
     for trip_counts in ["off", "tight", "on"] {
         let place = Place::with(&[("prog.ll", CONSTANT_LOOPS)]);
         let mut compile = place.command(trodden());
@@ -87,13 +87,13 @@ fn loops_that_never_go_back_count_no_iteration() {
         let walk = paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
-        // Four calls take one path; three go back once.
+        // Four calls take one path; three take the back edge once.
         assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
     }
 }
 
 #[test]
-fn sixty_four_threads_lose_nothing() {
+fn counts_of_sixty_four_threads_are_complete() {
     let profile = record(
         "static void *run(void *p) { long s = 0; for (long i = 0; i < 200000; i++) s += step(i); return (void *)s; }\n\
          int main(void) { pthread_t t[64]; for (int i = 0; i < 64; i++) pthread_create(&t[i], 0, run, 0);\n\
@@ -109,7 +109,7 @@ fn sixty_four_threads_lose_nothing() {
 }
 
 #[test]
-fn threads_that_end_early_are_counted_and_unfinished() {
+fn threads_that_end_early_are_counted_and_have_unfinished_paths() {
     let profile = record(
         "__attribute__((noinline)) void leave(long n) { step(n); if (n >= 0) pthread_exit(0); }\n\
          static void *run(void *p) { step(1); leave((long)p); step(2); return 0; }\n\
@@ -123,7 +123,7 @@ fn threads_that_end_early_are_counted_and_unfinished() {
     assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
 }
 
-/// A program that ends ten calls deep.
+/// Returns a program that ends ten calls deep.
 fn deep(end: &str) -> String {
     format!(
         "__attribute__((noinline)) void deep(int n) {{ step(n); if (n == 0) {{ {end}; }} deep(n - 1); step(7); }}\n\
@@ -132,33 +132,33 @@ fn deep(end: &str) -> String {
 }
 
 #[test]
-fn every_way_to_end_keeps_the_counts() {
+fn counts_are_complete_however_the_program_ends() {
     for (end, status) in [("exit(3)", 3), ("_exit(4)", 4), ("quick_exit(5)", 5), ("abort()", 134), ("raise(SIGKILL)", 137)] {
         let profile = record(&deep(end), status);
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
         let main = paths(&profile, "main");
         assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
-        // The nine callers wait for ever at their calls.
+        // The nine callers wait at their calls and never continue.
         assert!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
 }
 
 #[test]
-fn with_all_calls_counted_the_callers_of_a_crash_are_known() {
+fn callers_at_a_crash_are_known_if_all_calls_are_counted() {
     let crash = deep("*(volatile int *)0 = 1");
     let profile = record_with("reach=all", &crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert_eq!(paths(&profile, "main").unfinished.len(), 1);
-    // Nine wait at their calls; the innermost came back from its last call and went no further.
+    // Nine frames wait at their calls. The innermost has returned from its last call and crashed after it.
     assert_eq!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
-    // Otherwise they are not counted at calls that come back by themselves, and what was completed is exact all the same.
+    // Otherwise, calls that always return are not counted, so these callers are unknown, but the counts of complete paths are exact.
     let profile = record(&crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert!(paths(&profile, "main").unfinished.is_empty());
 }
 
 #[test]
-fn jumps_out_of_calls_leave_them_unfinished() {
+fn longjmp_leaves_the_callers_paths_unfinished() {
     let profile = record(
         "static jmp_buf back;\n\
          __attribute__((noinline)) void inner(int n) { step(n); if (n % 3 == 0) longjmp(back, 1); step(n); }\n\
@@ -174,7 +174,7 @@ fn jumps_out_of_calls_leave_them_unfinished() {
 }
 
 #[test]
-fn processes_that_become_two_count_apart() {
+fn forked_processes_have_separate_counts() {
     let profile = record(
         "int main(void) { step(1); for (int i = 0; i < 20; i++) { pid_t p = fork(); if (p == 0) { for (int k = 0; k < 1000; k++) step(k);\n\
          if (i & 1) _exit(0); return 0; } } while (wait(0) > 0) step(2); return 0; }",
@@ -185,7 +185,7 @@ fn processes_that_become_two_count_apart() {
 }
 
 #[test]
-fn a_hundred_runs_at_once_add_up() {
+fn counts_of_a_hundred_simultaneous_runs_are_added() {
     let place = Place::with(&[("prog.c", &format!("{HEAD}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
     place.cc("-O2 prog.c -o prog");
     let script = "for i in $(seq 100); do ./prog & done; wait";
@@ -197,7 +197,7 @@ fn a_hundred_runs_at_once_add_up() {
 }
 
 #[test]
-fn exceptions_take_their_paths() {
+fn exceptions_take_their_own_paths() {
     let place = Place::with(&[(
         "prog.cc",
         "#include <stdexcept>\n\
@@ -213,15 +213,15 @@ fn exceptions_take_their_paths() {
     let bare = paths(&profile, "_Z4barei");
     assert_eq!((bare.entries(), bare.total()), (100, 75));
     assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
-    // The guarded function passes the exception on by itself: all its paths are complete.
+    // The guarded function resumes unwinding itself, so all its paths are complete.
     let guarded = paths(&profile, "_Z7guardedi");
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
     assert!(guarded.all_finished());
 }
 
 #[test]
-fn measured_weights_serve_a_later_build() {
-    // A loop that iterates a hundred times, which with weights is counted by trip count, and one that does not.
+fn measured_weights_are_used_by_a_later_build() {
+    // One loop iterates a hundred times, so with weights it is counted by trip count; the other does not.
     let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for \
         (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
                   return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / \
@@ -246,10 +246,10 @@ fn measured_weights_serve_a_later_build() {
     }
 }
 
-/// A function whose last act is a call of one that may jump away: its path ends with that call, and did not return. As
-/// a plain call it may be left unfinished.
+/// A function that ends with a call of a function which may jump away. As a tail call, the call ends the path; as an ordinary call, it may
+/// leave the path unfinished.
 #[test]
-fn tail_calls_are_no_returns() {
+fn path_that_ends_with_a_tail_call_does_not_end_with_a_return() {
     const PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\n\
         static jmp_buf out;\n\
         __attribute__((noinline)) void value(int n) { if (n % 3 == 0) longjmp(out, 1); __asm__ volatile(\"\" ::: \"memory\"); }\n\

@@ -1,5 +1,6 @@
-//! Coverage computed from paths: equal to that of the compiler's own coverage build, count by count, by `llvm-cov export` of both.
-// Length: all forms of coverage are compared on the same programs.
+//! Coverage computed from paths equals the coverage of the compiler's own instrumentation, count by count, as `llvm-cov export` prints
+//! both.
+// The file is long because all forms of coverage are compared on the same programs.
 
 mod place;
 
@@ -16,23 +17,23 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("decisions.c", include_str!("coverage/decisions.c")),
 ];
 
-/// The program whose decisions are observed as well.
+/// The program whose conditions (MC/DC) are observed as well.
 const DECISIONS: &str = "decisions.c";
 
-/// What `llvm-cov` exports of a program and a profile: all regions, branches and functions, with their counts.
+/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions, with their counts.
 fn exported(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
     all["data"].take()
 }
 
-/// The compiler's own coverage of a run: with counters in a shared mapping of the file, so that forks and kills lose nothing.
+/// Runs the compiler's own coverage build, with counters in a shared mapping of the file, so that forks and kills lose no counts.
 fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
     let counting = "-fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic -mllvm -runtime-counter-relocation";
     let counting = if source == DECISIONS { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
-    // Some end in ways that `must` would not have.
+    // Some programs end with a status that `must` does not accept.
     place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
@@ -42,7 +43,7 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Gives the folder with `own`, the program with its coverage.
+/// Compares the coverage of a program. Returns the folder with `own`, the program built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
@@ -91,7 +92,7 @@ fn threads() {
     check("threads.c", "-O2");
 }
 
-/// Whether each region and each side of each branch of a function was executed.
+/// Returns, for each region and each side of each branch of a function, whether it was executed.
 fn covered(function: &Value) -> Vec<bool> {
     let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
         let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
@@ -100,9 +101,9 @@ fn covered(function: &Value) -> Vec<bool> {
     [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// LLVM's merging mode (`%m`) knows what was executed, since each process has the counts of its parent before the fork; but adds them
-/// again. Its continuous mode counts once, and computes 0 for what a parent does behind `if (fork() == 0)`. Here is the one with the counts
-/// of the other, apart from functions that children go on in.
+/// With LLVM's merging mode (`%m`), executed code is correct, but a child's counts include its parent's counts before the fork once more.
+/// LLVM's continuous mode counts everything once, but computes 0 for a parent's code after `if (fork() == 0)`. trodden's coverage must
+/// execute the code of the first, and have the counts of the second except in functions that children continue.
 fn forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
     reference(&place, "clang-22", level, "forks.c");
@@ -141,7 +142,7 @@ fn forked_processes_optimised() {
     forked_processes("-O2");
 }
 
-/// LLVM's tail duplication would give each case a copy of all cases behind it, and its tail merging would compare them all.
+/// LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all of them.
 #[test]
 fn cases_that_fall_through_are_not_duplicated() {
     let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
@@ -160,9 +161,9 @@ fn cases_that_fall_through_are_not_duplicated() {
     assert!(own < counted * 3 / 2, "{own} bytes, {counted} without coverage");
 }
 
-/// Where a child ends by `_exit`, LLVM knows what it did in continuous mode only.
+/// If a child ends with `_exit`, LLVM knows its executions only in continuous mode.
 #[test]
-fn what_parents_do_behind_a_fork_is_executed() {
+fn parents_code_after_a_fork_is_executed() {
     const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
         if (child == 0) {\n    _exit(0);\n  } else {\n    waitpid(child, 0, 0);\n  }\n  return 0;\n}\n";
     let place = Place::with(&[("parent.c", PARENT)]);
@@ -174,9 +175,9 @@ fn what_parents_do_behind_a_fork_is_executed() {
     }
 }
 
-/// LLVM has 0 for the second return: one entry, less one first return.
+/// LLVM computes 0 for the second return: one entry minus one first return.
 #[test]
-fn functions_whose_calls_return_twice_are_warned_of() {
+fn warning_names_functions_with_calls_that_return_twice() {
     const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
         if (n < 2) longjmp(back, 1);\n}\nint main(int n, char **v) {\n  if (setjmp(back) == 0) {\n    away(n);\n  }\n  return 0;\n}\n";
     let place = Place::with(&[("back.c", BACK)]);
@@ -188,9 +189,9 @@ fn functions_whose_calls_return_twice_are_warned_of() {
     assert!(warned(&[]) && !warned(&["no jump"]));
 }
 
-/// Names are those of the source, in each format; `--like llvm-cov` has linkage names, as `llvm-cov export` does.
+/// Exports use source names in all formats. With `--like llvm-cov` they use linkage names, as `llvm-cov export` does.
 #[test]
-fn names_in_exports_are_those_of_the_source() {
+fn exports_use_source_names() {
     const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
         static int local(int n) { return n + 1; }\nint main() { a::Box<int> b(1); a::Box<long> c(1); return local(1) - 2; }\n";
     let place = Place::with(&[("box.cc", BOX)]);
@@ -227,7 +228,7 @@ fn conditions_of_decisions_optimised() {
     check(DECISIONS, "-O2");
 }
 
-/// The counts of lines of a program's run, and what `coverage show` prints of its branches.
+/// Returns the line counts of a program's run, and the branches that `coverage show` prints.
 fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
     let lcov = text(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -235,7 +236,7 @@ fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32
     (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
-fn code_behind_calls_that_do_not_return(level: &str) {
+fn code_after_calls_that_do_not_return(level: &str) {
     const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
     let place = Place::with(&[("leave.c", LEAVE)]);
@@ -256,18 +257,18 @@ fn code_behind_calls_that_do_not_return(level: &str) {
 }
 
 #[test]
-fn code_behind_calls_that_do_not_return_without_optimisation() {
-    code_behind_calls_that_do_not_return("-O0");
+fn code_after_calls_that_do_not_return_without_optimisation() {
+    code_after_calls_that_do_not_return("-O0");
 }
 
 #[test]
-fn code_behind_calls_that_do_not_return_optimised() {
-    code_behind_calls_that_do_not_return("-O2");
+fn code_after_calls_that_do_not_return_optimised() {
+    code_after_calls_that_do_not_return("-O2");
 }
 
-/// The line of `else` is that of the brace before it, which was not executed.
+/// The line of `else` is that of the preceding brace, which was not executed.
 #[test]
-fn what_begins_on_the_last_line_of_code_that_was_not_executed_is_executed() {
+fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
         static void step(int last) {\n  if (last) {\n    leave(0);\n    puts(\"after\");\n  } else {\n    putchar('o');\n  }\n  \
         puts(\"end\");\n}\nint main(void) {\n  step(0);\n  step(1);\n  return 0;\n}\n";
@@ -284,7 +285,7 @@ fn what_begins_on_the_last_line_of_code_that_was_not_executed_is_executed() {
 
 /// A program that is killed in its last loop has not left the loop.
 #[test]
-fn a_loop_that_was_not_left_is_not_left() {
+fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
         for (int i = 0; i < 3; i++)\n    write(1, \"x\", 1);\n  while (!stop)\n    kill(getpid(), SIGKILL);\n  return 0;\n}\n";
     for level in ["-O0", "-O2"] {
@@ -298,9 +299,9 @@ fn a_loop_that_was_not_left_is_not_left() {
     }
 }
 
-/// Optimised code destroys an object with an empty destructor by its base class's.
+/// Optimised code destroys an object with an empty destructor by calling its base class's destructor.
 #[test]
-fn an_empty_destructor_that_was_executed_is_executed() {
+fn executed_empty_destructor_is_covered() {
     const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
         int main() {\n  { D d; }\n  return g - 1;\n}\n";
     let place = Place::with(&[("derived.cc", DERIVED)]);
@@ -310,7 +311,7 @@ fn an_empty_destructor_that_was_executed_is_executed() {
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
-/// What a command that fails says.
+/// Runs a command that must fail, and returns its message.
 fn failure(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");
@@ -379,7 +380,7 @@ fn changed_lines_are_distinguished() {
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
-/// Counts in the margin are the mapping's: no executed line has 0.
+/// Counts in the margin come from the mapping, so no executed line has the count 0.
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
@@ -401,7 +402,7 @@ fn annotated_lines_have_the_counts_of_the_mapping() {
 }
 
 #[test]
-fn a_program_that_is_not_as_it_ran_is_refused() {
+fn program_that_changed_since_it_ran_is_rejected() {
     let place = Place::with(&[("plain.c", include_str!("coverage/plain.c"))]);
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
@@ -411,7 +412,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
     assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
-    // What no run has loaded counts as not executed.
+    // A library that no run has loaded counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
@@ -422,7 +423,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
-    // What `strip` takes is not needed.
+    // Sections that `strip` removes are not needed.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
@@ -434,7 +435,7 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
-/// Tests run below cargo, which leaves variables behind.
+/// The tests run under cargo, which sets variables that the command must not see.
 fn without_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -443,7 +444,7 @@ fn without_cargos_variables(mut command: Command) -> Command {
     command
 }
 
-/// Without what is not the same from build to build: cargo makes other hashes in names with other flags.
+/// Removes text that differs between builds: with different flags, cargo uses different hashes in names.
 fn without_hashes(mut data: Value) -> Value {
     let functions = data[0]["functions"].as_array_mut().unwrap();
     functions.iter_mut().for_each(|f| f["name"] = Value::Null);
@@ -491,9 +492,9 @@ fn functions_inlined_into_other_crates_are_executed() {
     assert!(library.contains("DA:3,3\n"), "{library}");
 }
 
-/// Options that rename folders in the mapping, or in debug information, but not in both.
+/// Options that rename folders in the mapping or in debug information, but not in both.
 #[test]
-fn files_of_renamed_folders_have_their_paths() {
+fn files_in_renamed_folders_have_their_paths() {
     let place = Place::with(&[
         ("src/one.c", "#include \"part.c\"\nint main(int n, char **v) { return n > 5 && v ? 1 : work(n) == 77; }\n"),
         ("src/part.c", "__attribute__((noinline)) static int work(int n) { if (n > 1) return 2; return 1; }\n"),

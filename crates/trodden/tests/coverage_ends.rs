@@ -1,4 +1,4 @@
-//! Coverage of programs whose calls do not all return: counts of lines and sides of branches, held against counters in the program.
+//! Coverage of programs with calls that do not return: counts of lines and branch sides, compared with counters in the program.
 
 mod place;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Executions of lines, and of both sides of branches by line.
+/// Executions of lines, and of both sides of branches, by line.
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
@@ -28,7 +28,7 @@ fn run(name: &str, text: &str, level: &str) -> Place {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
         false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
-    // Some end in ways that `must` would not have.
+    // Some programs end with a status that `must` does not accept.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place
 }
@@ -37,7 +37,7 @@ const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
 
 /// `step` does not return in 3 of 10 calls.
 #[test]
-fn lines_behind_a_call_that_returned_sometimes() {
+fn lines_after_a_call_count_only_its_returns() {
     const SOME: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
         __attribute__((noinline)) static void step(void) { if (n % 4 == 1) longjmp(back, 1); }\n\
         __attribute__((noinline)) static void work(int i) {\n  puts(\"before\");\n  step();\n  if (i & 1)\n    puts(\"odd\");\n  else\n    \
@@ -45,7 +45,7 @@ fn lines_behind_a_call_that_returned_sometimes() {
     for level in LEVELS {
         let place = run("some.c", SOME, level);
         let (lines, branches) = counted(&place, "");
-        // 1, 5 and 9 do not come back.
+        // The calls with 1, 5 and 9 do not return.
         let expected = [(7, 10), (8, 10), (9, 7), (10, 2), (12, 5), (13, 7), (14, 7)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
         assert_eq!(branches[&9], (2, 5), "{level}");
@@ -54,9 +54,9 @@ fn lines_behind_a_call_that_returned_sometimes() {
     }
 }
 
-/// Two instances of a template, of which one throws.
+/// Two instances of a template, one of which throws.
 #[test]
-fn instances_of_a_template_have_counts_of_their_own() {
+fn instances_of_a_template_have_separate_counts() {
     const BOTH: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) {\n  std::puts(\"before\");\n  \
         if (N && i % 2)\n    throw i;\n  std::puts(\"between\");\n}\n\
         template <int N> __attribute__((noinline)) void outer(int i) {\n  work<N>(i);\n  std::puts(\"after\");\n}\n\
@@ -69,7 +69,7 @@ fn instances_of_a_template_have_counts_of_their_own() {
     }
 }
 
-/// Each kind of loop, left by a jump in its body, its condition or its step.
+/// Loops of each kind, left by a jump in the body, the condition or the step.
 #[test]
 fn loops_that_were_not_left() {
     const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
@@ -78,8 +78,8 @@ fn loops_that_were_not_left() {
         step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
         while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
         int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
-    // Calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
-    // condition, body, condition, body, condition. So 16 calls; stops 16 to 19 come to the end.
+    // Calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition; condition,
+    // body, condition, body, condition. These are 16 calls, so stops 16 to 19 reach the end.
     for level in LEVELS {
         let (lines, branches) = counted(&run("loops.c", LOOPS, level), "");
         let expected =
@@ -91,10 +91,10 @@ fn loops_that_were_not_left() {
     }
 }
 
-/// Debug information and the mapping may have different names for a folder: pages and tracefiles have each file once, with the counts of
-/// the mapping, and code behind calls that did not return has its own counts.
+/// Debug information and the mapping may use different names for a folder. Pages and tracefiles contain each file once, with the counts of
+/// the mapping, and code after calls that did not return has its own counts.
 #[test]
-fn files_have_their_counts_under_another_name() {
+fn files_with_two_names_have_their_counts() {
     const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         for (int i = 0; i < 3; i++)\n    if (i > 1)\n      leave(0);\n  return 0;\n}\n";
     for option in ["", "-fdebug-prefix-map=HERE=/usr/src", "-fcoverage-prefix-map=HERE=/usr/src"] {
@@ -109,14 +109,14 @@ fn files_have_their_counts_under_another_name() {
         let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
         let of_page: Vec<u64> =
             of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
-        // Where the source is not found by its name, a page has no lines.
+        // If the source is not found by its name, a page has no lines.
         if !option.contains("debug") {
             assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
         }
     }
 }
 
-/// Random functions, in which each line counts itself before anything else, and each condition its sides.
+/// Random functions in which each line counts itself first, and each condition counts its sides.
 struct Program {
     text: String,
     random: u64,
@@ -242,7 +242,7 @@ const TAIL_C: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i =
 const TAIL_CXX: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
-/// Every line has its own count, or its function a mark; gives the number of marked functions.
+/// Checks that every line has its own count, or that its function is marked. Returns the number of marked functions.
 fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
     let place = run(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
@@ -253,7 +253,7 @@ fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
     let marked: BTreeSet<String> = marked.filter(|name| name.starts_with('f')).collect();
     let is_exact = |function: u64| !marked.iter().any(|name| name.starts_with(&format!("f{function}")));
-    // A function that nothing calls may have no regions.
+    // A function that is never called may have no regions.
     let executions = |line: u64| lines.get(&line).copied().unwrap_or(0);
     let sides = |line: u64| branches.get(&line).copied().unwrap_or((0, 0));
     let mut differences = String::new();
@@ -277,7 +277,7 @@ fn numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks programs; of their functions at most so many may be marked.
+/// Checks programs, of whose functions at most `most` may be marked.
 fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
     let marked: usize = seeds.map(|seed| check_random(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");

@@ -1,4 +1,4 @@
-//! Functions of which `trodden coverage` cannot tell all counts carry a mark in every answer, and no other function does.
+//! Functions whose counts `trodden coverage` cannot determine completely are marked in every output; no other function is marked.
 
 mod place;
 
@@ -6,7 +6,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A function with its first line and the reason.
+/// A marked function with its first line and the reason.
 type Mark<'t> = (&'t str, u64, &'t str);
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
@@ -38,7 +38,7 @@ fn lines(place: &Place) -> BTreeMap<u64, u64> {
     lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// A beginning of the text of each reason.
+/// Returns the first words of the text of each reason.
 fn words(reason: &str) -> &'static str {
     match reason {
         "fork" => "several processes continued it",
@@ -55,7 +55,7 @@ fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
     marks.map(|mark| (text(mark, "function"), mark["line"].as_u64().unwrap(), text(mark, "reason"))).collect()
 }
 
-/// Every answer has these marks and no others.
+/// Checks that every output has these marks and no others.
 fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     let of_export = json(place, "export llvm-json run.trodden");
     let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();
@@ -102,7 +102,7 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     check_like_llvm(place);
 }
 
-/// LLVM's counts are LLVM's: nothing is marked.
+/// Checks that nothing is marked with `--like llvm-cov`, where counts are those of LLVM.
 fn check_like_llvm(place: &Place) {
     for command in
         ["export llvm-json", "export lcov", "coverage show", "coverage report", "coverage report --functions", "coverage report --json"]
@@ -113,14 +113,14 @@ fn check_like_llvm(place: &Place) {
     }
 }
 
-/// Whether a text follows a line, before the next line that has no remark.
+/// Returns true if a text follows a line, before the next line without a remark.
 fn below(all: &str, is_line: impl Fn(&str) -> bool, text: &str) -> bool {
     let rest = all.lines().skip_while(|line| !is_line(line)).skip(1);
     rest.take_while(|line| line.starts_with("  ") && !line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
         .any(|line| line.starts_with(text))
 }
 
-/// The page of a source below a folder.
+/// Returns the page of a source below a folder.
 fn text_of(folder: &std::path::Path, source: &str) -> String {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -135,9 +135,9 @@ fn text_of(folder: &std::path::Path, source: &str) -> String {
     panic!("no page of {source}")
 }
 
-/// The function that forks, what is inlined before the fork, and the callers that both processes come back to; nothing else.
+/// The marked functions are the function that forks, functions inlined before the fork, and the callers to which both processes return.
 #[test]
-fn functions_that_several_processes_continue() {
+fn functions_continued_by_several_processes_are_marked() {
     const FORK: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\nstatic inline void prepare(int n) {\n  \
         sum += n;\n}\n__attribute__((noinline)) static void alone(int n) {\n  sum += n;\n}\n\
         __attribute__((noinline)) static int divide(int n) {\n  prepare(n);\n  if (fork() == 0)\n    sum++;\n  else\n    wait(0);\n  \
@@ -154,9 +154,9 @@ fn functions_that_several_processes_continue() {
     }
 }
 
-/// A process that becomes two in a callee, in a loop; one of them executes another program, and the other goes on alone.
+/// A process forks in a callee, in a loop. The child executes another program, and the parent continues alone.
 #[test]
-fn children_that_do_not_come_back_leave_no_mark() {
+fn children_that_do_not_return_to_the_function_cause_no_mark() {
     const EXECUTE: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\n\
         __attribute__((noinline)) static void start(void) {\n  if (fork() == 0) {\n    execl(\"/bin/true\", \"true\", (char *)0);\n    \
         _exit(1);\n  }\n  wait(0);\n}\nint main(void) {\n  for (int i = 0; i < 3; i++) {\n    start();\n    sum++;\n  }\n  return 0;\n}\n";
@@ -168,9 +168,9 @@ fn children_that_do_not_come_back_leave_no_mark() {
     }
 }
 
-/// A call that became a jump, of a callee that sometimes does not return: its function, and none of those around it.
+/// A call of a callee that sometimes does not return was compiled to a jump: its function is marked, but not the functions around it.
 #[test]
-fn tail_calls_in_which_executions_ended() {
+fn tail_calls_that_do_not_return_are_marked() {
     const TAIL: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
         __attribute__((noinline)) static void leave(int n) {\n  if (n & 1)\n    longjmp(back, 1);\n  sum++;\n}\n\
         __attribute__((noinline)) static void work(int n) {\n  sum += n;\n  leave(n);\n}\n\
@@ -190,7 +190,7 @@ fn tail_calls_in_which_executions_ended() {
     }
 }
 
-/// `setjmp` and `vfork` that return twice, and `setjmp` that does not.
+/// `setjmp` and `vfork` that return twice, and a `setjmp` that does not.
 #[test]
 fn calls_that_return_twice() {
     const TWICE: &str = "#include <setjmp.h>\n#include <sys/wait.h>\n#include <unistd.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
@@ -207,7 +207,7 @@ fn calls_that_return_twice() {
     }
 }
 
-/// Tests run below cargo, which leaves variables behind.
+/// The tests run under cargo, which sets variables that the command must not see.
 fn cargo(place: &Place) -> std::process::Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -217,9 +217,9 @@ fn cargo(place: &Place) -> std::process::Command {
     command
 }
 
-/// Functions with branches in which executions ended by a panic, and none that always returned.
+/// Functions with branches in which a panic ended an execution are marked; functions that always returned are not.
 #[test]
-fn rust_behind_branches() {
+fn rust_functions_left_by_panics_are_marked() {
     const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        \
         panic!(\"odd\");\n    }\n}\n#[inline(never)]\nfn branching(n: u32) -> u32 {\n    let mut sum = 0;\n    if n > 2 {\n        \
         fail(n);\n        sum += 2;\n    }\n    black_box(sum)\n}\n#[inline(never)]\nfn finished(n: u32) -> u32 {\n    \
@@ -237,9 +237,9 @@ fn rust_behind_branches() {
     assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
 }
 
-/// What is compared or laid over a source has the same counts: a table of changed lines has marks, the others a note.
+/// Comparisons and annotated sources have the same counts. A table of changed lines has marks, the other outputs have a note.
 #[test]
-fn lines_in_other_answers_are_marked() {
+fn lines_in_other_outputs_are_marked() {
     const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
         int main(void) {\n  int n = setjmp(back);\n  sum++;\n  if (n < 2)\n    longjmp(back, n + 1);\n  return 0;\n}\n";
     let place = Place::with(&[("retry.c", RETRY)]);

@@ -1,4 +1,4 @@
-//! Coverage of several programs, and of sources that were compiled several times: with other names for folders, with other macros, in a
+//! Coverage of several programs, and of sources that were compiled several times: with different folder names, with different macros, in a
 //! static library, in several build folders. Each function has the executions of its own programs, and each file its paths.
 
 mod place;
@@ -7,7 +7,7 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// `work` with `n` from 1 on takes paths that it does not take with 0.
+/// `work` takes paths with `n` from 1 on that it does not take with 0.
 const PART: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
     sum += i;\n#ifdef EXTRA\n  if (sum > 5)\n    sum--;\n#endif\n  return sum;\n}\n";
 const MAIN: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
@@ -53,7 +53,7 @@ impl Programs {
         serde_json::from_slice(&self.place.trodden(arguments).stdout).unwrap()
     }
 
-    /// Paths taken and possible, by file or function; a name may have several rows.
+    /// Returns the taken and the possible paths by file or function. A name may have several rows.
     fn paths(&self, options: &str) -> Vec<(String, Option<(u64, u64)>)> {
         let report = self.json(&format!("coverage report run.trodden --json {options}"));
         let rows = report["rows"].as_array().unwrap().iter().chain([&report["total"]]);
@@ -66,7 +66,7 @@ impl Programs {
         all
     }
 
-    /// Executions of lines, by the ends of files' names.
+    /// Returns the executions of lines, by the last parts of file names.
     fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
         let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
@@ -86,9 +86,9 @@ fn assert_rows(found: &[(String, Option<(u64, u64)>)], expected: &[(&str, u64, u
     assert_eq!(found, expected, "{what}");
 }
 
-/// `main` has one hash in both, so LLVM has the sum of their counts for each.
+/// `main` has the same hash in both programs, so LLVM adds their counts.
 #[test]
-fn functions_of_one_name_have_the_counts_of_their_program() {
+fn functions_with_the_same_name_have_the_counts_of_their_program() {
     const LEAVES: &str = "#include <stdlib.h>\n#include <stdio.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"a\");\n  leave(0);\n  puts(\"b\");\n}\n";
     const RETURNS: &str = "#include <stdio.h>\nint main(void) {\n  puts(\"c\");\n  puts(\"d\");\n}\n";
@@ -112,7 +112,7 @@ fn functions_of_one_name_have_the_counts_of_their_program() {
     }
 }
 
-/// Two programs of one source, each with other names for its folder, and one with its own name.
+/// Two programs from one source, each with a different name for its folder.
 #[test]
 fn programs_with_renamed_folders_have_their_paths() {
     for option in ["-fdebug-prefix-map=HERE=/NAME", "-fcoverage-prefix-map=HERE=/NAME", "-ffile-prefix-map=HERE=/NAME"] {
@@ -120,7 +120,7 @@ fn programs_with_renamed_folders_have_their_paths() {
         programs.build(&option.replace("NAME", "one"), "one");
         programs.build(&option.replace("NAME", "two"), "two");
         programs.build("", "own");
-        // Only the second program takes the paths of a number that is not 0.
+        // Only the second program takes the paths for a number that is not 0.
         programs.record("./one; ./two more; ./own");
         let lines = programs.lines("");
         if option.contains("debug") {
@@ -143,7 +143,7 @@ fn programs_with_renamed_folders_have_their_paths() {
     }
 }
 
-/// An edge profile's report has the paths of each program.
+/// A report of an edge profile has the paths of each program.
 #[test]
 fn programs_for_edge_profiles_have_their_paths() {
     let programs = Programs::new("--trodden=pgo");
@@ -162,9 +162,9 @@ fn programs_for_edge_profiles_have_their_paths() {
     assert!(!String::from_utf8_lossy(&edges.stderr).contains("built without LLVM's counters"));
 }
 
-/// The paths of a library's function are those that either program took.
+/// The taken paths of a library function are those that either program took.
 #[test]
-fn a_static_library_has_the_paths_of_both_programs() {
+fn static_library_has_the_paths_of_both_programs() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {
         let programs = Programs::new(counters);
         programs.compile("part.c", "", "part.o");
@@ -189,9 +189,9 @@ fn a_static_library_has_the_paths_of_both_programs() {
     }
 }
 
-/// LLVM's tools show the build that they meet first, and drop the other.
+/// LLVM's tools show the first build that they find, and drop the other.
 #[test]
-fn a_source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
+fn source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     let programs = Programs::new("--trodden=coverage");
     programs.build("", "plain");
     programs.build("-DEXTRA", "extra");
@@ -208,7 +208,8 @@ fn a_source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     assert_eq!(total(&programs.paths("--functions")), total(&rows));
 }
 
-/// Two static functions of one name and source in one program: the linker keeps the regions of one, so a message must name the other.
+/// One program contains two static functions with the same name and source. The linker keeps the regions of only one, so a message must
+/// name the other.
 #[test]
 fn local_functions_of_a_source_compiled_twice_are_named() {
     const LOCAL: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if (n)\n    n++;\n#endif\n  return n;\n}\n\
@@ -233,9 +234,9 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
     }
 }
 
-/// A compiler cache gives a build folder the object that was compiled in another.
+/// A compiler cache gives a build folder an object that was compiled in a different folder.
 #[test]
-fn objects_of_another_build_folder_have_their_paths() {
+fn objects_from_another_build_folder_have_their_paths() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {
         let programs = Programs::new(counters);
         let place = &programs.place;

@@ -1,7 +1,8 @@
-//! Events of paths: counts stay those of the full tier; what is summed up is each path's own, whatever way control takes.
+//! Events of paths: counts equal those of a build without events, and each path's sum contains only its own events, however control leaves
+//! the path.
 //!
-//! Page faults are events that a program can cause one by one, so their sums are known from its text. Where the kernel
-//! does not let users count them, the runtime has to say so, and there is no profile.
+//! Page faults are events that a program can cause one by one, so the program's text determines their sums. If the kernel does not let
+//! users count them, the runtime must say so, and no profile is written.
 
 mod place;
 
@@ -11,11 +12,11 @@ use trodden_oracle::random::{RandomLanguage, program};
 use trodden_profile::events::PathEvents;
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Random programs: in C and C++, with threads, `longjmp` and exceptions.
+/// Random programs in C and C++, with threads, `longjmp` and exceptions.
 const SEEDS: [u64; 6] = [0, 1, 2, 3, 4, 5];
 
 #[test]
-fn counts_are_those_of_the_full_tier() {
+fn counts_equal_those_of_a_build_without_events() {
     let place = Place::new();
     for seed in SEEDS {
         let program = program(seed);
@@ -36,10 +37,10 @@ fn counts_are_those_of_the_full_tier() {
     }
 }
 
-/// In unoptimised code, too, what a signal handler's paths are charged with between two instructions is not forgotten: each word of memory
-/// is added to by one instruction, and the two words of a sum of squares by two that hand the carry on.
+/// Charges by a signal handler between two instructions are not lost in unoptimised code, either: each word of memory is incremented by a
+/// single instruction, and the two words of a sum of squares by two instructions with carry.
 #[test]
-fn sums_are_added_to_in_memory_without_optimisation() {
+fn sums_are_incremented_in_memory_in_unoptimised_code() {
     let place = Place::with(&[("leaf.c", "int leaf(int x) { return x + 1; }\n")]);
     let mut build = place.command(trodden());
     build.args(["cc", "--trodden=events=tsc", "-O0", "-S", "leaf.c", "-o", "leaf.s"]);
@@ -51,7 +52,7 @@ fn sums_are_added_to_in_memory_without_optimisation() {
             |line: &str| line.trim().strip_prefix(name).map(|operands| operands.trim().ends_with(')') || operands.contains("%fs:"));
         body.lines().filter(|line| operands(line) == Some(true)).count()
     };
-    // What reading costs, the count, the sum, the square's lower half, and what was charged.
+    // The overhead of reading, the count, the sum, the lower half of the square, and the charged time.
     assert_eq!((to_memory("addq"), to_memory("adcq")), (5, 1), "{body}");
 }
 
@@ -62,7 +63,7 @@ fn counts(profile: &Profile) -> Counts {
     profile.functions().map(|(_, unit, function)| (function.name.clone(), unit.counts_of(function).collect())).collect()
 }
 
-/// The mean of squares is never less than the square of the mean; events belong to paths that were executed.
+/// Checks that the mean of squares is at least the square of the mean, and that events belong to executed paths.
 fn check_squares(profile: &Profile) {
     for (_, unit, function) in profile.functions() {
         let executed: Vec<(u64, u64)> = unit.counts_of(function).collect();
@@ -78,7 +79,7 @@ fn check_squares(profile: &Profile) {
     }
 }
 
-/// Each iteration of `heavy` takes far longer than reading the clock does, so that its sum means something on a busy machine.
+/// Each iteration of `heavy` takes far longer than reading the clock, so that its sum is meaningful on a busy machine.
 const TIMED: &str = r#"
 #include <stdio.h>
 #include <setjmp.h>
@@ -112,23 +113,24 @@ __attribute__((no_profile_instrument_function)) int main(void) {
 "#;
 
 #[test]
-fn times_are_own_and_add_up_to_the_whole() {
+fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
     let place = Place::with(&[("timed.c", TIMED)]);
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
     let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
-    // Nothing is charged twice. (How much is missing depends on who else uses the processor.)
+    // No time is charged twice. How much is missing depends on the load of the processor.
     assert!(0 < total && total <= elapsed, "{total} of {elapsed}");
     for (_, unit, function) in profile.functions() {
         assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
     }
-    // An interruption is charged to the path that was interrupted; it does not come at the same place every time.
+    // An interruption is charged to the interrupted path, which differs from run to run.
     let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
     assert!(right, "{:?}", paths(&profile, "choose"));
 }
 
-/// Whether a path of 4000 multiplications has more than one of none, and `heavy` nearly all that it does for its callers.
+/// Returns true if a path with 4000 multiplications has more events than a path without any, and `heavy` has nearly all events that it
+/// causes.
 fn is_charged_right(profile: &Profile) -> bool {
     let choose = paths(profile, "choose");
     let mean = |n: u64| choose.iter().filter(|(count, _)| *count == n).map(|(_, events)| events.mean(n)).fold(0.0, f64::max);
@@ -147,7 +149,7 @@ fn paths(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
     decoded.complete.iter().map(|p| (p.count, unit.events_of(function, p.id))).collect()
 }
 
-/// Each call of `touch` with an odd number causes one page fault, and with an even number none; `leap` causes one and never ends.
+/// Each call of `touch` causes one page fault with an odd number, and none with an even number; `leap` causes one and never returns.
 const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -195,27 +197,27 @@ fn page_faults_are_charged_to_the_paths_that_cause_them() {
     let mut touch = paths(&profile, "touch");
     touch.sort_by_key(|(_, events)| events.sum);
     let calls = 500 + 4 * 100 + 50;
-    // The first fault of a region's page may be the counter's own; the one of the code's page, too.
+    // The first fault in a region's page may be caused by the counter, and the first fault in a code page by the code.
     let [(none, quiet), (one, faulting)] = touch[..] else { panic!("{touch:?}") };
     assert_eq!((none, one), (calls, calls));
     let near = |events: PathEvents, expected: i128| (events.sum - expected).abs() <= 12;
     assert!(near(quiet, 0) && near(faulting, i128::from(calls)), "{quiet:?} {faulting:?}");
     assert!(faulting.deviation(one) < 0.5 && (faulting.mean(one) - 1.0).abs() < 0.02, "{faulting:?}");
     assert!(paths(&profile, "leap").is_empty());
-    // What `leap` did before it was left is charged to the path that ended next, in `main`.
+    // The faults of `leap` before it is left are charged to the path that ends next, in `main`.
     let main: i128 = paths(&profile, "main").iter().map(|(_, e)| e.sum).sum();
     assert!(main >= 1, "{main}");
 }
 
-/// What the runtime says where it cannot count.
+/// Checks the runtime's message if it cannot count an event.
 fn refused(stderr: &[u8]) {
     let text = String::from_utf8_lossy(stderr);
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
 }
 
-/// Only the paths of a set have sums of their own, under the numbers of all builds; all others of a function have one together.
+/// Only interesting paths have separate sums, under the standard path numbers. All other paths of a function share one sum.
 #[test]
-fn interesting_paths_alone_have_sums() {
+fn only_interesting_paths_have_separate_sums() {
     let place = Place::with(&[("timed.c", TIMED)]);
     place.cc("--trodden=events=tsc -O2 -g timed.c -o timed");
     let (_, all) = place.record("timed");
@@ -235,7 +237,8 @@ fn interesting_paths_alone_have_sums() {
             assert_eq!(counts, whole.counts_of(same).collect::<Vec<_>>());
             continue;
         }
-        // Seven of eight calls take the path in line 13; the eighth multiplies 4000 times, and is counted with its ticks as another one.
+        // Seven of eight calls take the path in line 13. The eighth multiplies 4000 times, and its ticks are counted as those of other
+        // paths.
         let [(path, 700)] = counts[..] else { panic!("{scheme}: {counts:?}") };
         assert_eq!((whole.counts_of(same).find(|(id, _)| *id == path), unit.unattributed(choose)), (Some((path, 700)), 100));
         let others = unit.counts.events_of(choose.unattributed().start);
@@ -245,7 +248,7 @@ fn interesting_paths_alone_have_sums() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_no_profile() {
+fn no_profile_is_written_if_the_event_cannot_be_counted() {
     let place = Place::with(&[("prog.c", "int main(int n, char **w) { return n > 1 ? 5 : 4; }\n")]);
     place.cc("--trodden=events=cache-misses -O2 prog.c -o prog");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
@@ -277,7 +280,7 @@ fn reports_show_events_and_merging_adds_them() {
     let sums: Vec<i64> = json["paths"].as_array().unwrap().iter().map(|p| p["events"]["sum"].as_i64().unwrap()).collect();
     assert!(sums.is_sorted_by(|a, b| a.max(&0) >= b.max(&0)), "{sums:?}");
     assert_eq!(sums.iter().sum::<i64>(), json["totals"]["events"]["sum"].as_i64().unwrap());
-    // A variant without events is made of the same program, and has none.
+    // A variant without events of the same program has no sums.
     place.trodden("instrument timed -o plain");
     place.record("plain");
     let output = place.command(trodden()).args(["report", "--measure", "events", "run.trodden"]).output().unwrap();
@@ -286,7 +289,7 @@ fn reports_show_events_and_merging_adds_them() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn conflicting_events_and_settings_are_rejected() {
     let place = Place::with(&[("a.c", "int f(int); int main(void) { return f(2); }\n"), ("b.c", "int f(int n) { return n > 2; }\n")]);
     place.cc("--trodden=events=tsc -c a.c -o a.o");
     place.cc("--trodden=events=cycles -c b.c -o b.o");
@@ -301,7 +304,7 @@ fn what_does_not_go_together_is_refused() {
         assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{arguments}: {output:?}");
     }
     assert!(!Path::new("mixed").exists());
-    // Units without events go with those that have some.
+    // Units without events can be linked with units that have events.
     place.cc("-c b.c -o b.o");
     place.cc("a.o b.o -o both");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./both"]).output().unwrap();

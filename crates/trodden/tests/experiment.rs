@@ -1,5 +1,5 @@
-//! What a build is asked to observe reaches the plugin, the map and every reader of it: with files of any name, from
-//! the command line and the environment, and again from a program's own map.
+//! The settings of a build reach the plugin, the map and every reader of the map: with files of any name, from the command line and the
+//! environment, and again from a program's own map.
 
 mod place;
 
@@ -11,8 +11,8 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, PluginRequest};
 
-/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with
-/// two arguments 2,000.
+/// `mix` has a loop with two paths, or with four and calls of `rare` if there is an argument. The loop iterates 1,000 times, with two
+/// arguments 2,000 times.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
@@ -29,14 +29,14 @@ fn recorded() -> Place {
     place
 }
 
-/// Instructions per iteration of the loop of `mix`, without and with counting.
+/// Returns the computed instructions per iteration of the loop of `mix`, without and with counting.
 fn loop_of(place: &Place, arguments: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
     (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
 }
 
-/// The same by single steps, which know nothing of loops: what a run of 2,000 iterations executes more than one of 1,000.
+/// Returns the same by single-stepping, which knows no loops: the difference between runs with 2,000 and with 1,000 iterations.
 fn stepped(place: &Place, program: &str) -> f64 {
     let steps = |arguments: &[&str]| -> f64 {
         let mut command = place.command(trodden());
@@ -60,7 +60,7 @@ fn refused(command: &mut Command) -> String {
 }
 
 #[test]
-fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
+fn computed_loop_costs_equal_single_stepped_costs() {
     let place = recorded();
     let record = |program: &str| {
         let (file, program) = (format!("{program}.trodden"), format!("./{program}"));
@@ -70,7 +70,7 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
     let (plain, full) = loop_of(&place, "./prog prog.trodden");
     assert!((plain - stepped(&place, "plain")).abs() < 0.5, "{plain}");
-    // Equal ends of blocks are merged in the program, and not in what is shown.
+    // The program merges equal ends of blocks, but the computed cost does not.
     let all = stepped(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
@@ -79,7 +79,7 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
         record(made);
         assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
-            // Seven of eight iterations take known paths, which the profile does not have.
+            // Seven of eight iterations take known paths, whose counts the profile does not have.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
             assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("build it without --residual"));
             continue;
@@ -92,7 +92,7 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
 }
 
 #[test]
-fn what_a_store_has_lost_is_named_with_the_remedy() {
+fn missing_set_of_paths_is_named_with_advice() {
     let place = recorded();
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
@@ -103,7 +103,7 @@ fn what_a_store_has_lost_is_named_with_the_remedy() {
 }
 
 #[test]
-fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
+fn file_names_may_contain_blanks_quotes_and_any_bytes() {
     let place = recorded();
     let name = |text: &[u8]| -> OsString { place.path("").join(OsStr::from_bytes(text)).into_os_string() };
     let (weights, known, store) = (name(b"of 'a run' \"x\" \xff=%20"), name(b"known, \"all\" \xfe"), name(b"a store 'y' \xfd"));
@@ -132,7 +132,7 @@ fn names_of_files_may_hold_blanks_quotes_and_any_bytes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
+fn contradictory_settings_are_rejected_before_files_are_read_or_written() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let cases = [
         (vec!["build", "--events", "tsc", "--residual", "nothing", "--", "true"], "--events cannot be combined with --residual"),
@@ -163,7 +163,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
 }
 
 #[test]
-fn options_win_over_the_environment_and_that_over_the_build() {
+fn options_override_the_environment_which_overrides_the_build() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let script = "cc -O2 a.c -o one && TRODDEN_INSTRUMENT='max-paths=9 keep=map' cc -O2 a.c -o two && cc --trodden=sample -O2 a.c -o three";
     let mut build = place.command(trodden());
@@ -178,7 +178,7 @@ fn options_win_over_the_environment_and_that_over_the_build() {
 }
 
 #[test]
-fn the_plugin_takes_requests_only() {
+fn plugin_accepts_only_requests() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-c a.c -o first.o");
     let plugin = trodden().with_file_name("libtrodden_instrument.so");
@@ -198,7 +198,7 @@ fn the_plugin_takes_requests_only() {
 }
 
 #[test]
-fn choices_of_the_laboratory_reach_builds_and_drivers_and_nothing_else() {
+fn laboratory_choices_reach_only_builds_and_drivers() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
     let of_report = refuses("with --chords off -- report");

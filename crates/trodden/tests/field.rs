@@ -1,4 +1,4 @@
-//! Reports of many users: what stands in them, and what comes of them.
+//! Reports of many users: their contents, and their aggregation.
 
 mod place;
 
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The reports of three machines, two of one user.
+/// Creates the reports of three machines, two of which belong to one user.
 fn inbox() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     place.cc("-O1 -g prog.c -o prog");
@@ -36,11 +36,11 @@ fn inbox() -> Place {
     place
 }
 
-/// By image, unit and counter.
+/// Executions by image, unit and counter.
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
-/// What stands in a report, read as its format is described: user, and executions by image, unit and counter. Whatever
-/// else there were would be left over.
+/// Reads a report as its format is described: the user, and executions by image, unit and counter. Fails if the report contains anything
+/// else.
 fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
@@ -71,7 +71,7 @@ fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
 }
 
 #[test]
-fn reports_hold_path_identities_and_counts_only() {
+fn reports_contain_only_path_identities_and_counts() {
     let place = inbox();
     let bytes = fs::read(place.path("inbox/a.field")).unwrap();
     let (user, counts) = read(&bytes);
@@ -107,7 +107,7 @@ fn paths_are_ranked_by_users() {
     assert_eq!(executions, ["1", "3"], "{csv}");
     let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
-    // All in one file is the same; a damaged one is left out from there on.
+    // Concatenated reports give the same result. If one is corrupt, it and the following reports are left out.
     let mut all = Vec::new();
     for machine in ["a", "b", "c"] {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());
@@ -120,7 +120,7 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
-    // But what cannot be read at all is no damage.
+    // A file that is missing, or that contains no report, is an error.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "missing.field: cannot read"), ("none.field", "contain no report")] {
         let output = place.command(trodden()).args(["fleet", "aggregate", file]).output().unwrap();

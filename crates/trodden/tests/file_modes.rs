@@ -1,5 +1,5 @@
-//! Who may read what trodden writes: everything that has command lines, counts or recordings belongs to its user alone, unless a run
-//! store's folder is shared; and programs that change their user are counted all the same.
+//! Permissions of the files that trodden writes: files with command lines, counts or recordings can be read only by their owner, unless the
+//! folder of the run store is shared. Programs that change their user are counted nevertheless.
 
 mod place;
 
@@ -17,7 +17,7 @@ const PROGRAM: &str = "
     int main(void) { int i, s = 0; for (i = 0; i < 5; i++) s += half(i); printf(\"%d\\n\", s); return 0; }
 ";
 
-/// Becomes another user, and counts then: in `main`, in a child of `fork`, and in a thread.
+/// Changes its user, and then counts: in `main`, in a child of `fork`, and in a thread.
 const DROPPER: &str = "
     #include <pthread.h>
     #include <stdio.h>
@@ -43,7 +43,7 @@ fn mode(path: &Path) -> u32 {
     path.symlink_metadata().unwrap().mode() & 0o7777
 }
 
-/// All files and folders below, links left out.
+/// Returns all files and folders below a folder, except links.
 fn all(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut at = 0;
@@ -65,7 +65,7 @@ fn compiled(source: &str, options: &[&str]) -> Place {
     place
 }
 
-/// The same, where new files are for all to read unless they are protected.
+/// Returns a command that runs with a umask under which everybody could read new files.
 fn open_to_all(place: &Place, command_line: &str) -> Command {
     let mut command = place.command("sh");
     command.args(["-c", &format!("umask 0022; exec {command_line}")]);
@@ -73,7 +73,7 @@ fn open_to_all(place: &Place, command_line: &str) -> Command {
 }
 
 #[test]
-fn stores_profiles_and_raw_files_are_their_users_alone() {
+fn only_the_owner_can_read_stores_profiles_and_raw_files() {
     let place = compiled(PROGRAM, &[]);
     let trodden = trodden();
     let trodden = trodden.display();
@@ -93,7 +93,7 @@ fn stores_profiles_and_raw_files_are_their_users_alone() {
     for name in ["old.trodden", "new.trodden", "sum.trodden"] {
         assert_eq!(mode(&place.path(name)), 0o600, "{name}");
     }
-    // What others are to have follows the umask.
+    // The modes of exported files follow the umask.
     must(&mut open_to_all(&place, &format!("{trodden} report 1 --html page.html")));
     must(&mut open_to_all(&place, &format!("{trodden} export lcov 1 -o lines.info")));
     for name in ["page.html", "lines.info"] {
@@ -102,7 +102,7 @@ fn stores_profiles_and_raw_files_are_their_users_alone() {
 }
 
 #[test]
-fn streams_are_their_users_alone() {
+fn only_the_owner_can_read_streams() {
     let place = compiled(PROGRAM, &["--stream"]);
     let trodden = trodden();
     let trodden = trodden.display();
@@ -117,9 +117,9 @@ fn streams_are_their_users_alone() {
     }
 }
 
-/// The folder's permissions are those of what is made in it.
+/// Files in the store get the permissions of its folder.
 #[test]
-fn a_folder_that_the_user_made_shares_the_store() {
+fn store_is_shared_if_its_folder_is() {
     let place = compiled(PROGRAM, &["--stream"]);
     fs::create_dir(place.path(".trodden")).unwrap();
     fs::set_permissions(place.path(".trodden"), fs::Permissions::from_mode(0o770)).unwrap();
@@ -130,13 +130,13 @@ fn a_folder_that_the_user_made_shares_the_store() {
     }
 }
 
-/// What is in the folder of temporary files while a command runs.
+/// Checks the temporary files that exist while a command runs.
 #[test]
-fn work_folders_are_their_users_alone() {
+fn only_the_owner_can_read_temporary_files() {
     let place = compiled(PROGRAM, &[]);
     fs::create_dir(place.path("tmp")).unwrap();
     let trodden = trodden();
-    // The traced program itself looks at what there is.
+    // The traced program itself lists the files.
     let command = "trace record --collector ptrace -o t.trace -- ./look";
     place.write(
         "look.c",
@@ -159,9 +159,9 @@ fn work_folders_are_their_users_alone() {
     assert_eq!(mode(&place.path("t.trace")), 0o600);
 }
 
-/// No trace or profile has what is in the environment.
+/// Neither traces nor profiles contain the environment.
 #[test]
-fn the_environment_is_not_stored() {
+fn environment_is_not_stored() {
     let place = compiled(PROGRAM, &[]);
     let secret = "correct-horse-battery-staple";
     for arguments in ["record --output run.trodden -- ./prog", "trace record -o t.trace -- ./plain"] {
@@ -173,7 +173,7 @@ fn the_environment_is_not_stored() {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
     }
-    // Blocks are compressed: the trace itself is asked as well.
+    // Blocks of a trace are compressed, so its decoded description is checked as well.
     let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().description());
     assert!(about.contains("./plain") && !about.contains(secret), "{about}");
 }

@@ -1,4 +1,5 @@
-//! What happens where files may not grow (`ulimit -f`, in blocks of 512 bytes or more): nothing is lost without a word, and trodden lives.
+//! Recording under a file size limit (`ulimit -f`, in blocks of at least 512 bytes): no loss goes unreported, and the signal does not kill
+//! trodden.
 
 mod place;
 
@@ -22,9 +23,9 @@ fn limited(place: &Place, blocks: u32, arguments: &str) -> Output {
     place.command("sh").args(["-c", &script]).arg(trodden()).output().unwrap()
 }
 
-/// There is room for the log and the profile, and none for a region of a stream.
+/// The limit allows the log and the profile, but not a region of a stream.
 #[test]
-fn a_stream_without_room_is_lost_aloud() {
+fn loss_of_a_stream_without_room_is_reported() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let output = limited(&place, 600, "record --whole-program --no-store -o lost.trodden -- ./prog");
@@ -33,14 +34,14 @@ fn a_stream_without_room_is_lost_aloud() {
     assert!(said.contains("the counts of 1 thread are lost") && said.contains("ulimit -f"), "{said}");
     let report = String::from_utf8(place.trodden("report lost.trodden").stdout).unwrap();
     assert!(report.contains("not exact") && report.contains("the counts of 1 thread are lost"), "{report}");
-    // The same of a flight recorder, and in a suite.
+    // The same for a flight recorder, and in a suite.
     let output = limited(&place, 600, "record --last 10 -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("1 thread could not be recorded"), "{said}");
     let output = limited(&place, 600, "record --whole-program --suite tests -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("counts of 1 run are lost"), "{said}");
-    // With room nothing is said.
+    // Without the limit, nothing is reported.
     let output = place.trodden("record --whole-program --no-store -o whole.trodden -- ./prog");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("lost"));
 }
@@ -53,7 +54,7 @@ fn writes_beyond_the_limit_are_errors_with_reasons() {
     let output = limited(&place, 1, "report run.trodden --html page.html");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("page.html"), "{:?}: {said}", output.status);
-    // The signal has its default in programs that trodden starts.
+    // Programs that trodden starts get the signal's default action.
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "x", "--", "cat", "/proc/self/status"]).output().unwrap();
     let status = String::from_utf8_lossy(&output.stdout);
     for set in ["SigIgn:", "SigCgt:"] {

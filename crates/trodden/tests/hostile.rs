@@ -1,4 +1,4 @@
-//! Files made to do harm: each command reads them, or refuses them by name, within limits of memory and of the stack.
+//! Malicious files: each command reads them, or rejects them by name, within limits of memory and stack.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
-/// Runs trodden with so many megabytes of address space, and returns what it says. It may succeed or refuse; it never panics or dies.
+/// Runs trodden with a limited address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
 fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
@@ -23,19 +23,19 @@ fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// An object of an event, or a list of some, in Chrome's format.
+/// Formats events as an array in Chrome's format.
 fn chrome(events: impl Iterator<Item = String>) -> String {
     format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
 }
 
 #[test]
-fn slices_nested_without_end_take_memory_in_proportion() {
+fn memory_for_deeply_nested_slices_is_proportional() {
     let place = Place::new();
     let begin = |n: u32| format!(r#"{{"name":"f{n}","ph":"B","ts":{n},"pid":1,"tid":1}}"#);
     place.write("open.json", &chrome((0..20_000).map(begin)));
     let end = |n: u32| format!(r#"{{"ph":"E","ts":{},"pid":1,"tid":1}}"#, 20_000 + n);
     place.write("closed.json", &chrome((0..20_000).map(begin).chain((0..20_000).map(end))));
-    // Each begins inside the one before, and ends after it.
+    // Each slice begins inside the previous one, and ends after it.
     let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
     place.write("overlap.json", &chrome((0..20_000).map(overlap)));
     for trace in ["open.json", "closed.json", "overlap.json"] {
@@ -46,7 +46,7 @@ fn slices_nested_without_end_take_memory_in_proportion() {
     }
 }
 
-/// A trace of two blocks, as its writer would make it.
+/// Returns the description of a trace with two blocks, as the recorder would write it.
 fn about() -> TraceDescription {
     let block = |address: u64| BlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
     TraceDescription {
@@ -61,7 +61,7 @@ fn about() -> TraceDescription {
     }
 }
 
-/// Writes a trace of one piece: the thread, how many symbols it says it has, its index, and the symbols that it has.
+/// Writes a trace with one symbol block: the thread, the claimed number of symbols, the index, and the symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
@@ -69,16 +69,16 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// The symbols of a call, and of the blocks after it, are numbers from 2 and from 8.
+/// Symbols of calls are numbered from 2, and symbols of the following blocks from 8.
 const SYMBOLS: [u64; 3] = [3, 8, 9];
-/// The index of a piece: the number of its first block, no frames, one function.
+/// Index of a symbol block: the number of its first block, no frames, one function.
 const INDEX: [u8; 4] = [0, 0, 1, 0];
 
 const COMMANDS: [&str; 7] =
     ["report t", "show --count 0 t", "export addresses t", "find main t", "diff --fail t t", "export html t", "export folded t"];
 
 #[test]
-fn crafted_traces_are_refused_with_their_place() {
+fn crafted_traces_are_rejected() {
     let place = Place::new();
     let trace = place.path("t");
     write_trace(&trace, &about(), (0, 3, &INDEX, &SYMBOLS));
@@ -125,9 +125,9 @@ fn refused(place: &Place, what: &str) {
     }
 }
 
-/// What is compressed a thousandfold, and little of it is needed to fill the memory.
+/// Compresses by a factor of a thousand, so a small file could fill the memory.
 #[test]
-fn a_small_trace_does_not_fill_the_memory() {
+fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
     let about = TraceDescription { files: vec![String::new(); 200_000_000 / 8], ..about() };
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
@@ -137,7 +137,7 @@ fn a_small_trace_does_not_fill_the_memory() {
 }
 
 #[test]
-fn deep_recursion_is_shown_or_refused() {
+fn deep_recursion_is_shown_within_depth_limits() {
     let place = Place::with(&[(
         "deep.c",
         "#include <stdio.h>\n__attribute__((noinline)) int down(int n) { return n ? down(n - 1) + 1 : 0; }\n\
@@ -159,7 +159,7 @@ fn deep_recursion_is_shown_or_refused() {
     }
 }
 
-/// Records of ChampSim: instructions one after the other, each of 4 bytes, with registers at random, so that they compress badly.
+/// Returns ChampSim records: consecutive instructions of 4 bytes, with random registers so that they compress badly.
 fn champsim(instructions: u64) -> Vec<u8> {
     let mut state = 7u64;
     let record = |number: u64| {
@@ -175,7 +175,7 @@ fn champsim(instructions: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_truncated_compressed_trace_is_an_error() {
+fn truncated_compressed_trace_is_an_error() {
     let place = Place::new();
     let plain = champsim(20_000);
     fs::write(place.path("t"), &plain).unwrap();
@@ -201,7 +201,7 @@ fn a_truncated_compressed_trace_is_an_error() {
 fn many_configurations_are_simulated_within_bounded_memory() {
     let place = Place::new();
     fs::write(place.path("t.champsim"), champsim(2_000)).unwrap();
-    // Each has two tables of 2^20 entries.
+    // Each configuration has two tables with 2^20 entries.
     place.write(
         "e.toml",
         "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
@@ -213,7 +213,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
     assert!(error(&output).contains("36 configurations") && error(&output).contains("at least 2 times"), "{}", error(&output));
 }
 
-/// Names that would steer a terminal, turn text around, or make a line of their own.
+/// Names with characters that control a terminal, reverse text, or start a new line.
 const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn is_harmless(place: &Place, arguments: &[&str]) {
@@ -226,7 +226,7 @@ fn is_harmless(place: &Place, arguments: &[&str]) {
 }
 
 #[test]
-fn names_of_programs_do_not_steer_the_terminal() {
+fn program_names_do_not_control_the_terminal() {
     let place = Place::new();
     let source = format!("{HOSTILE}.c");
     place.write(
@@ -263,7 +263,7 @@ fn names_of_programs_do_not_steer_the_terminal() {
 }
 
 #[test]
-fn names_in_traces_do_not_steer_the_terminal() {
+fn names_in_traces_do_not_control_the_terminal() {
     let place = Place::new();
     let mut about = about();
     about.functions[0].name = HOSTILE.into();
@@ -271,7 +271,7 @@ fn names_in_traces_do_not_steer_the_terminal() {
     about.image = HOSTILE.into();
     about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
-    // Another path of the same blocks.
+    // A trace with the same blocks and a different path.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
         is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Programs rebuilt to count only some paths: every kind of set, every numbering, and what is said of the rest.
+//! Programs rebuilt to count only some paths: every kind of set, every numbering, and the messages about what is not counted.
 
 mod place;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// `tread` has eight paths, each taken 1000 times; lines 4, 6 and 8 are on half of them each.
+/// `tread` has eight paths, each taken 1000 times. Half of the paths contain line 4, half line 6, and half line 8.
 const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void tread(unsigned x) {
   if (x & 1)
@@ -21,7 +21,7 @@ void other(unsigned x);
 int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
 ";
 
-/// A unit of its own, of which no path may be interesting.
+/// A separate unit, none of whose paths may be interesting.
 const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
 fn built() -> Place {
@@ -31,14 +31,14 @@ fn built() -> Place {
     place
 }
 
-/// Makes the program again and runs it.
+/// Rebuilds the program with these arguments, and runs it.
 fn again(place: &Place, arguments: &str) -> Profile {
     must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
-/// What a build is refused for.
+/// Returns the error of a build that is rejected.
 fn refused(place: &Place, arguments: &str) -> String {
     let mut command = place.command(trodden());
     let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();
@@ -46,7 +46,7 @@ fn refused(place: &Place, arguments: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Counts of a function's paths, and its executions without a path; none if it is not counted.
+/// Returns the counts of a function's paths, and its executions without a path; `None` if the function is not counted.
 fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -54,7 +54,7 @@ fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
 }
 
 #[test]
-fn every_kind_of_set_is_counted() {
+fn all_kinds_of_path_sets_are_counted() {
     let place = built();
     place.write("paths", "# all three\ntread: prog.c:4 prog.c:6 prog.c:8\n");
     place.write("change.diff", "--- a/prog.c\n+++ b/prog.c\n@@ -6 +6 @@\n-x\n+y\n");
@@ -72,7 +72,7 @@ fn every_kind_of_set_is_counted() {
     }
     let all = again(&place, "--interesting run.trodden");
     assert_eq!((counts(&all, "tread"), counts(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
-    // The loop of `main` takes one path 7999 times; `other` has the next two.
+    // The loop of `main` takes one path 7999 times. The two paths of `other` are next.
     let top = again(&place, "--interesting top:3:run.trodden");
     assert_eq!((counts(&top, "tread"), counts(&top, "other")), (None, Some((vec![4000; 2], 0))));
     let both = again(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
@@ -82,7 +82,7 @@ fn every_kind_of_set_is_counted() {
 }
 
 #[test]
-fn every_scheme_counts_and_says_what_it_leaves_out() {
+fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
     let place = built();
     for scheme in ["spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
         let profile = again(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
@@ -99,7 +99,7 @@ fn every_scheme_counts_and_says_what_it_leaves_out() {
     assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
 }
 
-/// A calculator: loops, recursion, and a way back from the depth by `longjmp`.
+/// A calculator: loops, recursion, and a `longjmp` out of deep frames.
 const CALCULATOR: &str = r#"#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,8 +144,8 @@ int main(void) {
 }
 "#;
 
-/// Whether a function counts what it says it counts; the sum of what all of its paths did is none other either way.
-/// Gives how many paths were compared.
+/// Checks that a function counts its interesting paths, and that its total equals that of the full build. Returns the number of compared
+/// paths.
 fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
@@ -157,7 +157,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
     for (_, path) in &interesting.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
-        // A path's word may count others too, but then that is reported.
+        // A path's counter may include other paths, but then the map lists them as aliases.
         assert!(
             found == expected || found > expected && !interesting.aliases.is_empty(),
             "{what}: path {path} {found} times, not {expected}"
@@ -173,7 +173,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
 }
 
 #[test]
-fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
+fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
     let place = Place::with(&[("calc.c", CALCULATOR)]);
     place.cc("-O1 -g calc.c -o prog");
     place.trodden("record --no-store -o full.trodden -- ./prog");
@@ -190,7 +190,7 @@ fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
 }
 
 #[test]
-fn what_is_not_counted_is_reported() {
+fn uncounted_paths_and_invalid_sets_are_reported() {
     let place = built();
     again(&place, "--interesting touch:prog.c:4 --scheme ppp");
     let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
@@ -205,7 +205,7 @@ fn what_is_not_counted_is_reported() {
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
-/// 131,072 paths: too many for an array, and for the numbering that tries them all.
+/// 131,072 paths: too many for an array, and for a scheme that tries all paths.
 const LARGE: &str = "
 #define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
 #define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
@@ -214,7 +214,7 @@ int main(void) { large(77777); large(4711); return 0; }
 ";
 
 #[test]
-fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
+fn functions_with_nonstandard_path_numbers_are_named() {
     let place = Place::with(&[("prog.c", LARGE)]);
     let arguments = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
     must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(arguments));
@@ -236,14 +236,14 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
             );
         }
     }
-    // Where the interesting ones are counted there is nothing to report.
+    // Schemes that count the interesting paths with standard numbers report nothing.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }
 }
 
 #[test]
-fn paths_that_a_change_touches_are_those_through_its_lines() {
+fn set_of_a_diff_contains_the_paths_through_changed_lines() {
     let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
     must(place.command("git").args(["init", "--quiet"]));
     must(place.command("git").args(["add", "prog.c"]));

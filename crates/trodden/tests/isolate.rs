@@ -1,12 +1,12 @@
-//! Bugs that are known, found by the paths of failing and passing runs through the real command.
+//! Known bugs are found by comparing the paths of failing and passing runs, with the real command.
 
 mod place;
 
 use place::{Place, trodden};
 use serde_json::Value;
 
-/// The first branch scales, the second rounds; only a number that is both scaled and rounded comes out wrong. Every
-/// line and every branch is taken by runs that pass.
+/// The first branch scales, the second rounds. Only a number that is both scaled and rounded gives a wrong result. Passing runs take every
+/// line and every branch.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -53,7 +53,7 @@ fn isolate(place: &Place, arguments: &str) -> Value {
 }
 
 #[test]
-fn two_branches_that_fail_only_together_come_first() {
+fn path_with_two_branches_that_fail_only_together_is_ranked_first() {
     let place = recorded();
     for arguments in ["nightly", "nightly --score tarantula", "nightly --score importance"] {
         let json = isolate(&place, arguments);
@@ -75,13 +75,13 @@ fn two_branches_that_fail_only_together_come_first() {
             && text.contains("n = n / 10 * 10;"),
         "{text}"
     );
-    // Lines and branches of failing and passing runs are the same.
+    // Failing and passing runs execute the same lines and branches.
     let all = isolate(&place, "nightly --top 1000");
     assert!(all["suspects"].as_array().unwrap().iter().all(|s| s["new_edges"] == 0), "{all:#}");
 }
 
 #[test]
-fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
+fn runs_of_other_programs_or_builds_or_with_unknown_status_are_left_out() {
     let place = recorded();
     place.write("b.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g b.c -o other");
@@ -106,7 +106,7 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
     assert!(status == Some(2) && said.contains("Only runs of one build can be compared"), "{said}");
-    // A sum of runs that ended in different ways says of none how it ended.
+    // A merged profile of runs with different exit statuses has no exit status.
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
     assert!(
@@ -121,7 +121,7 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
 }
 
 #[test]
-fn what_is_said_of_a_run_beats_how_it_ended() {
+fn failing_and_passing_options_override_the_exit_status() {
     let place = recorded();
     let json = isolate(&place, "nightly --passing 4 --failing 2");
     assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));

@@ -1,4 +1,5 @@
-//! `trodden show` of flight recorders beside a debugger: unfinished paths of innermost frames, and frames of a Rust program that panics.
+//! `trodden show` for flight recorders compared with a debugger: unfinished paths of innermost frames, and the frames of a panicking Rust
+//! program.
 
 mod place;
 
@@ -6,7 +7,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::process::Command;
 
-/// Which function fails, by the first argument; the lines that do are marked.
+/// The first argument selects the function that fails. The lines that fail are marked.
 const PICK: &str = r##"#include <stdlib.h>
 __attribute__((noinline)) static int both(int *p, int n) {
     int r = n;
@@ -45,8 +46,8 @@ int main(int argc, char **argv) {
 }
 "##;
 
-/// Runs a program in gdb to its end by a signal; gives the frames that gdb says, innermost first, as function and line. The core file
-/// is `prog.core`, and the flight recorder in `flight`.
+/// Runs a program in gdb until a signal ends it. Returns gdb's frames, innermost first, as function and line. The core file is `prog.core`,
+/// and the flight recorder's file is in `flight`.
 fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
     let _ = std::fs::remove_dir_all(place.path("flight"));
     let mut gdb = place.command("gdb");
@@ -71,7 +72,7 @@ fn thread(place: &Place, more: &[&str]) -> Value {
     report["streams"][0]["threads"][0].clone()
 }
 
-/// The innermost frame's unfinished path is so many paths of a function, and ends where the debugger is.
+/// Checks that the innermost frame's unfinished path is one of `paths` paths of a function, and ends at the debugger's line.
 fn unfinished_in(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
@@ -81,7 +82,7 @@ fn unfinished_in(which: &str, function: &str, paths: u64) {
     let unfinished = &found["unfinished"];
     assert_eq!((unfinished["function"].as_str(), unfinished["paths"].as_u64()), (Some(function), Some(paths)), "{found:#}");
     let lines: Vec<u64> = unfinished["path"].as_str().unwrap().split('-').map(|line| line.parse().unwrap()).collect();
-    // It ends where the debugger is, and the side that was not taken is not on it.
+    // The path ends at the debugger's line, and does not contain the branch sides that were not taken.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
@@ -92,17 +93,17 @@ fn unfinished_in(which: &str, function: &str, paths: u64) {
 }
 
 #[test]
-fn the_innermost_frame_has_its_unfinished_path() {
+fn unfinished_path_of_the_innermost_frame_is_shown() {
     unfinished_in("3", "pass", 1);
 }
 
 #[test]
-fn the_innermost_frame_has_its_unfinished_path_in_a_loop() {
+fn unfinished_path_in_a_loop_is_shown() {
     unfinished_in("2", "scan", 1);
 }
 
 #[test]
-fn the_innermost_frame_may_have_come_by_several_paths() {
+fn number_of_possible_unfinished_paths_is_shown() {
     unfinished_in("1", "both", 2);
 }
 
@@ -126,7 +127,7 @@ fn main() {
 "#;
 
 #[test]
-fn frames_of_a_rust_program_that_aborts_are_those_of_a_debugger() {
+fn frames_of_an_aborting_rust_program_equal_those_of_a_debugger() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
         [profile.dev]\nopt-level = 1\npanic = \"abort\"\n[workspace]\n";
     let place = Place::with(&[("src/main.rs", PANIC), ("Cargo.toml", manifest)]);

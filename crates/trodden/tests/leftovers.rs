@@ -1,4 +1,4 @@
-//! What is left behind by commands that are killed or ended by signals; and who may read what copies get.
+//! Files that commands leave when they are killed or ended by signals; and the permissions of the files that copies get.
 
 mod place;
 
@@ -31,7 +31,7 @@ fn raw_folders(place: &Place) -> usize {
 }
 
 #[test]
-fn what_a_killed_recorder_left_is_listed_and_removed() {
+fn files_of_a_killed_recorder_are_listed_and_removed() {
     let place = place();
     let mut recorder = place.command(trodden()).args(["record", "--", "./prog", "wait"]).stdin(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
@@ -62,16 +62,16 @@ fn has_raw(folder: &std::path::Path) -> bool {
 }
 
 #[test]
-fn what_copies_get_and_print_is_their_users_alone() {
+fn only_the_owner_can_read_input_and_output_of_copies() {
     let place = place();
     place.write("input", "a secret");
     let mut command = place.command(trodden());
     with_choices(&mut command, "record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
-    // By a pipe, of which a copy is kept.
+    // Standard input is a pipe, so its content is stored in a file.
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();
     assert!(recorder.wait().unwrap().success());
-    // It had the environment.
+    // The job description contains the environment.
     assert!(!place.path("copies/job.json").exists());
     assert_eq!(fs::metadata(place.path("copies")).unwrap().permissions().mode() & 0o777, 0o700);
     for name in ["input", "out-0", "err-1"] {
@@ -80,19 +80,19 @@ fn what_copies_get_and_print_is_their_users_alone() {
     }
 }
 
-/// Runs a command in a process group of its own, as a shell does, and sends the group a signal when `has_begun` says so. Gives what is left
-/// among temporary files.
+/// Runs a command in a new process group, as a shell does, and sends the group a signal when `has_begun` returns true. Returns the
+/// temporary files that are left.
 fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
     with_choices(&mut command, arguments.iter().copied());
     left_by_command(place, command, signal, |_| has_begun())
 }
 
-/// The same of a command that begins as its process number says.
+/// Like [`left_by`], with a condition that depends on the process ID.
 fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
     let temporary = place.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
-    // Clang takes SIGQUIT for a crash of its own, and would leave files of llvm-symbolizer.
+    // Clang treats SIGQUIT as a crash, and would leave files of llvm-symbolizer.
     command.env("LLVM_DISABLE_SYMBOLIZATION", "1");
     command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let arguments = format!("{command:?}");
@@ -115,7 +115,7 @@ fn names(folder: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_signal_leaves_no_temporary_files() {
+fn signals_leave_no_temporary_files() {
     let place = place();
     place.write("tests.txt", "./prog wait\n");
     let mut many = String::new();
@@ -141,7 +141,7 @@ fn a_signal_leaves_no_temporary_files() {
 }
 
 #[test]
-fn a_signal_while_a_program_is_linked_leaves_no_temporary_files() {
+fn signals_during_a_link_leave_no_temporary_files() {
     let place = place();
     place.cc("-O1 -g -c prog.c -o prog.o");
     place.write("slow/ld", "#!/bin/sh\ntouch begun\nexec sleep 1000\n");
@@ -154,7 +154,7 @@ fn a_signal_while_a_program_is_linked_leaves_no_temporary_files() {
     }
 }
 
-/// Sets how the system disturbs a command that writes files (`disturb.c`).
+/// Makes the system disturb a command that writes files (`disturb.c`).
 #[cfg(target_arch = "x86_64")]
 fn disturb(place: &Place, command: &mut Command, how: &str) {
     if !place.path("disturb.so").exists() {
@@ -168,7 +168,7 @@ fn begun_names(folder: &std::path::Path) -> Vec<String> {
     names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
 }
 
-/// Whether a process has an open file in a folder that has no name there.
+/// Returns true if a process has an open file without a name in a folder.
 fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
     let folder = fs::canonicalize(folder).unwrap();
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
@@ -178,7 +178,7 @@ fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
 }
 
 #[test]
-fn results_have_no_name_while_they_are_written() {
+fn unfinished_results_have_no_file_name() {
     let place = place();
     let results = place.path("results");
     fs::create_dir(&results).unwrap();
@@ -200,7 +200,7 @@ fn results_have_no_name_while_they_are_written() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn results_with_temporary_names_are_removed_by_signals() {
+fn unfinished_results_with_temporary_names_are_removed_by_signals() {
     let place = place();
     let results = place.path("results");
     fs::create_dir(&results).unwrap();
@@ -210,7 +210,8 @@ fn results_with_temporary_names_are_removed_by_signals() {
         disturb(&place, &mut command, "unnamed");
         let is_written = |_| !begun_names(&results).is_empty();
         assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
-        // The signal reaches the program, too. If its end is seen first, the recording is complete up to there, and has its own name.
+        // The program gets the signal, too. If the recorder notices the program's end first, the recording is complete up to this end, and
+        // has its final name.
         if names(&results) == ["branches"] {
             place.trodden("simulate --from results/branches");
             fs::remove_file(results.join("branches")).unwrap();
@@ -221,7 +222,7 @@ fn results_with_temporary_names_are_removed_by_signals() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_signal_between_a_temporary_name_and_the_own_one_leaves_no_file() {
+fn signal_while_a_result_is_renamed_leaves_no_temporary_file() {
     let place = place();
     must(place.command(trodden()).args("record --no-store -o run.trodden -- ./prog".split(' ')).stdin(Stdio::null()));
     place.trodden("export json run.trodden -o whole");
@@ -231,7 +232,7 @@ fn a_signal_between_a_temporary_name_and_the_own_one_leaves_no_file() {
     command.args("export json run.trodden -o results/old".split(' '));
     disturb(&place, &mut command, "end");
     let output = command.output().unwrap();
-    // It may have ended by itself before the signal's turn came.
+    // The command may have ended before the signal was handled.
     assert!(output.status.success() || output.status.signal() == Some(15), "{output:?}");
     assert_eq!(names(&place.path("results")), ["old"]);
     assert!(fs::read(place.path("results/old")).unwrap() == whole);
@@ -239,7 +240,7 @@ fn a_signal_between_a_temporary_name_and_the_own_one_leaves_no_file() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn a_signal_leaves_no_copy_of_a_store_that_cannot_be_written() {
+fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
     let place = place();
     let Some(disk) = place::Disk::mount(place.path("disk"), "512k") else { return };
     must(place.command(trodden()).args("record -- ../prog".split(' ')).current_dir(place.path("disk")).stdin(Stdio::null()));
@@ -258,9 +259,9 @@ fn a_signal_leaves_no_copy_of_a_store_that_cannot_be_written() {
     }
 }
 
-/// With --hot-paths, the second training runs a script in the program's place.
+/// With --hot-paths, a script replaces the program during the second training.
 #[test]
-fn a_signal_while_a_program_is_trained_gives_it_its_place_back() {
+fn signal_during_training_restores_the_program() {
     let place = place();
     place.write(
         "train.sh",

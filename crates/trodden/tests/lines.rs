@@ -1,8 +1,7 @@
-//! Counts of lines and calls in optimised code, against llvm-cov, which counts in the front end: three programs at `-O2`.
+//! Counts of lines and calls in optimised code, compared with llvm-cov, which counts in the front end: three programs at `-O2`.
 //!
-//! Which lines have code at all is asked of the line table that the compiler wrote. Lines that are nothing but a brace are left out: what
-//! is done where an exception passes through stands at closing braces, and code of a function's entry stands at its opening brace, and is
-//! counted at the line of its name.
+//! The compiler's line table determines which lines have code. Lines that contain only a brace are left out: code for exceptions is
+//! attributed to closing braces, and a function's entry code to the opening brace, but counted at the line of its name.
 
 mod place;
 
@@ -28,7 +27,7 @@ fn read(trace: &str, file: &str) -> Coverage {
             coverage.lines.insert(line.parse().unwrap(), count.parse().unwrap());
         }
         if let Some((count, name)) = line.strip_prefix("FNDA:").and_then(|l| l.split_once(',')) {
-            // llvm-cov puts the file in front of names that other files cannot see.
+            // llvm-cov prefixes the names of local functions with the file.
             *coverage.calls.entry(name.rsplit(':').next().unwrap().to_owned()).or_default() += count.parse::<u64>().unwrap();
         }
     }
@@ -39,7 +38,7 @@ fn text(place: &Place, program: &str, arguments: &str) -> String {
     String::from_utf8(place.tool(program, arguments).stdout).unwrap()
 }
 
-/// Lines of a program's own file that have machine code.
+/// Returns the lines of a program's own file that have machine code.
 fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
     let table = text(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
     let (mut numbers, mut number, mut lines) = (BTreeSet::new(), String::new(), BTreeSet::new());
@@ -59,7 +58,7 @@ fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
 }
 
 #[test]
-fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
+fn line_and_call_counts_of_optimised_code_agree_with_llvm_cov() {
     let (mut all_wanted, mut all_missing) = (0, Vec::new());
     for file in PROGRAMS {
         let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lines").join(file)).unwrap();
@@ -88,8 +87,8 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
         all_wanted += wanted.len();
         all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
-        // Where the optimiser knew a call's result on some of the paths to it, nothing of the inlined body is left on
-        // these; on all, nothing is known of the function.
+        // If the optimiser computes a call's result on some paths to the call, no code of the inlined body is left on these paths. If it
+        // does so on all paths, nothing is known of the function.
         for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
             let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
@@ -103,7 +102,7 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
 }
 
 #[test]
-fn maps_have_the_graphs_before_the_optimiser_and_programs_nothing_of_what_they_are_made_from() {
+fn maps_have_the_line_graphs_before_optimisation_and_programs_no_embedded_bitcode() {
     let source = "\
 int twice(int a) {
   return a * 2;
@@ -133,16 +132,16 @@ int main(int argc, char **argv) {
     assert_eq!((called as usize, main.blocks[block as usize].lines.contains(&6)), (place_of("twice"), true), "{main:?}");
     let sections = text(&place, "llvm-readelf-22", "-S optimised");
     assert!(!sections.contains(".llvmbc"), "{sections}");
-    // A variant is made from the bitcode that is kept.
+    // A variant is made from the stored bitcode.
     place.trodden("instrument optimised --sample -o variant");
     assert_eq!(graphs("variant"), found);
-    // Nothing was moved: each line's code says itself whether it was executed.
+    // Unoptimised code is not moved, so each line's own code tells whether it was executed.
     place.trodden("cc -O0 -g twice.c -o plain");
     assert!(graphs("plain").functions.is_empty());
 }
 
 #[test]
-fn lines_behind_a_call_that_ended_the_program_are_not_executed() {
+fn lines_after_a_call_that_ended_the_program_are_not_executed() {
     let source = "\
 void end(int code);
 int *volatile where, begun, sum;
@@ -181,7 +180,7 @@ int main(int argc, char **argv) {
 }
 
 #[test]
-fn what_is_behind_a_call_that_jumped_is_not_executed_beside_what_is_before_it() {
+fn lines_after_a_call_left_by_longjmp_are_not_executed() {
     let source = "\
 #include <setjmp.h>
 jmp_buf back;
@@ -215,7 +214,7 @@ int main(void) {
 }
 
 #[test]
-fn a_header_has_one_name_whatever_led_to_it() {
+fn header_has_one_name_however_it_is_included() {
     let header = "static inline int twice(int a) {\n  return a * 2;\n}\n";
     let user = |name: &str, path: &str| format!("#include \"{path}\"\nint {name}(int a) {{\n  return twice(a);\n}}\n");
     let main = "int one(int), two(int);\nint main(int argc, char **argv) {\n  return one(argc) - two(argc);\n}\n";
@@ -230,7 +229,7 @@ fn a_header_has_one_name_whatever_led_to_it() {
 }
 
 #[test]
-fn blocks_that_stop_and_lines_that_are_only_jumps_are_known() {
+fn map_marks_blocks_that_stop_and_lines_with_only_a_jump() {
     let source = "\
 #include <stdlib.h>
 int main(int argc, char **argv) {

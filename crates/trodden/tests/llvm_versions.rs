@@ -1,7 +1,7 @@
-//! Programs built by LLVM 19 and by LLVM 22: both count the same, each reads the other's files, and bitcode is only given to a version that
-//! can read it.
+//! Programs built by LLVM 19 and by LLVM 22: both count the same, each reads the other's files, and bitcode is only passed to a version
+//! that can read it.
 //!
-//! Whole test files are run once more with LLVM 19 by `cargo xtask test`, among them the comparisons with LLVM's own counters.
+//! `cargo xtask test` also runs complete test files with LLVM 19, among them the comparisons with LLVM's own counters.
 
 mod place;
 
@@ -13,7 +13,7 @@ use trodden_profile::{FunctionPaths, Profile};
 
 const VERSIONS: [u32; 2] = [19, 22];
 
-/// Whether clang 19 is installed; says so if not, as then nothing is tested.
+/// Returns true if clang 19 is installed. Otherwise, prints that the test is skipped.
 fn has_both() -> bool {
     let has = |major: u32| Command::new(format!("clang-{major}")).arg("--version").output().is_ok_and(|out| out.status.success());
     let all = VERSIONS.into_iter().all(has);
@@ -23,14 +23,14 @@ fn has_both() -> bool {
     all
 }
 
-/// `trodden` with the clang of a version.
+/// Returns `trodden` with the clang of a version.
 fn with(place: &Place, major: u32, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env("TRODDEN_CLANG", format!("clang-{major}")).args(arguments.split_whitespace());
     command
 }
 
-/// `trodden` with whichever clang it chooses.
+/// Returns `trodden` with the clang that it selects itself.
 fn unnamed(place: &Place, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env_remove("TRODDEN_CLANG").env_remove("CC").args(arguments.split_whitespace());
@@ -43,12 +43,12 @@ fn error_of(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The versions of LLVM that the units of an image are from.
+/// Returns the LLVM versions that compiled the units of an image.
 fn versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }
 
-/// Executions of the lines of the main source file.
+/// Returns the executions of the main source file's lines.
 fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     let trace = must(unnamed(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
     let counts = String::from_utf8(trace).unwrap();
@@ -56,7 +56,7 @@ fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     counts.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// How often each function took each path, by its blocks; of functions with the same graph in both profiles.
+/// Returns how often each function took each path, by its blocks, for functions with the same graph in both profiles.
 fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
     let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
         let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
@@ -80,7 +80,7 @@ fn both_versions_count_the_same() {
             let [old, new] = VERSIONS.map(|major| {
                 must(&mut with(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
                 assert_eq!(versions(&place, &format!("prog-{major}")), [major]);
-                // Some of these programs end by a signal, all in the same way.
+                // Some of these programs are ended by a signal, the same in all builds.
                 let mut record = unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
                 let output = record.output().unwrap();
                 (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
@@ -134,7 +134,7 @@ int main(void) {
 }
 
 #[test]
-fn units_are_compiled_again_by_their_own_version_or_a_newer_one() {
+fn units_are_recompiled_by_their_own_llvm_version_or_a_newer_one() {
     if !has_both() {
         return;
     }
@@ -190,7 +190,7 @@ fn build_calls_the_clang_that_it_names() {
     assert_eq!(built(build("").env("CC", "gcc")), [22]);
 }
 
-/// A folder with a program that calls itself a clang of this version.
+/// Creates a folder with a program that claims to be a clang of this version.
 fn pretender(place: &Place, major: u32) -> String {
     use std::os::unix::fs::PermissionsExt;
     let name = format!("clang-{major}");
@@ -200,7 +200,7 @@ fn pretender(place: &Place, major: u32) -> String {
 }
 
 #[test]
-fn unsupported_clang_is_refused_before_anything_is_compiled() {
+fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
     for major in [14, 18, 23] {
         let clang = pretender(&place, major);
@@ -218,15 +218,15 @@ fn unsupported_clang_is_refused_before_anything_is_compiled() {
 }
 
 #[test]
-fn clang_that_does_not_load_the_plugin_is_refused_before_the_build() {
+fn clang_that_does_not_load_the_plugin_is_rejected_before_the_build() {
     let place = Place::new();
     let said = error_of(unnamed(&place, "build -- touch built").env("TRODDEN_CLANG", pretender(&place, 20)));
     assert!(said.contains("clang 20 does not load") && !place.path("built").exists(), "{said}");
 }
 
-/// What a clang that is not linked against libLLVM looks like to the plugin: LLVM is there, but no slots are.
+/// Simulates a clang that is not linked with libLLVM: LLVM is present, but the plugin finds no slots.
 #[test]
-fn clang_without_slots_is_refused_by_name() {
+fn clang_without_slots_is_rejected_by_name() {
     if !has_both() {
         return;
     }
@@ -258,7 +258,7 @@ int main(int argc, char **argv) {
 }
 
 #[test]
-fn rustc_newer_than_clang_is_refused_before_anything_is_built() {
+fn rustc_newer_than_clang_is_rejected_before_anything_is_built() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::with(&[
         ("Cargo.toml", "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n"),

@@ -1,4 +1,4 @@
-//! Profiles and sequences of variants of a program: what fits is used, what does not is refused by name.
+//! Profiles and sequences of variants of a program are used if they match, and otherwise rejected by name.
 
 mod place;
 
@@ -34,9 +34,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A build that counts more calls has more places at which paths can stop, so its paths have other numbers.
+/// A build that counts more calls has more positions at which paths can stop, so its paths have different numbers.
 #[test]
-fn plans_refuse_the_run_of_another_variant() {
+fn plan_rejects_the_run_of_a_different_variant() {
     let place = Place::with(&[("prog.c", RETURNS)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record --no-store -o own.trodden -- ./prog");
@@ -51,9 +51,9 @@ fn plans_refuse_the_run_of_another_variant() {
     );
 }
 
-/// What a forked child does in frames from before the fork has its callers: the tested segments of a run are all of that run.
+/// A forked child keeps the callers of frames from before the fork, so all segments of a run are known as tested by the same run.
 #[test]
-fn children_of_fork_keep_their_callers() {
+fn forked_children_keep_their_callers() {
     let place = Place::with(&[("prog.c", FORKS)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("instrument prog --stream -o streaming");
@@ -64,7 +64,7 @@ fn children_of_fork_keep_their_callers() {
 }
 
 #[test]
-fn a_variant_of_a_variant_has_its_own_action() {
+fn variant_of_a_variant_has_its_own_action() {
     let source = "int main(int argc, char **argv) { if (argc > 1) __asm__ volatile(\"nop\"); return 0; }\n";
     let place = Place::with(&[("prog.c", source)]);
     place.cc("-O1 prog.c -o prog");

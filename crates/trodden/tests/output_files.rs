@@ -1,5 +1,5 @@
-//! Files that commands are asked to write: links are followed, pipes are written into, and what is there stays if the new file does not
-//! fit on the disk.
+//! Output files of commands: links are followed, pipes are written to, and an existing file remains if the new content does not fit on the
+//! disk.
 
 mod place;
 
@@ -16,7 +16,7 @@ const PROGRAM: &str = "
 
 const EXPERIMENT: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
 
-/// Commands with the file that they write, `OUT`.
+/// Commands that write a file, which is `OUT`.
 const COMMANDS: [&str; 26] = [
     "record -o OUT -- ./prog",
     "record --no-store --copies 2 --costs OUT -o costly.trodden -- ./prog",
@@ -46,7 +46,7 @@ const COMMANDS: [&str; 26] = [
     "sweep experiment.toml --html OUT",
 ];
 
-/// A folder with what the commands read.
+/// Creates a folder with the inputs of the commands.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
     place.cc("-O1 -g prog.c -o prog");
@@ -74,7 +74,7 @@ fn run(place: &Place, command: &str, file: &str) -> Output {
 }
 
 #[test]
-fn links_are_followed_and_pipes_are_written_into() {
+fn commands_follow_links_and_write_into_pipes() {
     let place = place();
     for (at, command) in COMMANDS.into_iter().enumerate() {
         let [target, link, pipe] = ["target", "link", "pipe"].map(|name| format!("{name}-{at}"));
@@ -89,18 +89,18 @@ fn links_are_followed_and_pipes_are_written_into() {
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
         let output = run(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
-        // Lets the reader go on if the command has not written.
+        // Lets the reader continue if the command has not opened the pipe.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
         let piped = reader.join().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
-        // Times and names differ in some of them.
+        // Times and names in some outputs differ between runs.
         assert_eq!(piped.get(..4), written.get(..4), "{command}");
         assert!(piped.len() * 2 > written.len(), "{command}: {} and {} bytes", piped.len(), written.len());
     }
 }
 
 #[test]
-fn what_does_not_fit_on_the_disk_leaves_what_was_there() {
+fn existing_file_remains_if_the_disk_is_full() {
     let place = place();
     let Some(disk) = Disk::mount(place.path("disk"), "64k") else { return };
     place.write("disk/old", "an older file");

@@ -1,4 +1,5 @@
-//! Programs changed by what paths say (`trodden pgo`): they do what they did, and what was found is done.
+//! Programs transformed according to their paths (`trodden pgo`): their behaviour is unchanged, and the planned transformations are
+//! applied.
 
 mod place;
 
@@ -11,7 +12,7 @@ use trodden_oracle::random::{self, RandomLanguage};
 use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
-/// A loop whose last iteration leaves something out, as it is written in many programs of dynamic programming.
+/// A loop whose last iteration skips a part, as is common in dynamic programming.
 const LOOPS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A branch decided by an earlier one with other work in between.
+/// A branch that an earlier branch decides, with other work in between.
 const DECIDED: &str = r#"
 #include <stdio.h>
 static int table[64];
@@ -71,7 +72,7 @@ fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
 }
 
 #[test]
-fn the_last_iterations_of_a_loop_are_split_from_it() {
+fn last_iteration_of_a_loop_is_split_off() {
     let place = Place::with(&[("prog.c", LOOPS)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, "", "-O2 -g").stderr).unwrap();
@@ -80,13 +81,13 @@ fn the_last_iterations_of_a_loop_are_split_from_it() {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
         assert_eq!(run("plain"), run("fast"), "{n}");
     }
-    // Nothing of trodden is in it.
+    // The optimised program contains nothing of trodden.
     let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
     assert!(!symbols.contains("trodden"), "{symbols}");
 }
 
 #[test]
-fn paths_behind_a_decided_branch_are_copied() {
+fn paths_after_a_decided_branch_are_copied() {
     let place = Place::with(&[("prog.c", DECIDED)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, "", "-O1 -g").stderr).unwrap();
@@ -99,7 +100,7 @@ fn paths_behind_a_decided_branch_are_copied() {
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }
 
-/// A branch that goes one way 999 times of 1,000, and a switch two of whose cases share a block.
+/// A branch that takes one side 999 times of 1,000, and a switch with two cases that share a block.
 const BIASED: &str = r#"
 #include <stdio.h>
 static volatile int sum;
@@ -118,7 +119,7 @@ int main(void) {
 "#;
 
 #[test]
-fn code_generation_knows_the_edges_that_branches_took() {
+fn code_generation_gets_measured_branch_weights() {
     let place = Place::with(&[("prog.c", BIASED)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
@@ -145,7 +146,7 @@ fn code_generation_knows_the_edges_that_branches_took() {
     assert!(text.contains("\"function_entry_count\", i64 8000"), "entries of `step`");
 }
 
-/// Two branches that go the same ways in every run.
+/// Two branches that take the same sides in every run.
 const TOGETHER: &str = r#"
 #include <stdio.h>
 #define NOP __asm__ volatile("nop")
@@ -161,9 +162,9 @@ int main(void) {
 }
 "#;
 
-/// What is hardly ever executed is laid behind the loops that it is in only if code generation takes weights for measured.
+/// Code generation moves rarely executed blocks out of their loops only if it takes the weights for measured.
 #[test]
-fn code_generation_knows_how_often_known_paths_enter_a_function() {
+fn code_generation_gets_entry_counts_of_known_paths() {
     let place = Place::with(&[("prog.c", TOGETHER)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
@@ -177,9 +178,10 @@ fn code_generation_knows_how_often_known_paths_enter_a_function() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan says, programs do what they did: paths and loops picked at random, far more than paths would show.
+/// Whatever a transformation plan contains, programs keep their behaviour. Paths and loops are picked at random, far more than a profile
+/// would suggest.
 #[test]
-fn random_programs_do_what_they_did_after_random_changes() {
+fn random_transformations_preserve_behaviour_of_random_programs() {
     let mut larger = 0;
     for seed in 0..8 {
         let program = random::program(seed);
@@ -217,7 +219,7 @@ fn size_of_code(place: &Place, program: &str) -> u64 {
     file.section_by_name(".text").unwrap().size()
 }
 
-/// Some edges of a function copied, some loops split.
+/// Copies some edges of a function, and splits some loops, at random.
 fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
     let paths: Vec<usize> =

@@ -1,4 +1,4 @@
-//! Edge profiles made of path profiles: equal to LLVM's own, counter by counter, and accepted by the compilers that use them.
+//! Edge profiles derived from path profiles equal LLVM's own profiles, counter by counter, and the compilers accept them.
 
 mod place;
 
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// Functions by name and hash: counters, and lines about values, those of one place in alphabetical order.
+/// Functions by name and hash: counters, and lines about values, with the values of one site in alphabetical order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
-/// Warnings that a profile which does not fit brings.
+/// Warnings about profiles that do not match.
 const STRICT: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
-/// Reads a profile in LLVM's form.
+/// Reads a profile in LLVM's text format.
 fn read(place: &Place, file: &str) -> Profile {
     let text = place.tool("llvm-profdata-22", &format!("merge --text {file} -o -")).stdout;
     let text = String::from_utf8(text).unwrap();
@@ -25,14 +25,14 @@ fn read(place: &Place, file: &str) -> Profile {
         let count: usize = lines[at + 3].parse().unwrap();
         let counts = lines[at + 5..at + 5 + count].iter().map(|l| l.parse().unwrap()).collect();
         let mut values: Vec<String> = lines[at + 5 + count..].iter().take_while(|l| !l.is_empty()).map(|l| (*l).to_owned()).collect();
-        // The order of values that are equally frequent means nothing.
+        // The order of equally frequent values is irrelevant.
         values.chunk_by_mut(|a, b| a.contains(':') && b.contains(':') && !a.starts_with('#')).for_each(<[String]>::sort);
         profile.insert((lines[at - 1].to_owned(), lines[at + 1].parse().unwrap()), (counts, values));
     }
     profile
 }
 
-/// Asserts that the profiles hold the same functions with the same counters and values.
+/// Asserts that the profiles contain the same functions with the same counters and values.
 fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");
@@ -43,7 +43,7 @@ fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
 }
 
 #[test]
-fn counters_of_random_programs_are_those_of_llvm() {
+fn counters_of_random_programs_equal_those_of_llvm() {
     let mut checked = 0;
     for seed in 0..8 {
         let program = random::program(seed);
@@ -58,7 +58,7 @@ fn counters_of_random_programs_are_those_of_llvm() {
         let status = place.command(place.path("prog")).env("LLVM_PROFILE_FILE", "llvm.profraw").output().unwrap().status;
         let is_written = std::fs::metadata(place.path("llvm.profraw")).is_ok_and(|file| file.len() > 0);
         if status.code().is_none() || !is_written {
-            // Ended by a signal or `_exit`: LLVM writes nothing.
+            // LLVM writes nothing if a signal or `_exit` ends the program.
             continue;
         }
         must(place.command(trodden()).args([language, "--trodden=pgo", level, "-w", "-pthread", name, "-o", "prog"]));
@@ -73,9 +73,8 @@ fn counters_of_random_programs_are_those_of_llvm() {
     assert!(checked >= 5);
 }
 
-/// One function in two units, inlined there; a local function; exit within a call; what no path says: computed
-/// amounts, a counter between two calls; calls through a table, also of a function that is not profiled; copying of
-/// various sizes.
+/// One function that is inlined in two units; a local function; an exit within a call; values that paths do not contain: computed sizes,
+/// and a counter between two calls; calls through a table, also of a function that is not profiled; copies of various sizes.
 const FIRST: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +97,7 @@ const SHARED: &str = "static inline long weigh(long n) { if (n % 3 == 0) return 
 const SECOND: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
 
 #[test]
-fn several_units_runs_and_merging() {
+fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     let place = Place::with(&[("first.c", FIRST), ("second.c", SECOND), ("shared.h", SHARED)]);
     place.tool("clang-22", "-O2 -fprofile-generate first.c second.c -o prog");
     for run in ["one", "two"] {
@@ -112,7 +111,7 @@ fn several_units_runs_and_merging() {
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
     assert_equal(&read(&place, "llvm.profdata"), &read(&place, "own.profdata"), "two units");
-    // What `trodden instrument` makes of the kept bitcode: with markers, and without.
+    // Variants that `trodden instrument` makes from the stored bitcode, with LLVM's counters and without.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
@@ -133,7 +132,7 @@ fn several_units_runs_and_merging() {
 }
 
 #[test]
-fn foreign_profile_options_are_refused() {
+fn clangs_own_profile_options_are_rejected() {
     let place = Place::with(&[("a.c", "int main(void) { return 0; }\n")]);
     let output = place.command(trodden()).args(["cc", "--trodden=pgo", "-fprofile-generate", "a.c"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -158,7 +157,7 @@ static TABLE: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
 static ODDS: AtomicU32 = AtomicU32::new(0);
 #[inline(never)] fn up() { ODDS.fetch_add(1, Relaxed); }
 #[inline(never)] fn down() { ODDS.fetch_add(7, Relaxed); }
-/// The second test is decided by the first.
+/// The first test decides the second.
 #[inline(never)] fn step(x: u32) -> u32 {
     let x = x.wrapping_mul(1664525).wrapping_add(1013904223);
     let odd = x >> 16 & 1 == 1;
@@ -176,7 +175,7 @@ fn cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str)
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Tests run below cargo, which leaves variables behind.
+/// The tests run under cargo, which sets variables that the command must not see.
 fn without_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -210,7 +209,7 @@ fn rust_programs() {
     check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
-/// `trodden pgo` with cargo's own command: the same edge profile, a program that does what it did, and what only paths say.
+/// Checks `trodden pgo` with cargo's own command: the same edge profile, unchanged behaviour, and path-based transformations.
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
@@ -223,9 +222,9 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// A tree whose makefile names the compiler with its version; and one that names it by an absolute path, which the error must mention.
+/// The makefile names the compiler first with its version, and then by an absolute path, which the error must mention.
 #[test]
-fn compilers_with_versions_are_intercepted() {
+fn compilers_with_a_version_in_their_name_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
     let program = "#include <stdio.h>\nint main(void) { int s = 0; for (int i = 0; i < 1000; i++) if (i % 3) s += i; printf(\"%d\\n\", \
         s); return 0; }\n";
@@ -241,11 +240,11 @@ fn compilers_with_versions_are_intercepted() {
     let whole = String::from_utf8(place.shell("command -v clang-22").stdout).unwrap();
     place.write("Makefile", &makefile(whole.trim()));
     let (status, reported) = pgo("make");
-    assert!(status == Some(2) && reported.contains("by an absolute path") && !reported.contains("give --clean"), "{reported}");
+    assert!(status == Some(2) && reported.contains("by an absolute path") && !reported.contains("use --clean"), "{reported}");
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 
-/// A source compiled twice, with other folders and another name for its function: each copy has its paths.
+/// A source compiled twice, with different folder names and a different name for its function: each copy has its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
     const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \

@@ -1,6 +1,5 @@
-//! What compilers, linkers and build systems do to a program, one test each: it prints what the plain program prints,
-//! its units are in the image, and counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake
-//! and ccache.
+//! What compilers, linkers and build systems do to a program, with one test each: the instrumented program prints what the original prints,
+//! its units are in the image, and its counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake and ccache.
 
 #[path = "platform/bare.rs"]
 mod bare;
@@ -15,7 +14,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Calls `step` of another unit ten times.
+/// Calls `step`, which is in a different unit, ten times.
 const MAIN: &str = r#"
 #include <stdio.h>
 int step(int n);
@@ -63,7 +62,7 @@ fn without_optimisation_and_through_assembly() {
 }
 
 #[test]
-fn link_time_optimisation_of_the_user_is_left_out_with_a_note() {
+fn users_lto_option_is_ignored_with_a_note() {
     let place = two_units();
     for lto in ["-flto", "-flto=thin"] {
         let notes = place.cc(&format!("-O2 {lto} -c step.c"));
@@ -131,7 +130,7 @@ fn without_any_library() {
 }
 
 #[test]
-fn garbage_collection_with_three_linkers() {
+fn garbage_collection_works_with_three_linkers() {
     let place = two_units();
     place.write("spare.c", "int spare(int n) { return n ? n + 1 : 5; }\n");
     for linker in ["bfd", "gold", "lld"] {
@@ -142,11 +141,11 @@ fn garbage_collection_with_three_linkers() {
 }
 
 #[test]
-fn tables_that_code_cannot_reach_are_named_when_the_link_fails() {
-    // Fifteen decisions: more paths than an array may have here.
+fn failed_link_names_counters_that_code_cannot_address() {
+    // Fifteen decisions: more paths than fit in an array here.
     let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
     let place = Place::with(&[("main.c", MAIN)]);
-    // Nine tables of 2^24 slots are 2.25 GiB.
+    // Nine tables with 2^24 slots have 2.25 GiB.
     let options = "table-slots=16777216 array-paths=100";
     let mut objects = String::new();
     for unit in 0..9 {
@@ -162,7 +161,7 @@ fn tables_that_code_cannot_reach_are_named_when_the_link_fails() {
     let said = link(&objects);
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && said.1.contains("the counters of prog take 2.3 GiB, but code can address less than 2 GiB"), "{said:?}");
-    // Whatever else a link lacks has nothing to do with counters.
+    // A link error without large counters is not attributed to them.
     let said = link("");
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && !said.1.contains("counters of"), "{said:?}");
@@ -176,7 +175,7 @@ fn version_scripts() {
         place.cc("-O2 main.c -L. -lstep -o prog");
         place.check("prog", PRINTED, &[("step", 10)]);
         let symbols = place.tool("nm", "-D --defined-only libstep.so");
-        // gold lists hidden symbols, too, as local ones (a small letter).
+        // gold also lists hidden symbols, as local ones (with a lower-case letter).
         let symbols = String::from_utf8(symbols.stdout).unwrap();
         let exported = symbols.lines().filter(|l| l.contains("trodden") && l.split(' ').nth(1).unwrap().chars().all(char::is_uppercase));
         assert_eq!(exported.count(), 0, "{symbols}");
@@ -273,7 +272,7 @@ int main(void) {
 }
 
 #[test]
-fn libraries_take_as_little_thread_local_storage_as_the_guide_says() {
+fn libraries_use_as_little_thread_local_storage_as_the_guide_says() {
     let place = two_units();
     place.cc("-O2 main.c step.c -o prog");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
@@ -291,7 +290,7 @@ fn libraries_take_as_little_thread_local_storage_as_the_guide_says() {
 }
 
 #[test]
-fn stripped_programs_are_known_by_the_store() {
+fn units_of_stripped_programs_are_found_in_the_cache() {
     let place = two_units();
     place.cc("-O2 main.c step.c -o prog");
     place.tool("strip", "prog -o gnu");
@@ -322,7 +321,7 @@ fn ccache() {
 }
 
 #[test]
-fn a_configure_script_that_wants_silence() {
+fn configure_script_that_requires_silence_succeeds() {
     let place = two_units();
     place.write("lib.map", "V1 { global: step; missing; local: *; };\n");
     let output = place.shell(
@@ -385,7 +384,7 @@ fn parallel_make_by_trodden_build() {
     for (i, unit) in units.iter().enumerate() {
         place.write(&format!("{unit}.c"), &format!("int {unit}(int n) {{ if (n > {i}) return 1; return 0; }}\n"));
     }
-    // The makefile names its compiler, as many do.
+    // The makefile names its compiler, as many makefiles do.
     let objects = units.iter().map(|u| format!("{u}.o")).collect::<Vec<_>>().join(" ");
     place.write("Makefile", &format!("CC = gcc\nCFLAGS = -O2\nprog: main.o step.o {objects}\n\t$(CC) -o $@ $^\n"));
     let output = place.trodden("build -- make -j4");
@@ -393,12 +392,12 @@ fn parallel_make_by_trodden_build() {
     assert!(notes.contains("14 units instrumented in 1 image: prog"), "{notes}");
     place.check("prog", PRINTED, &[("step", 10), ("u3", 0)]);
     let again = place.trodden("build -- make -j4");
-    assert!(String::from_utf8(again.stderr).unwrap().contains("nothing was compiled"));
+    assert!(String::from_utf8(again.stderr).unwrap().contains("everything was up to date"));
 }
 
-/// As a compiler cache gives them, which does not know the options of counting.
+/// Links objects with different options, as a compiler cache returns them that does not know the counting options.
 #[test]
-fn objects_of_other_options_are_named_at_the_link() {
+fn link_warns_of_objects_built_with_different_options() {
     let place = two_units();
     place.cc("-O1 -c main.c");
     place.cc("-O1 -c step.c");
@@ -421,9 +420,9 @@ fn objects_of_other_options_are_named_at_the_link() {
     }
 }
 
-/// Counters are reached by a thread-local variable of ELF's kind.
+/// Counters are accessed through an ELF thread-local variable.
 #[test]
-fn emulated_thread_local_storage_is_refused_by_name() {
+fn emulated_thread_local_storage_is_rejected_by_name() {
     let place = two_units();
     for options in ["-femulated-tls", "-fno-emulated-tls -femulated-tls"] {
         let output = place.command(trodden()).args(format!("cc -O1 {options} main.c step.c -o prog").split(' ')).output().unwrap();
@@ -437,7 +436,7 @@ fn emulated_thread_local_storage_is_refused_by_name() {
 }
 
 #[test]
-fn sanitizers_find_their_addresses_free() {
+fn sanitizers_find_their_address_ranges_free() {
     let place = two_units();
     for sanitizer in ["address", "memory", "thread", "undefined"] {
         place.cc(&format!("-O1 -fsanitize={sanitizer} main.c step.c -o prog"));
@@ -464,7 +463,7 @@ fn whole_programs_by_lto() {
 }
 
 #[test]
-fn other_variants_count_the_same() {
+fn variants_count_the_same() {
     let place = two_units();
     place.cc("-O2 -c step.c");
     place.cc("-O2 main.c step.o -o prog");
@@ -483,7 +482,7 @@ fn other_variants_count_the_same() {
 }
 
 #[test]
-fn a_missing_recipe_or_bitcode_is_named() {
+fn missing_recipe_or_bitcode_is_named() {
     let place = two_units();
     must(place.command(trodden()).args(["cc", "-O2", "main.c", "step.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.check("prog", PRINTED, &[("step", 10)]);

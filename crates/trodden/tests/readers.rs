@@ -1,4 +1,5 @@
-//! Data of other tools: what is read of it, and what is refused by name. No reader succeeds on a file of which it recognises nothing.
+//! Data of other tools: readers use the part that they understand, and reject the rest by name. No reader succeeds on a file in which it
+//! recognises nothing.
 
 mod place;
 
@@ -18,14 +19,14 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
+fn unrecognised_files_are_rejected_and_empty_ones_reported() {
     let place = Place::with(&[("p.c", "int main(void) { return 0; }\n")]);
     place.cc("--trodden=addresses -O1 p.c -o p");
     fs::create_dir(place.path("folder")).unwrap();
     let bolt = "B 401150 401130 5000 3\n";
     let mapping = "4/4 1.0: PERF_RECORD_MMAP2 4/4: [0x400000(0x1000) @ 0 fe:00 1 1]: r-xp /nowhere/q\n";
     let outside = format!("{mapping}4/4 2.0: 0x400010/0x400020/P/-/-/1 0x400024/0x400008/P/-/-/1\n");
-    // Command, text of the file, exit status, what is said.
+    // Command, text of the file, exit status, expected message.
     let cases = [
         ("report F", "[]", 0, "no slices"),
         ("report F", "{\"traceEvents\": []}", 0, "no slices"),
@@ -67,12 +68,12 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
     }
 }
 
-/// What `perf script --header` prints of a recording without events.
+/// Output of `perf script --header` for a recording without events.
 const HEADER_OF_PERF: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
     # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
     # sample duration :      0.000 ms\n# ========\n#\n";
 
-/// The description of a trace (Common Trace Format 1.8) of some events.
+/// Returns the description of a trace (Common Trace Format 1.8) with one kind of event.
 fn description_of(event: &str) -> String {
     format!(
         "/* CTF 1.8 */\ntypealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;\n\
@@ -85,7 +86,7 @@ fn description_of(event: &str) -> String {
 }
 
 #[test]
-fn texts_of_perf_without_events_of_the_scheduler_are_named() {
+fn perf_text_without_scheduler_events_is_reported() {
     let place = Place::new();
     let cases = [
         (HEADER_OF_PERF, 0, "no events"),
@@ -99,9 +100,9 @@ fn texts_of_perf_without_events_of_the_scheduler_are_named() {
 }
 
 #[test]
-fn traces_in_folders_without_events_say_so() {
+fn trace_folders_without_events_are_reported() {
     let place = Place::new();
-    // Description, stream, exit status, what is said. The last description is what perf 6.1 writes of a recording without events.
+    // Description, stream, exit status, expected message. The last description is that of a perf 6.1 recording without events.
     let packet = [0xC1FC_1FC1_u32, 0, 0].map(u32::to_le_bytes).concat();
     let with_event = [&packet[..], &[0; 12], &7_u32.to_le_bytes()[..]].concat();
     let (other, unknown) = (description_of("other"), description_of("other").replace("byte_order = le", "byte_order = unknown"));
@@ -127,7 +128,8 @@ fn traces_in_folders_without_events_say_so() {
     }
 }
 
-/// An OTF2 archive of one location without events, as libotf2 3.0 writes it: the anchor, the definitions, and the location's two files.
+/// An OTF2 archive of one location without events, as libotf2 3.0 writes it: the anchor, the definitions, and the two files of the
+/// location.
 const ARCHIVE: [(&str, &str); 4] = [
     (
         "a.otf2",
@@ -144,7 +146,7 @@ const ARCHIVE: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn an_archive_without_events_says_so() {
+fn otf2_archive_without_events_is_reported() {
     let place = Place::new();
     fs::create_dir(place.path("a")).unwrap();
     for (name, digits) in ARCHIVE {
@@ -152,13 +154,13 @@ fn an_archive_without_events_says_so() {
         fs::write(place.path(name), digits.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
     }
     let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
-    // Without the reader, its package is named.
+    // If the reader is not installed, its package is named.
     let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
     let output = run(&place, "report a.otf2");
     assert!(output.status.code() == Some(status) && said(&output).contains(words), "{output:?}");
 }
 
-/// Checks how a command ends on a file of this text, and what it says.
+/// Checks the exit status of a command on a file with this text, and its message.
 fn answers(place: &Place, command: &str, text: &str, status: i32, words: &str) {
     place.write("F", text);
     let output = run(place, command);
@@ -171,7 +173,7 @@ fn report(place: &Place, file: &str) -> Value {
     serde_json::from_slice(&must(place.command(trodden()).args(["report", "--json", file])).stdout).unwrap()
 }
 
-/// A hundred barriers of two threads, at times with fractions of nanoseconds: `slow` is late at each of them by about half a millisecond.
+/// A hundred barriers of two threads, with times in fractions of nanoseconds: `slow` arrives about half a millisecond late at each barrier.
 fn barriers() -> String {
     let (mut events, mut now, mut state) = (Vec::new(), 0.0f64, 1u64);
     let slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
@@ -194,7 +196,7 @@ fn barriers() -> String {
 }
 
 #[test]
-fn chrome_traces_are_read_with_fractions_compressed_open_and_begun_before() {
+fn chrome_traces_may_be_fractional_compressed_unfinished_or_begun_before() {
     let place = Place::with(&[
         ("barriers.json", &barriers()),
         ("open.json", r#"[{"name":"w","ph":"X","ts":1,"dur":5,"pid":1,"tid":1},{"name":"v","ph":"X","ts":2,"dur":3,"pid":1,"tid":2}"#),
@@ -221,7 +223,7 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 0; }
 ";
 
-/// The branches of a program that is loaded where it says, with its mapping, as those of a process; and the mapping's file.
+/// Converts a program's branches to those of a process that mapped a file at the program's address.
 fn branches(trace: &str, process: u32, file: &str) -> String {
     let mapping =
         format!("{process}/{process} 0.5: PERF_RECORD_MMAP2 {process}/{process}: [0x400000(0x200000) @ 0 fe:00 1 1]: r-xp {file}\n");
@@ -235,7 +237,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
+fn different_file_at_the_same_address_in_another_process_is_not_the_program() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
@@ -255,7 +257,7 @@ fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
     }
     let output = run(&place, "import other.txt --program marked --no-store -o other.trodden");
     assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
-    // The file is at another place than its mapping says.
+    // The file is not at the path of its mapping.
     let simulated = |file: &str| -> Value {
         serde_json::from_slice(&place.trodden(&format!("simulate --json --from {file} --program marked --top 50")).stdout).unwrap()
     };

@@ -1,4 +1,4 @@
-//! Reading profiles: what is asked of paths that are cut, of damaged files, of suites of several programs, and what the answers hold.
+//! Reading profiles: queries on paths that are cut, corrupt files, suites of several programs, and the contents of the outputs.
 
 mod place;
 
@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Three decisions in a row, in a function that is cut between them when at most two paths may be counted. `flags` says which are taken.
+/// Three decisions in a row, in a function that is cut between them if at most two paths may be counted. `flags` selects the taken sides.
 const CUT: &str = "\
 #include <stdlib.h>
 #define NOP __asm__ volatile(\"nop\")
@@ -51,14 +51,14 @@ fn cut() -> Place {
 }
 
 #[test]
-fn expressions_are_answered_across_cuts() {
+fn expressions_are_matched_across_cuts() {
     let place = cut();
     let find = |expression: &str| {
         let output = run(&place, &["find", expression, "--json"]);
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         (output.status.code().unwrap(), found["answer"].as_str().unwrap().to_owned(), found)
     };
-    // Every execution takes all: what is asked is certain.
+    // Every execution takes all three, so the answer is certain.
     place.trodden("record -- ./prog 7 7 7");
     assert!(said(&run(&place, &["report"])).contains("cut"), "the program is cut");
     let (status, answer, found) = find("walk: 5 .. 11");
@@ -67,13 +67,13 @@ fn expressions_are_answered_across_cuts() {
     assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
     let text = said(&run(&place, &["find", "walk: 5 .. 8 .. 11"]));
     assert!(text.contains("taken at least 3 times"), "{text}");
-    // The first is on a path, and the last on every path.
+    // Line 5 is on a path, and line 11 is on every path.
     assert_eq!(find("walk: 5 !11").1, "no");
-    // Three of four take the first, three of four the last: two at least took both.
+    // Three of four executions take the first, and three of four the last, so at least two take both.
     place.trodden("record -- ./prog 1 4 5 5");
     let (_, answer, found) = find("walk: 5 .. 11");
     assert_eq!((answer.as_str(), &found["paths"][0]["count"]), ("yes", &Value::from(2)), "{found:#}");
-    // Each is taken once, of two: together, or apart?
+    // Of two executions, one takes the first, and one takes the last. Whether it is the same one is unknown.
     for flags in ["5 0", "1 4"] {
         place.trodden(&format!("record -- ./prog {flags}"));
         assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
@@ -82,7 +82,7 @@ fn expressions_are_answered_across_cuts() {
         assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
         assert_eq!(find("walk: 8").1, "no", "it is within one piece");
     }
-    // Whole paths decide it.
+    // Paths without cuts decide the question.
     place.trodden("instrument prog --output whole --table-slots 64");
     place.trodden("record -- ./whole 1 4");
     assert_eq!(find("walk: 5 .. 11").1, "no");
@@ -91,7 +91,7 @@ fn expressions_are_answered_across_cuts() {
 }
 
 #[test]
-fn places_that_do_not_exist_are_errors() {
+fn nonexistent_lines_and_functions_are_errors() {
     let place = cut();
     place.trodden("record -- ./prog 7");
     for (expression, message) in [
@@ -108,7 +108,7 @@ fn places_that_do_not_exist_are_errors() {
     let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
     assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
-    // The excluded place may be on the next piece.
+    // The excluded line may be on the next piece.
     let excluded = watch("walk: 5 !11");
     assert!(excluded.status.code() == Some(2) && said(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
@@ -116,7 +116,7 @@ fn places_that_do_not_exist_are_errors() {
 }
 
 #[test]
-fn what_is_intact_of_a_damaged_profile_is_used() {
+fn intact_part_of_a_corrupt_profile_is_used() {
     let place = cut();
     place.write("b.c", "int other(int n) { return n * 3; }\n");
     place.cc("-O1 -g a.c b.c -o prog");
@@ -149,7 +149,7 @@ fn what_is_intact_of_a_damaged_profile_is_used() {
 }
 
 #[test]
-fn json_is_whole_and_nought_is_no_limit() {
+fn json_is_complete_and_top_0_means_no_limit() {
     let functions: String =
         (0..15).map(|i| format!("__attribute__((noinline)) int f{i}(int n) {{ __asm__ volatile(\"\"); return n + {i}; }}\n")).collect();
     let calls: String = (0..15).map(|i| format!(" n = f{i}(n);")).collect();
@@ -169,7 +169,7 @@ fn json_is_whole_and_nought_is_no_limit() {
 }
 
 #[test]
-fn coverage_names_files_that_are_there() {
+fn coverage_lists_only_existing_files() {
     let place = Place::with(&[
         ("src/a.c", "#include \"../lib/b.h\"\n#include \"gone.h\"\nint main(int n, char **v) { return twice(n) + gone(n) > 9; }\n"),
         ("lib/b.h", "static inline int twice(int n) {\n  return 2 * n;\n}\n"),
@@ -198,7 +198,7 @@ fn coverage_names_files_that_are_there() {
 }
 
 #[test]
-fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
+fn control_characters_in_names_reach_neither_terminal_nor_tracefile() {
     let source = "int strange(int n) __asm__(\"str\\nange\");\n__attribute__((noinline)) int strange(int n) { return n + 1; }\n\
                   int main(int n, char **v) { return strange(n) - 2; }\n";
     let place = Place::with(&[("a\u{1b}[31m.c", source)]);
@@ -236,7 +236,7 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
 }
 
 #[test]
-fn another_units_map_is_refused() {
+fn cached_map_of_a_different_unit_is_rejected() {
     let place = Place::with(&[("a.c", "int main(void) { return 0; }\n"), ("b.c", "int main(int n, char **v) { return n > 1; }\n")]);
     place.cc("-O1 -g a.c -o one");
     place.cc("-O1 -g b.c -o other");
@@ -253,9 +253,9 @@ fn another_units_map_is_refused() {
     );
 }
 
-/// A program that was built again between two runs of a suite: the newest run says which build is meant.
+/// A program was rebuilt between two runs of a suite. The build of the newest run is used.
 #[test]
-fn of_a_suite_with_two_builds_the_newest_is_read() {
+fn newest_build_of_a_suite_is_read() {
     let place = Place::with(&[("prog.c", CUT)]);
     for (source, argument) in [(CUT.to_owned(), "1"), (CUT.replace("flags & 4", "flags & 8"), "3")] {
         fs::write(place.path("prog.c"), source).unwrap();
@@ -267,14 +267,14 @@ fn of_a_suite_with_two_builds_the_newest_is_read() {
     assert!(text.contains("./prog 3") && text.contains("000001.trodden is skipped") && !text.contains("./prog 1"), "{text}");
 }
 
-/// What is lost of a raw file is said in each report of the profile, not only when it is made.
+/// Losses of a raw file are reported whenever the profile is read, not only when it is made.
 #[test]
-fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
+fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     let place = Place::with(&[("prog.c", CUT)]);
     place.cc("-O1 -g prog.c -o prog");
     must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
     let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
-    // Of the first region a counter is left.
+    // Only one counter of the first region is left.
     let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
     let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
@@ -283,9 +283,9 @@ fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
     assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
 
-/// A function that is in another file than its unit, and has code of a third one inlined.
+/// A function in a different file than its unit, with inlined code of a third file.
 #[test]
-fn differences_name_the_files_of_their_lines() {
+fn differences_name_the_files_of_lines() {
     let place = Place::with(&[
         ("one.c", "#include \"part.c\"\nint main(int c, char **v) { return work(v[1]) == 77; }\n"),
         (
@@ -307,15 +307,15 @@ fn differences_name_the_files_of_their_lines() {
     assert!(text.contains("\nwork  (part.c; entered 1 -> 1)\n"), "{text}");
     let appeared = text.lines().find(|line| line.contains("appeared") && line.contains("small.h:4")).unwrap_or_else(|| panic!("{text}"));
     let lines = appeared.split_once("lines ").unwrap().1;
-    // Each number without a name is of the file before it, and the first is of the function's.
+    // A line number without a file name belongs to the previously named file; the first name is the function's file.
     assert!(lines.contains("part.c:"), "{text}");
     let json: Value = serde_json::from_slice(&place.trodden("diff --json before.trodden after.trodden").stdout).unwrap();
     let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
     assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
 }
 
-/// Two functions with three ways each. The first argument says how often `mixed` takes the first way, and the second how often it takes the
-/// last one, and which way `steady` takes once.
+/// Two functions with three sides each. The first argument is how often `mixed` takes the first side. The second is how often `mixed` takes
+/// the last side, and which side `steady` takes once.
 const RARE: &str = "\
 #include <stdlib.h>
 __attribute__((noinline)) void mixed(int way) {
@@ -346,7 +346,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Paths that are 0.0 % of their function in both profiles are counted instead of listed; JSON has them all.
+/// Paths with 0.0 % of their function's executions in both profiles are counted instead of listed; JSON contains all of them.
 #[test]
 fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let place = Place::with(&[("rare.c", RARE)]);
@@ -358,12 +358,12 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let section = |function: &str| {
         text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
     };
-    // One path of 6,000 and 4,000 executions each, and one of 1 and 2, which is 0.0 % of about 10,000 both times.
+    // Two paths have thousands of executions. The third has 1 and 2, which is 0.0 % of about 10,000 both times.
     let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
     assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
     assert_eq!(mixed.last(), Some(&"  ... and 1 path with 0.0 % of the executions both times (--json)"), "{text}");
     assert!(!text.contains("0.0 % -> 0.0 %"), "{text}");
-    // One path vanished and one appeared, and each is 0.0 % both times: nothing of the function is listed.
+    // One path vanished and one appeared, and each has 0.0 % both times, so the function is not listed.
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
     let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);

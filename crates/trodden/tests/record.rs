@@ -1,4 +1,4 @@
-//! `trodden record`: exit status, signals, streams, programs that start others, programs that were not built by trodden.
+//! `trodden record`: exit status, signals, streams, programs that start others, programs that were not built with trodden.
 
 mod place;
 
@@ -30,7 +30,7 @@ fn profile(place: &Place) -> Profile {
 }
 
 #[test]
-fn status_and_streams_pass_through() {
+fn exit_status_and_standard_streams_pass_through() {
     let place = program(
         "int main(void) { int c, s = 0; while ((c = getchar()) != EOF) s += step(c); printf(\"%d\\n\", s); fputs(\"to stderr\\n\", \
             stderr); return 41; }",
@@ -46,7 +46,7 @@ fn status_and_streams_pass_through() {
 }
 
 #[test]
-fn a_signal_that_ends_the_program_is_reported() {
+fn signal_that_ends_the_program_is_reported() {
     for (signal, number) in [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGABRT", 6)] {
         let place = program(&format!("int main(void) {{ step(1); step(2); step(3); raise({signal}); return 0; }}"));
         let output = record(&place, &["./prog"]).output().unwrap();
@@ -57,7 +57,7 @@ fn a_signal_that_ends_the_program_is_reported() {
 }
 
 #[test]
-fn signals_are_handed_on() {
+fn signals_are_forwarded_to_the_command() {
     let place = program(
         "static void on(int s) { _exit(step(s) == 15 ? 5 : 6); }\nint main(void) { signal(SIGTERM, on); puts(\"ready\"); fflush(stdout); \
             for (;;) pause(); }",
@@ -80,7 +80,7 @@ fn all_processes_of_a_command_are_counted() {
 }
 
 #[test]
-fn nothing_counted_is_a_warning_and_no_failure() {
+fn program_without_counts_causes_a_warning_but_no_failure() {
     let place = Place::new();
     let output = record(&place, &["sh", "-c", "exit 3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -106,12 +106,12 @@ fn runs_are_stored_with_their_suite() {
 }
 
 #[test]
-fn each_program_of_a_suite_is_a_run() {
+fn each_program_of_a_suite_is_a_separate_run() {
     let place = program(
         "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { \
             if (!fork()) return step(1); wait(0); } return n; }",
     );
-    // A program that is no test, tests in parallel, one that crashes, one that forks, one with a name.
+    // A program that is not instrumented, tests in parallel, one that crashes, one that forks, and one with a name.
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";
     let output =
         place.command(trodden()).args(["record", "--suite", "tests", "-o", "all.trodden", "--", "bash", "-c", script]).output().unwrap();
@@ -136,7 +136,7 @@ fn each_program_of_a_suite_is_a_run() {
         .collect();
     seen.sort();
     let run = |n: &str, steps, ending, test: Option<&str>| (n.to_owned(), steps, Some(ending), test.map(str::to_owned), test.is_some());
-    // What a forked process counts belongs to its program.
+    // Counts of a forked process belong to its program.
     let all = [
         run("3", 3, ProcessEnding::Exit(3), None),
         run("4", 4, ProcessEnding::Exit(4), None),
@@ -152,7 +152,7 @@ fn each_program_of_a_suite_is_a_run() {
 }
 
 #[test]
-fn a_suite_can_be_one_run() {
+fn all_programs_of_a_command_can_be_one_run_of_a_suite() {
     let place = program("int main(int c, char **v) { return step(atoi(v[1])); }");
     let output =
         place.command(trodden()).args(["record", "--", "sh", "-c", "./prog 2; ./prog 3"]).env("TRODDEN_TEST", "both").output().unwrap();
@@ -167,7 +167,7 @@ fn a_suite_can_be_one_run() {
 }
 
 #[test]
-fn a_folder_with_a_percent_sign_is_a_folder() {
+fn folder_name_may_contain_a_percent_sign() {
     let place = program("int main(void) { return step(0); }");
     std::fs::create_dir(place.path("100%p")).unwrap();
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "100%p/run.trodden", "--", "./prog"]).output().unwrap();
@@ -176,7 +176,7 @@ fn a_folder_with_a_percent_sign_is_a_folder() {
 }
 
 #[test]
-fn raw_files_of_other_launchers_are_collected() {
+fn raw_files_of_other_launchers_are_imported() {
     let place = program("int main(void) { step(1); step(2); return 0; }");
     for _ in 0..3 {
         let status = place.command("./prog").env("TRODDEN_OUTPUT", "raw/%m.%p.raw").status().unwrap();
@@ -189,8 +189,8 @@ fn raw_files_of_other_launchers_are_collected() {
 }
 
 #[test]
-fn a_process_that_goes_on_behind_the_command_is_warned_of() {
-    // The child goes on for as long as it is reported, with none of the recorder's pipes.
+fn process_that_outlives_the_command_is_reported() {
+    // The child lives longer than it takes to report it, and has closed the recorder's pipes.
     let place = program(
         "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } \
             return 0; }",
@@ -203,7 +203,7 @@ fn a_process_that_goes_on_behind_the_command_is_warned_of() {
     }
 }
 
-/// Counts once, then makes a thread count and leaves as its argument says.
+/// Counts once, then counts in a thread, and exits as the argument says.
 const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
     int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
     if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); \
@@ -211,7 +211,7 @@ const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic vo
     pthread_create(&t, 0, work, 0); pthread_join(t, 0); return c > 2 ? 7 : 0; }\n";
 
 #[test]
-fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
+fn lost_counts_are_an_error_and_marked_in_the_profile() {
     let place = program(LEAVES);
     for (arguments, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
         let output = record(&place, arguments).output().unwrap();
@@ -228,7 +228,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
         assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of 1 thread are lost"), "{report}");
     }
-    // The same of raw files of another launcher, and of a suite.
+    // The same for raw files of other launchers, and for a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
     let output = place.command(trodden()).args(["import", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
@@ -239,7 +239,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
 }
 
 #[test]
-fn processes_that_leave_without_giving_their_regions_back_are_exact() {
+fn processes_that_exit_without_releasing_their_regions_are_exact() {
     let place = program(LEAVES);
     let output = record(&place, &["./prog", "nofile"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -251,7 +251,7 @@ fn processes_that_leave_without_giving_their_regions_back_are_exact() {
 }
 
 #[test]
-fn a_folder_of_counts_that_is_deleted_is_reported() {
+fn deleted_folder_of_raw_files_is_reported() {
     let place = program("int main(void) { step(1); return 0; }");
     for script in ["./prog; rm -r raw-*", "./prog; rm -r raw-*; ./prog"] {
         let output = record(&place, &["sh", "-c", script]).output().unwrap();
@@ -262,7 +262,7 @@ fn a_folder_of_counts_that_is_deleted_is_reported() {
     }
 }
 
-/// How often `step` began by the logs of a run, and their number.
+/// Returns how often `step` was entered according to a run's logs, and the number of logs.
 fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     let (mut steps, mut logs) = (0, 0);
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
@@ -283,10 +283,10 @@ fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     (steps, logs)
 }
 
-/// Each program of a suite is a run with its own stream: the first and the second test differ, one crashes, one has a child, and one
-/// becomes itself again in the same process.
+/// Each program of a suite is a run with its own stream. The first two tests differ, one crashes, one has a child, and one executes itself
+/// again in the same process.
 #[test]
-fn each_program_of_a_suite_has_its_stream() {
+fn each_program_of_a_suite_has_its_own_stream() {
     let place = Place::with(&[(
         "prog.c",
         "#include <signal.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
@@ -306,7 +306,7 @@ fn each_program_of_a_suite_has_its_stream() {
     let mut seen = Vec::new();
     for entry in store.select("tests").unwrap() {
         let (steps, logs) = steps_of_streams(&store, &entry);
-        // Counts of the stream are those of the run.
+        // The stream's counts equal the run's counts.
         let counted = executions(&store.load(&entry).unwrap(), "step").unwrap();
         assert!(logs == 0 || steps == counted, "{steps} {counted}");
         seen.push((entry.run.command[1].clone(), counted, logs, entry.run.test.clone()));
@@ -323,7 +323,7 @@ fn each_program_of_a_suite_has_its_stream() {
         run("8", 8, 1, Some("last")),
     ];
     assert_eq!(seen, all, "{said}");
-    // Tests are named by their runs.
+    // A run number names a test.
     let number = |n: &str| store.select("tests").unwrap().into_iter().find(|e| e.run.command[1] == n).unwrap().number.to_string();
     let report = must(place.command(trodden()).args(["segments", &number("4"), "--json", "--top", "0"]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();

@@ -1,5 +1,5 @@
-//! `trodden record` of programs that are restricted or restrict themselves: limits, filters of system calls, and files that give more
-//! rights. They do what they do without counting, and what could not be counted is said.
+//! `trodden record` of programs that are restricted or restrict themselves: limits, filters of system calls, and files that grant
+//! privileges. They behave as without counting, and lost counts are reported.
 
 mod place;
 
@@ -12,7 +12,7 @@ use trodden_profile::Profile;
 
 const RESTRICTED: &str = include_str!("cases/restricted.c");
 
-/// How often `step` is called by `main` before and after the restriction, by the thread, and by the child.
+/// Number of calls of `step`: by `main` before and after the restriction, by the thread, and by the child.
 const STEPS: u64 = 10 + 100 + 5 + 1000;
 
 fn place() -> Place {
@@ -34,7 +34,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn limits_that_a_program_sets_are_its_limits_when_it_is_counted() {
+fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
     let place = place();
     for words in [&[][..], &["nofile"], &["fsize"], &["as"], &["as", "nofile", "fsize"]] {
         let plain = place.command(place.path("plain")).args(words).output().unwrap();
@@ -48,7 +48,7 @@ fn limits_that_a_program_sets_are_its_limits_when_it_is_counted() {
             _ => assert!(errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", errors(&counted)),
         }
         match words {
-            // What `main` and its thread count needs no further file, and no part of the file that was not there before.
+            // Counting in `main` and its thread needs neither a further file nor a larger one.
             [] | ["nofile"] => assert_eq!(steps, STEPS),
             ["as"] => assert!(steps >= 1010 && errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", errors(&counted)),
             _ => assert!(steps >= 1010),
@@ -57,7 +57,7 @@ fn limits_that_a_program_sets_are_its_limits_when_it_is_counted() {
 }
 
 #[test]
-fn a_program_that_has_no_room_for_its_counts_runs_as_without_them() {
+fn program_without_room_for_counts_runs_unchanged() {
     let place = place();
     let plain = place.command(place.path("plain")).output().unwrap();
     for (limit, remedy) in [("ulimit -f 0", "ulimit -f"), ("ulimit -n 4", "ulimit -n")] {
@@ -71,7 +71,7 @@ fn a_program_that_has_no_room_for_its_counts_runs_as_without_them() {
     }
 }
 
-/// A control group with a limit of memory, removed with this value; none where there is no right to make one.
+/// A control group with a memory limit, which is removed on drop. `None` without the right to create one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -84,7 +84,7 @@ impl MemoryGroup {
             }
             let group = MemoryGroup(group);
             if group.0.join(limit).exists() && fs::write(group.0.join(limit), bytes.to_string()).is_ok() {
-                // Where there is no swap space, there is no limit of it.
+                // Without swap space, there is no limit for it.
                 let _ = fs::write(group.0.join("memory.swap.max"), "0");
                 let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
                 return Some(group);
@@ -106,7 +106,7 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn limits_of_a_control_group_hold_as_without_counting_and_tracing() {
+fn control_group_limits_apply_as_without_counting_and_tracing() {
     let place = place();
     let Some(group) = MemoryGroup::make(16 << 20) else { return };
     let processes = group.processes();
@@ -132,7 +132,7 @@ fn limits_of_a_control_group_hold_as_without_counting_and_tracing() {
     }
 }
 
-/// It allows itself three system calls; all others end it.
+/// Allows itself three system calls; all others end the process.
 const FILTERED: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
@@ -151,7 +151,7 @@ int main(int count, char **words) {
 );
 
 #[test]
-fn programs_that_filter_their_system_calls_are_counted_to_their_end() {
+fn programs_that_filter_system_calls_are_counted_to_their_end() {
     let place = Place::with(&[("filtered.c", FILTERED)]);
     place.cc("-O1 -g filtered.c -o counted");
     for words in [&[][..], &["strict"]] {
@@ -163,7 +163,7 @@ fn programs_that_filter_their_system_calls_are_counted_to_their_end() {
 }
 
 #[test]
-fn programs_with_more_rights_run_uncounted_and_that_is_why() {
+fn programs_that_gain_privileges_run_uncounted_and_the_warning_says_why() {
     let has = |program: &str| Path::new(program).exists();
     if !nix::unistd::geteuid().is_root() || !has("/usr/bin/setpriv") || !has("/usr/sbin/setcap") {
         eprintln!("skipped: only root can become another user, by setpriv and setcap");
@@ -196,7 +196,7 @@ fn programs_with_more_rights_run_uncounted_and_that_is_why() {
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", errors(&output));
         assert_eq!(errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", errors(&output));
         assert!(errors(&output).contains(what), "{what}: {}", errors(&output));
-        // Following its processes would take the rights from it.
+        // Following its processes would deprive the program of its privileges.
         let output = recorded("--suite tests");
         match what {
             "" => assert_eq!(output.status.code(), Some(4), "{}", errors(&output)),

@@ -1,7 +1,8 @@
 //! The same source, compiled twice in the same way, gives the same object, whatever is observed.
 //!
-//! Compilations differ in where memory lies and in the seeds of hash tables; nothing that is made may follow from these. The unit has what
-//! makes many values and blocks: loops in loops, a switch, indirect branches, exceptions, calls of functions that return twice.
+//! Compilations differ in memory addresses and in the seeds of hash tables, which must not influence the result. The unit contains
+//! constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls of functions that return
+//! twice.
 
 mod place;
 
@@ -49,13 +50,13 @@ int main(int c, char **v) {
 "#;
 
 #[test]
-fn objects_are_the_same_each_time() {
+fn objects_are_identical_each_time() {
     let place = Place::with(&[("subject.cpp", SUBJECT)]);
     place.cxx("-O2 subject.cpp -o full");
     place.trodden("record --no-store -o run.trodden -- ./full");
     place.trodden("export known run.trodden -o run.known");
     let known = format!("known={}", place.path("run.known").display());
-    // Not `observe=addresses`: LLVM writes the probes of inlined functions in an order of its own that differs each time.
+    // Not `observe=addresses`: LLVM writes the probes of inlined functions in an order that differs each time.
     let cases = [
         "",
         "when=bursts",

@@ -1,6 +1,6 @@
-//! Untested paths from end to end: what a residual build finds is what full builds distinguish, and every form of it is sound.
+//! Untested paths from end to end: residual builds find the same untested paths as full builds, and every output format is valid.
 //!
-//! `sarif-2.1.0.schema.json` is the schema that OASIS publishes (as the package serde-sarif 0.8 has it).
+//! `sarif-2.1.0.schema.json` is the schema published by OASIS (as in the package serde-sarif 0.8).
 
 mod place;
 
@@ -13,7 +13,8 @@ use std::process::Output;
 use trodden_wire::head::{FileHead, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
-/// Two branches of which tests take both edges, but only two of the four combinations; a third that no test takes; an end by `exit`.
+/// Two branches. Tests take both sides of each, but only two of the four combinations. A third branch side is taken by no test, and the
+/// program may end by `exit`.
 const SUBJECT: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -33,7 +34,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-/// What defines a callback, besides.
+/// Defines the callback.
 const CALLBACK: &str = r#"#include <stdio.h>
 int called;
 __attribute__((noinline)) int helper(int n) { if (n % 3 == 2) { __asm__ volatile("nop"); return 1; } return 0; }
@@ -43,7 +44,7 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 }
 "#;
 
-/// A program, tests of it in a suite, and a field build.
+/// Creates a program, tests of it in a suite, and a field build.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT), ("callback.c", CALLBACK), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -56,7 +57,7 @@ fn json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Function, number and executions of the paths in a report; complete ones only.
+/// Returns function, number and executions of a report's complete paths.
 fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
@@ -66,9 +67,9 @@ fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &st
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
-/// The raw file of the field's program: read twice, and as a profile.
+/// Checks the field program's raw file: given twice, and imported as a profile.
 fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
-    // Twice the same is once.
+    // A file that is given twice counts once.
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
     let raw = raw.display();
     assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
@@ -79,15 +80,15 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     }
 }
 
-/// Runs of the field's program that were recorded, each with its command line; what becomes known is no news.
+/// Checks recorded runs of the field program, and that known paths are left out.
 fn check_recorded(place: &Place) {
-    // Run by run, with the command lines.
+    // Each run is listed with its command line.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
     let recorded = json(place, "field --function classify");
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
-    // What becomes known is no news.
+    // Paths that become known are no longer untested.
     assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
-    // That holds whether it is read or not.
+    // The exit status does not depend on whether the output is read.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
@@ -97,13 +98,13 @@ fn check_recorded(place: &Place) {
 }
 
 #[test]
-fn the_field_says_what_tests_did_not_take() {
+fn field_run_reports_paths_that_tests_did_not_take() {
     let place = place();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
     assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"23\n");
     let report = json(&place, "");
-    // The same by full builds and weeding off line.
+    // Compare with full builds, whose known paths are removed afterwards.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
     let full = json(&place, "full --known tests");
     let found = paths(&report);
@@ -115,7 +116,7 @@ fn the_field_says_what_tests_did_not_take() {
     let seen = of(2)["first_seen_ns"].as_u64().or_else(|| of(2)["first_seen_ns"].as_str().map(|t| t.parse().unwrap())).unwrap();
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
-    // What is summed up is what is listed.
+    // The summary counts exactly the listed paths.
     for arguments in ["", "--function classify"] {
         let report = json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
@@ -131,7 +132,7 @@ fn the_field_says_what_tests_did_not_take() {
     let text = String::from_utf8(place.trodden("untested --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
-    // Any process may have gone on in a file, unless it has its name.
+    // Several processes may count in the same file, unless its name contains the process ID.
     assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
     let own = place.path("own-%p.raw");
     run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
@@ -144,7 +145,7 @@ fn the_field_says_what_tests_did_not_take() {
 }
 
 #[test]
-fn tests_of_another_state_of_the_program_are_reported() {
+fn tests_of_a_different_program_version_are_reported() {
     let place = place();
     let said = |arguments: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {arguments} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
@@ -155,11 +156,11 @@ fn tests_of_another_state_of_the_program_are_reported() {
         changed.contains("warning: 1 function has changed since the tests were recorded") && changed.contains("(classify)"),
         "{changed}"
     );
-    // The graph is the same, the code is not.
+    // The graph is unchanged, but the code is not.
     place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(said("--residual tests").contains("(classify)"));
-    // It only moved.
+    // The function only moved.
     place.write("prog.c", &format!("\n\n{SUBJECT}"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(!said("--residual tests").contains("warning"));
@@ -173,7 +174,7 @@ fn tests_of_another_state_of_the_program_are_reported() {
 }
 
 #[test]
-fn a_percent_sign_in_the_folders_name_is_one() {
+fn folder_name_may_contain_a_percent_sign() {
     let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
     let at = place.path("100%h");
     let trodden_there = |arguments: &str| must(place.command(trodden()).current_dir(&at).args(arguments.split(' ')));
@@ -185,7 +186,7 @@ fn a_percent_sign_in_the_folders_name_is_one() {
 }
 
 #[test]
-fn other_tools_read_it() {
+fn sarif_and_lcov_outputs_are_valid() {
     let place = place();
     run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
     place.trodden("untested --sarif untested.sarif");
@@ -202,14 +203,14 @@ fn other_tools_read_it() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --lcov - {arguments}")).stdout).unwrap();
-    // Of the selected paths.
+    // Only the selected paths.
     let some = lcov("--function classify");
     assert!(some.contains("DA:9,2\n") && !some.contains("main"), "{some}");
     let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
-/// What a directed fuzzer makes of a line of its list of targets: the base name of the file, and the number.
+/// Parses a line of a target list as a directed fuzzer does: the base name of the file, and the number.
 fn fuzzers_target(line: &str) -> (String, u64) {
     let line = line.rsplit(['/', '\\']).next().unwrap();
     let (file, number) = line.rsplit_once(':').unwrap();
@@ -217,13 +218,13 @@ fn fuzzers_target(line: &str) -> (String, u64) {
 }
 
 #[test]
-fn untested_paths_are_targets_for_generators_of_tests() {
+fn untested_paths_are_targets_for_test_generators() {
     let place = place();
     run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
     let report = json(&place, "--function classify");
     let rows = report["paths"].as_array().unwrap();
     assert!(!rows.is_empty());
-    // Such a fuzzer looks for the lines in the debug information of what it compiles.
+    // A directed fuzzer looks up the lines in the debug information of the program that it compiles.
     let dump = must(place.command("/usr/lib/llvm-22/bin/llvm-dwarfdump").args(["--debug-line", "prog"]));
     let text = String::from_utf8(dump.stdout).unwrap();
     let known: BTreeSet<u64> =
@@ -232,7 +233,7 @@ fn untested_paths_are_targets_for_generators_of_tests() {
     for row in rows {
         assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
     }
-    // Line 9 has `if (b > 100) { ... }`: 20 is no such number, 200 is one.
+    // Line 9 has `if (b > 100) { ... }`, which 200 satisfies and 20 does not.
     let side = |row: &Value| -> (String, String) {
         let at_line_9 = |branch: &&Value| branch["at"].as_str().is_some_and(|at| at.contains("prog.c:9:"));
         let branch = row["branches"].as_array().unwrap().iter().find(at_line_9).unwrap_or_else(|| panic!("{row}"));
@@ -246,13 +247,13 @@ fn untested_paths_are_targets_for_generators_of_tests() {
 }
 
 #[test]
-fn hot_paths_are_compared_where_they_are_counted() {
+fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
     let place = place();
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
     let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
     let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
-    // All that the tests complete.
+    // All complete paths of the tests.
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
@@ -276,7 +277,7 @@ fn programs_act_on_untested_paths() {
     assert!(act(&["1", "1"], "abort").status.success());
     assert!(errors(&act(&["1", "1"], "callback")).contains("there is no function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
-    // With a callback, which takes untested paths itself.
+    // With a callback, which has untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
     place.trodden("instrument ./with --residual called --action callback -o with.field");
@@ -291,8 +292,8 @@ fn programs_act_on_untested_paths() {
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
-/// What calls back in many threads at a time, and leaves callbacks by `longjmp` and by an exception; deeper and deeper, so that frames that
-/// are gone lie in the midst of others.
+/// Calls the callback in many threads at a time, and leaves callbacks by `longjmp` and by an exception, at increasing depth, so that
+/// abandoned frames are between others.
 const LEAVING: &str = r#"
 #include <atomic>
 #include <csetjmp>
@@ -348,7 +349,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn callbacks_are_made_in_all_threads_and_after_one_was_left_by_a_jump_or_an_exception() {
+fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
     let place = Place::with(&[("prog.cc", LEAVING)]);
     place.cxx("-O1 -pthread prog.cc -o prog");
     place.trodden("record --suite known -- ./prog 0");
@@ -360,7 +361,7 @@ fn callbacks_are_made_in_all_threads_and_after_one_was_left_by_a_jump_or_an_exce
     }
 }
 
-/// A function that tests never enter, and one that there cannot be two versions of.
+/// A function that tests never enter, and one that cannot have two versions.
 const APART: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -374,7 +375,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn functions_without_a_known_path_or_a_second_version_act_too() {
+fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
     let place = Place::with(&[("prog.c", APART)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 7");
@@ -396,7 +397,7 @@ fn functions_without_a_known_path_or_a_second_version_act_too() {
 }
 
 #[test]
-fn iterations_that_are_counted_together_are_seen_one_by_one() {
+fn callback_runs_once_for_each_iteration_counted_by_trip_count() {
     let subject = r#"static unsigned steps[8];
 __attribute__((noinline)) unsigned never(int n) { unsigned at = 1; for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }
 int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
@@ -405,8 +406,8 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first iteration ends another path than the others, and a third path leaves the loop. With one iteration there are no
-    // others, and with none not even that.
+    // The first iteration takes a different path from the others, and a third path leaves the loop. With one iteration, the other
+    // iterations are missing, and with none, the first as well.
     for iterations in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + iterations];
         let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
@@ -427,7 +428,7 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
 }
 
 #[test]
-fn more_becomes_known_without_a_new_build() {
+fn paths_become_known_without_a_rebuild() {
     let place = place();
     must(place.command(trodden()).args(["record", "--suite", "more", "--", "./prog", "1", "20"]));
     place.trodden("export known more -o more.known --for prog.field");
@@ -446,7 +447,7 @@ fn more_becomes_known_without_a_new_build() {
     assert!(all == [2, 1] && error.contains("contains no known paths of this program"), "{error}");
     let (all, error) = counts(place.path("none.known").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
-    // A file that is not as it was written is not half believed.
+    // A modified file is rejected completely.
     let whole = std::fs::read(&more).unwrap();
     let flipped = |at: usize| {
         let mut bytes = whole.clone();
@@ -474,7 +475,7 @@ fn more_becomes_known_without_a_new_build() {
 }
 
 #[test]
-fn a_damaged_file_of_known_paths_is_named() {
+fn corrupt_file_of_known_paths_is_named() {
     let place = place();
     place.trodden("export known tests -o whole.known");
     let whole = std::fs::read(place.path("whole.known")).unwrap();

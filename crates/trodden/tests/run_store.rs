@@ -1,4 +1,4 @@
-//! The run store as its users see it: an index that is lost is made again, and recordings that are killed lose nothing of the others.
+//! The run store from the user's point of view: a lost index is rebuilt, and killed recordings do not lose other runs.
 
 mod place;
 
@@ -26,7 +26,7 @@ fn listed(place: &Place) -> serde_json::Value {
 }
 
 #[test]
-fn a_variable_names_the_store_and_messages_name_that_of_the_last_run() {
+fn variable_selects_the_store_and_messages_name_the_last_store() {
     let place = place();
     let named = place.path("elsewhere/runs");
     let with =
@@ -44,7 +44,7 @@ fn a_variable_names_the_store_and_messages_name_that_of_the_last_run() {
 }
 
 #[test]
-fn the_laboratory_uses_the_store_that_the_variable_names() {
+fn laboratory_uses_the_store_that_the_variable_names() {
     let place = place();
     let named = place.path("elsewhere/runs");
     must(place.command(trodden()).args(["record", "--", "./prog"]).env("TRODDEN_RUNS", &named));
@@ -71,7 +71,7 @@ fn the_laboratory_uses_the_store_that_the_variable_names() {
 }
 
 #[test]
-fn a_lost_index_is_made_again_with_one_line() {
+fn lost_index_is_rebuilt_with_one_message() {
     let place = place();
     place.trodden("record --suite nightly -- ./prog one");
     place.trodden("record -- ./prog two");
@@ -86,7 +86,7 @@ fn a_lost_index_is_made_again_with_one_line() {
             true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
             false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
         }
-        // A command that reads, in a folder below.
+        // A command that only reads, run in a subfolder.
         fs::create_dir_all(place.path("below")).unwrap();
         let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
         let said = errors(&output);
@@ -103,7 +103,7 @@ fn a_lost_index_is_made_again_with_one_line() {
 }
 
 #[test]
-fn damaged_profiles_are_named_and_not_listed() {
+fn corrupt_profiles_are_named_but_not_listed() {
     let place = place();
     place.trodden("record -- ./prog one");
     place.trodden("record -- ./prog two");
@@ -120,9 +120,9 @@ fn damaged_profiles_are_named_and_not_listed() {
     assert_eq!(fs::read(place.path(".trodden/profiles/000003.trodden")).unwrap(), whole[..whole.len() / 2]);
 }
 
-/// Who may not write a store reads it, also if its index is lost.
+/// A user without write permission can read a store, even if its index is lost.
 #[test]
-fn stores_of_other_users_are_read() {
+fn stores_of_other_users_can_be_read() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped, needs root: a reader who is another user");
         return;
@@ -139,7 +139,7 @@ fn stores_of_other_users_are_read() {
     }
     fs::create_dir(place.path("tmp")).unwrap();
     fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The other user may not reach the program's file.
+    // The other user may not be able to read the original program file.
     fs::copy(trodden(), place.path("reader")).unwrap();
     let mut command = place.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place.path("reader")).arg("runs");
@@ -150,7 +150,7 @@ fn stores_of_other_users_are_read() {
 }
 
 #[test]
-fn recordings_that_are_killed_lose_nothing() {
+fn killed_recordings_lose_no_other_runs() {
     const RECORDINGS: usize = 48;
     const AT_A_TIME: usize = 8;
     let place = place();
@@ -160,7 +160,8 @@ fn recordings_that_are_killed_lose_nothing() {
         command.args(["record", "--", "./prog", &format!("number-{at}")]).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    // How long one takes with as many beside it as later, so that the others are killed at all moments of a recording.
+    // Measure a recording's duration with as many concurrent recordings as below, so that the others are killed at all stages of a
+    // recording.
     let clock = Instant::now();
     let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();
     assert!(beside.into_iter().all(|mut recorder| recorder.wait().unwrap().success()));

@@ -71,7 +71,7 @@ fn workspace() -> Place {
     ])
 }
 
-/// Cargo in a folder of the place, without the variables of the cargo that runs this test.
+/// Returns cargo in a folder of the place, without the variables of the cargo that runs this test.
 fn cargo(place: &Place, folder: &str, arguments: &str) -> Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -100,7 +100,7 @@ fn tests_of_all_packages_are_one_run() {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     let profile = store.load(&runs[0]).unwrap();
-    // The unit test, the integration test, the documentation test, and the application, once with a sum of two numbers.
+    // The unit test, the integration test, the documentation test, and the application, which calls it once with a sum of two numbers.
     assert_eq!(calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
     // The application, twice, and the generated function of its unit tests.
     assert_eq!(calls(&profile, "wapp::main"), 2 + 1);
@@ -121,7 +121,7 @@ fn tests_of_all_packages_are_one_run() {
     check_dependencies(&place);
 }
 
-/// A program that cargo runs in the folder of a package is recorded in the run store of the workspace.
+/// Checks that a program run by cargo in a package's folder is recorded in the run store of the workspace.
 fn check_run(place: &Place) {
     must(&mut cargo(place, "app", "run --offline -- 3"));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
@@ -130,7 +130,7 @@ fn check_run(place: &Place) {
     assert!(!place.path("app/.trodden").exists());
 }
 
-/// Dependencies are counted on request; without, they are shared between builds.
+/// Checks that dependencies are counted on request, and otherwise shared between builds.
 fn check_dependencies(place: &Place) {
     let built = |end: &str| newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
     let before = built("rlib");
@@ -143,7 +143,7 @@ fn check_dependencies(place: &Place) {
     assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
 }
 
-/// What the crate `cc` does.
+/// Does the same as the crate `cc`.
 const BUILD: &str = r#"
 use std::{env, process::Command};
 fn main() {
@@ -161,7 +161,7 @@ fn main() {
 
 /// C code that a build script compiles is covered, in the same report.
 #[test]
-fn code_in_c_is_covered() {
+fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
         unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
     let place = Place::with(&[
@@ -170,7 +170,7 @@ fn code_in_c_is_covered() {
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
-    // What was built without coverage is not used.
+    // Builds without coverage are not reused.
     must(&mut cargo(&place, "", "test --offline"));
     let output = must(&mut cargo(&place, "", "test --coverage --offline"));
     let said = text(&output);
@@ -184,9 +184,9 @@ fn code_in_c_is_covered() {
     }
 }
 
-/// After a change, only the units of a crate that it affects are compiled again, and paths do not depend on how rustc divides a crate.
+/// After a change, only the units of a crate that it affects are compiled again. Paths do not depend on how rustc divides a crate.
 #[test]
-fn only_changed_units_are_compiled() {
+fn only_changed_units_are_recompiled() {
     let part = |name: &str| {
         format!("pub mod {name} {{\n    #[inline(never)]\n    pub fn value() -> u32 {{\n        crate::base::value() | 4\n    }}\n}}\n")
     };
@@ -219,13 +219,13 @@ fn only_changed_units_are_compiled() {
     assert_eq!(whole, paths);
 }
 
-/// The numbers of paths and the counts of `main`.
+/// Returns the path numbers and counts of `main`.
 fn main_paths(profile: &Profile) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.plain_name().contains("7subject4main")).unwrap();
     unit.counts_of(map).collect()
 }
 
-/// The files below a folder, which may not exist yet.
+/// Returns the files below a folder, which may not exist yet.
 fn files_below(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
@@ -238,9 +238,9 @@ fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Runs of a suite that were built with different features add up by source.
+/// Runs of a suite with different features are added up by source.
 #[test]
-fn features_add_up() {
+fn runs_with_different_features_are_added_up() {
     let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
     let main = "fn main() {\n    let sum = subject::one();\n    #[cfg(feature = \"more\")]\n    let sum = sum + subject::two();\n    \
         println!(\"{sum}\");\n}\n";
@@ -263,7 +263,7 @@ fn features_add_up() {
     assert_eq!((&*line("|    1"), &*line("|    2")), ("2", "1"), "{shown}");
 }
 
-/// Parts of the standard library that were compiled for distribution are counted on request.
+/// The parts of the standard library that are distributed as compiled code are counted on request.
 #[test]
 fn standard_library_is_counted_on_request() {
     // The last line uses the crate gimli.
@@ -292,7 +292,7 @@ fn standard_library_is_counted_on_request() {
     assert!(of_crate(&tested, "test::run_test") > 0);
 }
 
-/// Puts a package beside the workspace's members that is none of them.
+/// Puts a package that is not a member beside the workspace's members.
 fn with_outer(place: Place) -> Place {
     place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
@@ -311,18 +311,18 @@ fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// How often a function was entered, in all units.
+/// Returns how often a function was entered, in all units.
 fn calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).is(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
 }
 
-/// A legacy mangled name without its hash.
+/// Returns a legacy mangled name without its hash.
 fn unhashed(name: &str) -> &str {
     name.rfind("17h").map_or(name, |at| &name[..at])
 }
 
-/// The counts of all paths of the workspace's functions, by name.
+/// Returns the counts of all paths of the workspace's functions, by name.
 fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
     let mut all = BTreeMap::<String, Vec<_>>::new();
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name().contains("5wcore") || f.plain_name().contains("4wapp")) {
@@ -334,7 +334,7 @@ fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
 }
 
 #[test]
-fn counts_equal_those_of_whole_programs() {
+fn crate_by_crate_counts_equal_whole_program_counts() {
     let place = with_outer(workspace());
     let mut found = Vec::new();
     for (profile, folder) in [("dev", "debug"), ("whole", "whole")] {
@@ -346,16 +346,16 @@ fn counts_equal_those_of_whole_programs() {
     }
     let (by_crate, whole) = (paths(&found[0]), paths(&found[1]));
     assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
-    // Crates also have functions that the program does not call, which a whole program has not.
+    // Crates also contain functions that the program does not call, and that a whole program does not contain.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");
     }
-    // The standard library is part of a whole program only.
+    // Only a whole program contains the standard library.
     assert!(found[1].functions().count() > 2 * found[0].functions().count());
     assert_eq!(executions(&found[0], "main"), executions(&found[1], "main"));
 }
 
-/// A static library brings the runtime, for programs that are linked by other compilers.
+/// A static library contains the runtime, for programs that are linked by other compilers.
 #[test]
 fn static_libraries_contain_the_runtime() {
     let place = Place::with(&[

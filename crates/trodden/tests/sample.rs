@@ -1,6 +1,5 @@
-//! The sample tier from outside: programs that never count by themselves, `record` with bursts, `sample` on a program
-//! that runs already, and what is refused. What bursts count is tested against full counts in the crate
-//! `trodden-oracle`.
+//! Sampling from outside: programs that count nothing by themselves, `record` with bursts, `record --attach` for a running program, and
+//! rejected inputs. The crate `trodden-oracle` compares the counts of bursts with full counts.
 
 mod place;
 
@@ -9,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Runs for as many milliseconds as its argument says; three of four calls take the same path.
+/// Runs for as many milliseconds as its argument says. Three of four calls take the same path.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
@@ -28,7 +27,7 @@ fn record(place: &Place, more: &[&str]) -> Command {
     command
 }
 
-/// Executions seen of `step`, and the share of its more frequent path.
+/// Returns the observed executions of `step`, and the share of its more frequent path.
 fn step(profile: &Profile) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -36,7 +35,7 @@ fn step(profile: &Profile) -> (u64, f64) {
 }
 
 #[test]
-fn a_run_is_sampled_and_says_so() {
+fn sampled_run_is_marked_as_sampled() {
     let place = place();
     let info = place.command(trodden()).args(["info", "--json", "prog"]).output().unwrap();
     let text = String::from_utf8_lossy(&info.stdout).into_owned();
@@ -71,7 +70,7 @@ fn without_a_recorder_nothing_is_counted() {
 }
 
 #[test]
-fn a_program_that_runs_is_sampled_by_its_number() {
+fn running_program_is_sampled_by_process_id() {
     let place = place();
     let mut program = place.command(place.path("prog").to_str().unwrap());
     let mut child = program.arg("8000").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).stdout(Stdio::null()).spawn().unwrap();
@@ -101,7 +100,7 @@ fn a_program_that_runs_is_sampled_by_its_number() {
     for (count, share) in seen {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
-    // Which part of the run these counts are, the file does not say.
+    // The raw file does not tell which part of the run it covers.
     let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
@@ -109,7 +108,7 @@ fn a_program_that_runs_is_sampled_by_its_number() {
 }
 
 #[test]
-fn what_cannot_be_sampled_is_refused() {
+fn files_that_cannot_be_sampled_are_rejected() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O2 prog.c -o prog");
     let output = record(&place, &["--burst", "500us"]).output().unwrap();
@@ -124,7 +123,7 @@ fn what_cannot_be_sampled_is_refused() {
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
     for (arguments, message) in [
-        (["record", "--attach", "/nonexistent"], "there is no file, folder or process"),
+        (["record", "--attach", "/nonexistent"], "neither a file, a folder nor the ID of a running process"),
         (["record", "--attach", "full.trodden"], "can be sampled"),
     ] {
         let output = place.command(trodden()).args(arguments).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
@@ -135,7 +134,7 @@ fn what_cannot_be_sampled_is_refused() {
 }
 
 #[test]
-fn programs_change_between_the_tiers_without_their_sources() {
+fn variants_switch_between_full_counting_and_sampling_without_sources() {
     let place = place();
     place.remove("prog.c");
     for (from, to, parameters, sampled) in [("prog", "full", "", false), ("full", "again", "--sample", true)] {
@@ -150,8 +149,8 @@ fn programs_change_between_the_tiers_without_their_sources() {
     assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
 }
 
-/// A loop of four instructions that iterates as often as its argument says, and one of two that iterates a few hundred
-/// times in each of its iterations.
+/// A loop with four instructions, whose trip count is the argument; and a loop that contains another with two instructions and a few
+/// hundred iterations.
 const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
@@ -161,7 +160,7 @@ const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     printf(\"%u %ld\\n\", spin(atol(argv[1])), places(s, 1000)); return 0; }\n";
 
 #[test]
-fn a_burst_begins_and_ends_within_a_short_loop() {
+fn burst_begins_and_ends_within_a_short_loop() {
     let place = Place::with(&[("prog.c", LOOPS)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let iterations = 500_000_000;
@@ -184,18 +183,18 @@ fn a_burst_begins_and_ends_within_a_short_loop() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
-    // Without a check in the loop it would be all or nothing.
+    // Without a check in the loop, all iterations or none would be counted.
     assert!(seen > 1000 && seen < iterations / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
 }
 
-/// Calls a function a thousand times as soon as it starts, long before a recorder can have found it.
+/// Calls a function a thousand times immediately after its start, long before a recorder can find it.
 const AT_ONCE: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
     int main(void) { for (int i = 0; i < 1000; i++) step(i); return 0; }\n";
 
 #[test]
-fn burst_as_long_as_the_time_to_the_next_counts_from_the_first_path_on() {
+fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
     let place = Place::with(&[("prog.c", AT_ONCE)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let mut command = place.command(trodden());
@@ -204,8 +203,8 @@ fn burst_as_long_as_the_time_to_the_next_counts_from_the_first_path_on() {
     assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list that is walked with a call in each iteration; and an interpreter by indirect branches, whose instruction 2 looks at
-/// the switch (it jumps), and uses its own number afterwards.
+/// A list traversal with a call in each iteration; and an interpreter with indirect branches, whose instruction 2 checks the switch
+/// (because it jumps back), and uses its own code afterwards.
 const CODE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };
@@ -227,7 +226,7 @@ end: print(a);
 "#;
 
 #[test]
-fn the_fast_version_is_spared_what_two_versions_would_cost() {
+fn uncounted_version_avoids_the_costs_of_having_two_versions() {
     let place = Place::with(&[("prog.c", CODE)]);
     place.cc("--trodden=sample -O2 -S prog.c -o prog.s");
     let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
@@ -244,7 +243,7 @@ fn the_fast_version_is_spared_what_two_versions_would_cost() {
 }
 
 #[test]
-fn what_a_profile_says_of_entries_stays() {
+fn entry_counts_of_a_profile_are_preserved() {
     let main = r#"
 #include <stdio.h>
 struct item { struct item *next; int hash; const char *text; } last = {0, 1, "no"}, first = {&last, 2, "yes"};
@@ -261,7 +260,7 @@ int main(void) {
     place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
     place.tool("./plain", "");
     place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
-    // The profile knows nothing of this one.
+    // A function that the profile does not contain.
     place.write(
         "prog.c",
         &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
@@ -277,7 +276,7 @@ int main(void) {
 }
 
 #[test]
-fn functions_that_are_never_sampled_are_named_first() {
+fn functions_that_are_never_sampled_are_reported_first() {
     let source = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nvolatile int sink;\n\
         __attribute__((noinline)) int tried(int n) { if (setjmp(back)) return 1; if (n & 1) sink++; return 0; }\n\
         __attribute__((noinline)) int step(int n) { return n % 3 ? n / 3 : n + 1; }\n\
@@ -292,7 +291,8 @@ fn functions_that_are_never_sampled_are_named_first() {
     assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("never sampled"), "{json}");
 }
 
-/// A loop of many short blocks that calls, in a loop that calls: either could be copied to check once in several iterations.
+/// Returns a loop with many short blocks and a call, in a loop with a call. Either could be copied to check only once in several
+/// iterations.
 fn nested_loops() -> String {
     const CASES: u64 = 66;
     let cases: String = (0..CASES).map(|k| format!("i8 {k}, label %case.{k}\n")).collect();
@@ -314,7 +314,7 @@ fn nested_loops() -> String {
 }
 
 #[test]
-fn of_two_nested_loops_only_one_is_copied() {
+fn only_one_of_two_nested_loops_is_copied() {
     let main = "#include <stdio.h>\nint nested(const unsigned char *, int);\nint callee(int n) { return n * 3 + 1; }\n\
         int main(void) { static unsigned char b[3000]; for (int i = 0; i < 3000; i++) b[i] = i % 100 == 99 ? 255 : i * 7 % 90;\n\
         printf(\"%d\\n\", nested(b, 30)); }\n";

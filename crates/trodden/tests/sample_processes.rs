@@ -1,12 +1,12 @@
-//! The sample tier where there is more than one of something: threads, a child of `fork`, a library that is loaded
-//! while the program runs. Each must find the switch and count.
+//! Sampling of programs with several threads, a child of `fork`, and a library that is loaded at run time. Each must find the switch and
+//! count.
 
 mod place;
 
 use place::{Place, trodden};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Three of four calls take the same path, in each of the functions.
+/// Three of four calls take the same path, in each function.
 const STEP: &str = "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 const PROGRAM: &str = r#"
 #include <dlfcn.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Executions seen of a function, and the share of its more frequent path.
+/// Returns the observed executions of a function, and the share of its more frequent path.
 fn seen(profile: &Profile, name: &str) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -66,7 +66,7 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
     let (image, unit, function) = profile.functions().find(|(_, _, f)| f.name == "library_step").unwrap();
     for (path, count) in unit.counts_of(function).filter(|(_, count)| *count > 0) {
-        // Its paths are a few instructions long, so that a good part of a burst goes into counting.
+        // The paths have only a few instructions, so a large part of a burst is spent counting.
         let weighted = sampling.weighted(image.identity, unit.unit, function.first_counter + path, count);
         assert!(weighted > count as f64, "{weighted} {count}");
     }

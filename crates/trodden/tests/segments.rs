@@ -1,5 +1,5 @@
-//! `trodden instrument --segments`: interprocedural segments counted without a trace, against those of the whole program path (read off
-//! the events, and off the grammar), and against counts that the program's own arithmetic says.
+//! `trodden instrument --segments`: interprocedural segments counted without a stream, compared with the segments of the whole program path
+//! (from the events, and from the grammar) and with counts that follow from the program's arithmetic.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Two paths of `caller`, two of `callee` in another unit: by the parity of x and whether 3 divides it.
+/// Two paths of `caller`, and two of `callee` in another unit, depending on the parity of x and on whether 3 divides it.
 const CALLER: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,8 +103,8 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Calls nested deeper than segments, of one function from many places, by pointers to functions of this unit and of libc, and a variable
-/// array on the stack.
+/// Calls nested deeper than segments, calls of one function from many call sites, calls by pointers to functions of this unit and of libc,
+/// and a variable-length array on the stack.
 const LEVELS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,18 +134,18 @@ int main(void) {
 }
 "#;
 
-/// Records a run into `NAME.trodden`; a stream lies in `NAME.trodden.streams`.
+/// Records a run into `NAME.trodden`, and its stream into `NAME.trodden.streams`.
 fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
     with_choices(command.arg("record"), options.iter().copied());
     command.args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
-    // Copies would wait for the end of ours.
+    // Copies would wait for the end of standard input.
     command.stdin(std::process::Stdio::null());
     String::from_utf8(must(&mut command).stdout).unwrap()
 }
 
-/// Segments by the names of their paths.
+/// Returns the segments and their counts, by the names of their paths.
 fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
     by_names(&serde_json::from_slice(&output.stdout).unwrap())
@@ -165,7 +165,7 @@ fn by_names(answer: &Value) -> BTreeMap<String, u64> {
     answer["segments"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Counts of the segments between two functions, ascending.
+/// Returns the counts of the segments between two functions, in ascending order.
 fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
     let is = |name: &str| name.starts_with(&format!("{caller}:")) && name.contains(&format!(" > {callee}:"));
     let mut counts: Vec<u64> = found.iter().filter(|(name, _)| is(name)).map(|(_, count)| *count).collect();
@@ -174,7 +174,7 @@ fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64
 }
 
 #[test]
-fn pairs_of_paths_are_as_often_as_arithmetic_says() {
+fn segment_counts_equal_arithmetic_predictions() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
@@ -190,17 +190,17 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
-    // Two paths behind each of two paths of three callers; and everything else.
+    // Two paths of the callee after each of two paths of three callers, and one counter for everything else.
     assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
     let found = segments(&place, "counted.trodden");
-    // By the numbering of Ball and Larus the same from anywhere else has counters, too.
+    // With Ball-Larus numbering, the same paths from other callers have counters, too.
     place.laboratory("with --scheme ball-larus -- instrument prog -o all --segments stream.trodden.streams");
     record(&place, "all", "all", &[], &[]);
     assert!(segments(&place, "all.trodden") == found);
     let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
-    // One of them alone; another input; the most frequent ones.
+    // A single segment; and the most frequent segments with a different input.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
     record(&place, "one", "one", &[], &[]);
@@ -212,7 +212,7 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
 }
 
 #[test]
-fn segments_are_those_of_the_whole_program_path() {
+fn segment_counts_equal_those_of_the_whole_program_path() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
@@ -223,7 +223,7 @@ fn segments_are_those_of_the_whole_program_path() {
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
-    // Without --depth all of them; what is deeper than the program counts is no success.
+    // Without --depth, all depths are compared. A depth greater than the counted one is an error.
     let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
     let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
@@ -235,7 +235,7 @@ fn segments_are_those_of_the_whole_program_path() {
     let found = segments(&place, "stream.trodden.streams");
     assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
     assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");
-    // A build that counts something else says so.
+    // Counts of a different program version are reported as different.
     record(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
@@ -255,7 +255,7 @@ fn exceptions_and_virtual_calls() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
-/// Callees are inlined, or copied, or get their context by the variable, as the limit of growth has it: what is counted is the same.
+/// Callees are inlined, copied, or read their context from a variable, depending on the growth limit. The counts are the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
@@ -284,7 +284,7 @@ fn inlined_and_copied_callees_count_the_same() {
             let virtually: u64 = answer["counters"].as_array().unwrap().iter().filter(is_virtual).map(passed).sum();
             assert!(file != "prog.cc" || growth != "100000" || virtually > 2, "{answer}");
         }
-        // With less to grow by there is less of it, and with all of it nothing that can be inlined is not.
+        // A lower growth limit allows less inlining. With the highest limit, everything that can be inlined is inlined.
         assert!(ways[0].0 < ways[1].0 && ways[1].0 > 2 && ways[3].0 >= ways[1].0, "{file}: {ways:?}");
         if file == "levels.c" {
             assert!(ways[2].1 > 0, "{ways:?}");
@@ -292,7 +292,7 @@ fn inlined_and_copied_callees_count_the_same() {
     }
 }
 
-/// Copies count the segments of some functions each; together they are those of the whole program path.
+/// Each copy counts the segments of some functions; together, the copies count the segments of the whole program path.
 #[test]
 fn copies_share_the_counting_of_segments() {
     for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
@@ -315,7 +315,8 @@ fn copies_share_the_counting_of_segments() {
                 "{file}"
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
-            // No copy counts what another does, but for what is checked, which is left out in all but the first.
+            // Apart from the segments that all copies count as a check, no segment is counted by two copies. Only the first copy keeps the
+            // checked ones.
             let asked: Vec<u64> =
                 profile.images.iter().map(|i| trodden_profile::segments::counted_segments(i).interesting.len() as u64).collect();
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
@@ -328,9 +329,9 @@ fn copies_share_the_counting_of_segments() {
     }
 }
 
-/// The logs of a run are not added to those of the run that was in the same file before.
+/// A new run in a file replaces the stream logs of the previous run in this file.
 #[test]
-fn a_run_takes_the_place_of_another_in_the_same_file() {
+fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
@@ -342,9 +343,9 @@ fn a_run_takes_the_place_of_another_in_the_same_file() {
     assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
-/// Call segments of the grammar, without what follows the callee's first event, are the segments of first events.
+/// If everything after the callee's first event is removed, the call segments of the grammar equal the segments of depth 1.
 #[test]
-fn call_segments_of_the_grammar_begin_with_the_segments() {
+fn call_segments_of_the_grammar_start_with_the_counted_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
@@ -372,7 +373,7 @@ fn both_schemes_find_the_same_untested_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    // Tests come to x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
+    // Tests reach x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
     record(&place, "field", "field", &[], &["600"]);
@@ -386,7 +387,7 @@ fn both_schemes_find_the_same_untested_segments() {
     place.trodden("instrument prog -o three --segments tested:two.trodden");
     record(&place, "three", "three", &[], &["600"]);
     let by_stages = untested_segments(&place, "three.trodden");
-    // The three stages know what pointers lead to, too: `callee` is called more often than by name.
+    // The three stages also include calls by pointer, so they find more callers of `callee` than calls by name.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
@@ -396,7 +397,7 @@ fn both_schemes_find_the_same_untested_segments() {
     let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     let results = run["results"].as_array().unwrap();
     assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]), "{rules:?}");
-    // A flow begins in the caller and ends in the callee.
+    // A code flow begins in the caller and ends in the callee.
     let files = |r: &Value| {
         let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
         flow.iter().map(|l| l["location"]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -406,9 +407,9 @@ fn both_schemes_find_the_same_untested_segments() {
     assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 
-/// A build that writes a stream is made into one that counts segments; one of other units is refused by name.
+/// A build that writes a stream becomes one that counts segments. A program with different units is rejected by name.
 #[test]
-fn a_stream_build_becomes_one_that_counts() {
+fn stream_build_becomes_a_segment_counting_build() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     record(&place, "streaming", "stream", &["--whole-program"], &[]);
@@ -421,7 +422,7 @@ fn a_stream_build_becomes_one_that_counts() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("instrument other --stream -o other.stream"), "{said}");
     assert!(!place.path("none").exists());
-    // Of several units, one is another now.
+    // One of several units has changed.
     place.write("callee.c", &CALLEE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
     place.cc("-O2 caller.c callee.c -o changed");
     let partly = place.trodden("instrument changed -o counting --segments stream.trodden.streams");
@@ -429,7 +430,7 @@ fn a_stream_build_becomes_one_that_counts() {
     assert!(said.contains("1 function of these segments") && said.contains("(callee)"), "{said}");
 }
 
-/// Another callee behind the same pointer, which the tests call by it on one path of the caller only.
+/// Calls two functions by a pointer; the tests call each on only one path of the caller.
 const BY_POINTER: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -483,11 +484,11 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         counts.entry(callee).or_default().push(row["count"].as_u64().unwrap());
     }
     counts.values_mut().for_each(|c| c.sort_unstable());
-    // Of 30 calls of `add`: even with and without 3 (5, 10), odd the same; tested is even with 3.
-    // Of `sub`: 15 even ones; the odd are tested.
+    // Of 30 calls of `add`, 5 are even and divisible by 3, 10 even and not, and the same if odd; even and divisible is tested. Of the calls
+    // of `sub`, 15 are even; odd is tested.
     assert_eq!(counts["add"], [5, 10, 10]);
     assert_eq!(counts["sub"], [15]);
-    // `add` for what 3 does not divide is an untested path, in the same report.
+    // The path of `add` for numbers that 3 does not divide is untested, too, and in the same report.
     let paths = answer["paths"].as_array().unwrap();
     assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
     let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();

@@ -1,5 +1,5 @@
-//! Callers of interprocedural segments: a segment has the caller that it really had, also where a callee is not instrumented, is left
-//! before its first instruction, or is called by a signal handler within the instructions in which a context is handed over.
+//! Callers of interprocedural segments: a segment is attributed to its real caller, even if a callee is not instrumented, is left before
+//! its first instruction, or is called by a signal handler during the instructions that pass a context.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Executions of segments of depth 1, by the names of caller and callee.
+/// Returns the executions of segments of depth 1, by caller and callee.
 fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     let answer = place.trodden(&format!("segments {profile} --json --top 0"));
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
@@ -23,7 +23,7 @@ fn called(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) ->
     sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
 }
 
-/// Records the segments of one program, and what another counts of them.
+/// Records the segments of one program, and returns what a second program counts of them.
 fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, field]: [&[&str]; 2]) -> BTreeMap<(String, String), u64> {
     let record = |program: &str, file: &str, options: &[&str], arguments: &[&str]| {
         let mut command = place.command(trodden());
@@ -61,7 +61,7 @@ int main(void) {
 }
 "##;
 
-/// What is between: it calls `leaf` 3 + 1 + 2 + 1 times, and `leaf` and nothing else is called by it.
+/// The intermediate functions, which call `leaf` 3 + 1 + 2 + 1 times and no other function.
 const BETWEEN: &str = r"
 int leaf(int x);
 int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
@@ -73,12 +73,12 @@ int many(int a, int b, int c, int d, int e, int f, int g, int h) { return leaf(a
 const LEAF: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
 
 #[test]
-fn callees_whose_code_changed_leave_no_caller_behind() {
+fn changed_intermediate_functions_do_not_pass_on_their_caller() {
     let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
     for level in ["-O1", "-O2", "-O0"] {
         place.write("between.c", BETWEEN);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
-        // With the same code in between, all have their callers.
+        // If the intermediate functions are unchanged, all have their callers.
         let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
         let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
         let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
@@ -88,7 +88,7 @@ fn callees_whose_code_changed_leave_no_caller_behind() {
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
             assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }
-        // What comes to a call and goes on is two segments.
+        // A caller's path before the call and its path to another call are two segments.
         for callee in ["plain", "pointed", "many"] {
             assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
@@ -103,9 +103,9 @@ fn callees_whose_code_changed_leave_no_caller_behind() {
     }
 }
 
-/// What the recorded program had itself is in a library now that nothing is counted in.
+/// The intermediate functions of the recorded program are now in a library that is not instrumented.
 #[test]
-fn callees_in_a_library_leave_no_caller_behind() {
+fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
     let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
     place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
@@ -116,10 +116,10 @@ fn callees_in_a_library_leave_no_caller_behind() {
     assert_eq!(to_leaf, 100, "{sums:?}");
 }
 
-/// With an argument the program is interrupted after each instruction of `window`, which calls `leaf` by a call and `low` by a jump.
+/// With an argument, the program is interrupted after each instruction of `window`, which reaches `leaf` by a call and `low` by a jump.
 ///
-/// - `1`: the handler is `leaf` itself. `2`: it calls `leaf` by `inner`. `3`: it goes back to `back`, of each instruction once.
-/// - It prints how often `leaf` was called by the handler, and by `window`.
+/// - `1`: the handler is `leaf` itself. `2`: it calls `leaf` through `inner`. `3`: it jumps to `back`, once for each instruction.
+/// - The program prints how often the handler and `window` called `leaf`.
 const STEPS: &str = r##"
 #include <setjmp.h>
 #include <signal.h>
@@ -182,7 +182,7 @@ __attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_wind
 __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 "##;
 
-/// What a program with [`STEPS`] counted and printed in a mode.
+/// Returns what a program with [`STEPS`] counts and prints in a mode.
 fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
     let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
@@ -193,11 +193,11 @@ fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u
 }
 
 #[test]
-fn signal_handlers_at_every_instruction_take_no_context() {
+fn signal_handlers_at_any_instruction_do_not_take_a_context() {
     let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        // Every segment has 3 executions before.
+        // Every segment has been executed 3 times before the interruptions.
         let (sums, printed) = stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
@@ -212,14 +212,14 @@ fn signal_handlers_at_every_instruction_take_no_context() {
 }
 
 #[test]
-fn a_handler_that_does_not_return_leaves_no_caller_behind() {
+fn handler_that_does_not_return_leaves_no_stale_caller() {
     let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         let (sums, printed) = stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
-        // `leaf` is entered before it counts what it does, and that before its path ends.
+        // `leaf` is entered before it increments its own counter, which happens before its path ends.
         let counted = called(&sums, "returns_here", "leaf") - 3;
         assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
     }

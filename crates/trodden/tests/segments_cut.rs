@@ -1,4 +1,4 @@
-//! Segments through functions that are cut, since they have too many paths.
+//! Segments through functions that are cut because they have too many paths.
 
 mod place;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 use trodden_flow::CutReason;
 use trodden_profile::Profile;
 
-/// A function of too many paths is cut: where it was in the run, so that no segment has a cut within a path of its.
+/// A function with too many paths is cut at the same edges as in the recorded run, so that no path of a segment contains a cut.
 #[test]
-fn functions_are_cut_where_the_run_cut_them() {
+fn functions_are_cut_at_the_edges_of_the_recorded_run() {
     let branches: String = (0..14)
         .map(|n| format!("if (x >> {n} & 1) __asm__ volatile(\"# {n}\" : \"+r\"(r)); else __asm__ volatile(\"# no {n}\" : \"+r\"(r));\n"))
         .collect();

@@ -1,5 +1,5 @@
-//! Segments of random programs: whatever is inlined, copied or gets its context by the variable, the counts are those of the
-//! whole program path, which knows nothing of contexts.
+//! Segments of random programs: whether callees are inlined, copied or read their context from a variable, the counts equal those of the
+//! whole program path, which does not depend on contexts.
 
 mod place;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_profile::Profile;
 
-/// Numbers that follow from a seed (xorshift, Marsaglia 2003).
+/// Pseudo-random numbers from a seed (xorshift, Marsaglia 2003).
 struct Dice(u64);
 
 impl Dice {
@@ -22,7 +22,7 @@ impl Dice {
 
 const FUNCTIONS: u64 = 9;
 
-/// A call of some function, by name or by a pointer; all end, since each execution of a function uses fuel up.
+/// Returns a call of some function, by name or by pointer. All calls end, since each execution of a function uses up fuel.
 fn call(dice: &mut Dice) -> String {
     let callee = dice.below(FUNCTIONS);
     match dice.below(4) {
@@ -31,7 +31,7 @@ fn call(dice: &mut Dice) -> String {
     }
 }
 
-/// Statements with branches, loops, early returns and calls: in conditions, in arguments, in the place of a return.
+/// Adds statements with branches, loops, early returns and calls: in conditions, in arguments, as return values.
 fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
     for _ in 0..1 + dice.below(3) {
         let (kind, number) = (dice.below(if depth == 0 { 3 } else { 7 }), dice.below(7) + 2);
@@ -57,7 +57,7 @@ fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
     }
 }
 
-/// A program; with exceptions if it is in C++.
+/// Returns a program, with exceptions if it is in C++.
 fn program(seed: u64, throws: bool) -> String {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut text = String::from("#include <stdio.h>\nstatic int fuel = 4000;\ntypedef int (*step)(int, int);\n");
@@ -91,7 +91,7 @@ fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
 /// By function: its shape, its number of counters, and the count of each path.
 type CountedFunctions = BTreeMap<String, (u64, u64, Vec<(u64, u64)>)>;
 
-/// What was counted of each path of each function: of how many, and of which shape it is.
+/// Returns the shape, the number of counters and the path counts of each function.
 fn counted(place: &Place, file: &str) -> CountedFunctions {
     let profile = Profile::read(&place.path(file)).unwrap();
     let counts = profile.functions().map(|(_, unit, f)| (f.name.clone(), (f.shape, f.counters, unit.counts_of(f).collect())));
@@ -99,7 +99,7 @@ fn counted(place: &Place, file: &str) -> CountedFunctions {
 }
 
 #[test]
-fn counts_are_those_of_the_whole_program_path() {
+fn counts_equal_those_of_the_whole_program_path() {
     let seeds: Vec<u64> = std::env::var("TRODDEN_SEEDS").map_or(vec![3, 4], |text| {
         let (first, last) = text.split_once('-').expect("TRODDEN_SEEDS is FIRST-LAST");
         (first.parse().unwrap()..=last.parse().unwrap()).collect()
@@ -134,7 +134,7 @@ fn counts_are_those_of_the_whole_program_path() {
     }
 }
 
-/// Segments by name with their executions, of those that were executed.
+/// Returns the executed segments by name, with their executions.
 fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {file} --depth {depth} --top 0 --json"));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -146,10 +146,10 @@ fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     rows.map(|row| (name(row), row["count"].as_u64().unwrap())).filter(|row| row.1 > 0).collect()
 }
 
-/// Copies that divide the paths of functions count together, segment by segment, what the undivided program counts: by whole functions,
-/// by tasks of P3 and by the ends of paths, with each copy's precise selective labels.
+/// Copies that divide a function's paths together count the same segments as the undivided program: by whole functions, by tasks of P3, and
+/// by path ends, with precise selective labels in each copy.
 #[test]
-fn copies_divide_the_segments_of_functions() {
+fn copies_together_count_all_segments() {
     for (seed, throws) in [(4, false), (5, true)] {
         let file = if throws { "prog.cc" } else { "prog.c" };
         let place = Place::with(&[(file, &program(seed, throws))]);

@@ -1,4 +1,5 @@
-//! Questions asked of sequences, of text and of recorded programs.
+//! The commands that analyse event sequences (`segments`, `patterns`, `find --events`, `diff`, `show`), on text files and recorded
+//! programs.
 
 mod place;
 
@@ -33,26 +34,26 @@ leave
 leave
 ";
 
-/// A question of either program.
-fn asked(place: &Place, arguments: &[&str]) -> Command {
+/// Prepares a command of `trodden` or `trodden-lab`, depending on its first word.
+fn command_for(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(program_of(arguments[0]));
     command.args(arguments);
     command
 }
 
 fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
-    let output = asked(place, arguments).arg("--json").output().unwrap();
+    let output = command_for(place, arguments).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {error}"));
-    // `show` and the laboratory's `sequence` write documents of other kinds.
+    // `show` and the laboratory's `sequence` have schemas of their own.
     let version = if matches!(arguments[0], "show" | "sequence") { 1 } else { 2 };
     assert_eq!(answer["schema_version"], version);
     answer
 }
 
 fn error(place: &Place, arguments: &[&str]) -> String {
-    let output = asked(place, arguments).output().unwrap();
+    let output = command_for(place, arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -65,7 +66,7 @@ fn rows(answer: &Value, rows: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_example_of_the_thesis_as_text() {
+fn the_thesis_example_is_analysed_as_text() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
     let answer = ask(&place, 0, &["segments", "example.events"]);
     let mut segments = rows(&answer, "segments");
@@ -82,7 +83,7 @@ fn the_example_of_the_thesis_as_text() {
 }
 
 #[test]
-fn what_is_not_understood_is_an_error_with_its_line() {
+fn errors_name_the_line_or_argument_that_is_wrong() {
     let place = Place::with(&[("bad.events", "#trodden events 1\nenter\tf\npath\tf\tp\tsomewhere\n"), ("other.txt", "hello\n")]);
     let message = error(&place, &["segments", "bad.events"]);
     assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
@@ -98,7 +99,7 @@ fn what_is_not_understood_is_an_error_with_its_line() {
 }
 
 #[test]
-fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
+fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
     let place = Place::with(&[("example.events", EXAMPLE)]);
     let questions: [(&[&str], &str); 7] = [
         (&["patterns", "iterations", "--length", "2-3"], "--length must be a single number"),
@@ -116,7 +117,7 @@ fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
 }
 
 #[test]
-fn damaged_texts_are_refused_with_their_line() {
+fn corrupt_texts_are_rejected_with_their_line() {
     let damaged = [
         ("leave\n", "line 2", "`leave` without an earlier `enter`"),
         ("path\tx\t0\treturn\n", "line 2", "`path` without an earlier `enter`"),
@@ -131,21 +132,21 @@ fn damaged_texts_are_refused_with_their_line() {
     }
 }
 
-/// Instances of a template have one short name.
+/// Both instances of the template have the same short name.
 const TEMPLATE: &str = "
 template <typename T> __attribute__((noinline)) T half(T x) { return x / 2; }
 int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
 ";
 
 #[test]
-fn functions_of_one_short_name_have_longer_ones() {
+fn functions_with_the_same_short_name_get_longer_names() {
     let place = Place::with(&[("prog.cc", TEMPLATE)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
     place.trodden("record --whole-program --no-store -o run -- ./prog");
     let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
     let text = rows(&answer, "segments").join("\n");
     assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
-    // A profile stands for the streams beside it.
+    // A profile stands for the stream logs next to it.
     let shown = place.trodden("show run --count 0").stdout;
     assert_eq!(shown, place.trodden("show run.streams --count 0").stdout);
     let answer = ask(&place, 0, &["show", "run"]);
@@ -153,11 +154,11 @@ fn functions_of_one_short_name_have_longer_ones() {
     assert_eq!((events.len(), &events[0]["kind"]), (String::from_utf8(shown).unwrap().lines().count(), &"enter".into()), "{answer}");
     assert!(error(&place, &["show", "run", "--to", "5"]).contains("--to does not apply to a stream of paths"));
     let output = place.trodden("show run.streams --from 1000000");
-    assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("there is no event from number 1000000"));
+    assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("event 1000000 does not exist"));
 }
 
 #[test]
-fn branches_and_differences_of_text() {
+fn iterations_and_differences_of_text_files_are_found() {
     let iteration = |side: usize| format!("path\tf\t{side}\tloop\thead\t{}\n", ["left", "right"][side]);
     let events = |iterations: usize| {
         let body: String = (0..iterations).map(|n| iteration(n % 2)).collect();
@@ -168,7 +169,7 @@ fn branches_and_differences_of_text() {
     assert_eq!(answer["patterns"][0]["period"], 2);
     assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
     let answer = ask(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
-    // head-left, left-head, head-right, right-head: each after its predecessor, and the first alone.
+    // head-left, left-head, head-right and right-head, each after its predecessor; and the first one alone.
     assert_eq!(answer["distinct"], 5);
     let answer = ask(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
     assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
@@ -177,7 +178,8 @@ fn branches_and_differences_of_text() {
     assert_eq!(ask(&place, 0, &["diff", "a.events", "b.events"])["equal"], false);
 }
 
-/// Two diamonds in series: in two phases of four their sides agree, in two they do not, and each side is as frequent in all.
+/// Two diamonds in series. In two of the four phases both take the same side, in the other two they take different sides; each side is
+/// taken equally often in all phases.
 const PHASES: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,7 +213,7 @@ fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
 }
 
 #[test]
-fn phases_that_differ_in_paths_but_not_in_blocks() {
+fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
     let place = Place::with(&[("prog.c", PHASES)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
@@ -222,8 +224,8 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     assert!(changes.iter().zip([25, 50, 75]).all(|(change, expected)| change.abs_diff(expected) <= 1), "{changes:?}");
     assert_eq!(answer["by_blocks"]["changes"].as_array().unwrap().len(), 0);
     assert!(std::fs::read_to_string(place.path("phases.html")).unwrap().contains("<svg"));
-    counts_are_those_of_the_profile(&place, &profile);
-    numbers_of_events_are_those_that_find_gives(&place);
+    check_supergraph_counts(&place, &profile);
+    check_event_numbers(&place);
     record(&place, "b", &["1"]);
     let answer = ask(&place, 1, &["diff", "--sequence", "--fail", "a.trodden", "b.trodden"]);
     let first = &answer["differences"][0];
@@ -233,9 +235,9 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
 
-/// A loop whose iterations take turns: reports and advice of a recorded run say so in every form.
+/// Checks a loop whose iterations alternate: every form of report and the advice mention it.
 #[test]
-fn iterations_that_take_turns_are_in_reports_and_advice() {
+fn alternating_iterations_are_reported_and_advised_on() {
     const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
         if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    \
         else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
@@ -266,8 +268,8 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Alternating iterations"));
 }
 
-/// `show` numbers events as `find --events` does, though it prints a path and the return behind it in one line.
-fn numbers_of_events_are_those_that_find_gives(place: &Place) {
+/// `show` numbers events as `find --events` does, although it prints a path and the return that follows in one line.
+fn check_event_numbers(place: &Place) {
     let show = |arguments: &str| {
         let mut command = place.command(trodden());
         must(command.args(["show", "a.trodden.streams", "--count", "0"]).args(arguments.split_whitespace())).stdout
@@ -291,8 +293,8 @@ fn numbers_of_events_are_those_that_find_gives(place: &Place) {
     }
 }
 
-/// Supergraph paths of depth 0 are the paths of the functions: their counts are those of the profile.
-fn counts_are_those_of_the_profile(place: &Place, profile: &Profile) {
+/// Supergraph paths of depth 0 are the paths of the functions, so their counts are those in the profile.
+fn check_supergraph_counts(place: &Place, profile: &Profile) {
     let answer = ask(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for (row, events) in answer["segments"].as_array().unwrap().iter().zip(rows(&answer, "segments")) {

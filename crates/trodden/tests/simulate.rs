@@ -1,4 +1,4 @@
-//! `trodden simulate` on programs of the system under QEMU, and on recordings of them.
+//! `trodden simulate` under QEMU, on the system's and our own programs, and on recordings of them.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use webdriver::Browser;
 
-/// Options that only the laboratory has.
+/// Options that only `trodden-lab simulate` has.
 const MODEL: [&str; 10] = [
     "--branch-queue",
     "--counter-bits",
@@ -25,7 +25,7 @@ const MODEL: [&str; 10] = [
     "--sequence",
 ];
 
-/// `trodden simulate`, or that of the laboratory.
+/// Runs `trodden simulate`, or `trodden-lab simulate` if an option is only there.
 fn simulate(folder: &Path, arguments: &[&str]) -> Output {
     if arguments.iter().any(|option| MODEL.contains(option)) {
         return laboratory(folder, &[&["simulate"], arguments].concat());
@@ -35,7 +35,7 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// `trodden-lab`, which lies beside the command.
+/// Runs `trodden-lab`, which is next to the command.
 fn laboratory(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"));
     command.args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
@@ -65,21 +65,22 @@ fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
     assert!(status.success());
 }
 
-/// A program without libraries, whose instructions and branches can be counted by hand.
+/// A program without libraries whose instructions and branches can be counted by hand.
 const COUNTED: &str = "\
 asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
 mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, \
 %rcx\\nret\\n\");";
 
 #[test]
-fn a_counted_program_is_counted_exactly() {
+fn counts_of_a_small_program_are_exact() {
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
     let report = json(folder.path(), &["--json", "--", "./counted"]);
-    // One before the loop; test, jz, call, seven of the callee, dec, jnz, and nop in half of the iterations; three at the end.
+    // One instruction before the loop; 12 in each iteration (test, jz, call, seven of the callee, dec, jnz) and a nop in every other one;
+    // three at the end.
     assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
     assert_eq!(report["branches"]["retired"], 4000);
-    // The block of the callee's stosb is entered again for each of its eight iterations.
+    // The callee's `stosb` block is entered again for each of its eight iterations.
     assert_eq!(report["string_iterations"], 1000 * 8);
     let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
         .as_array()
@@ -90,14 +91,14 @@ fn a_counted_program_is_counted_exactly() {
     assert!(kinds.contains(&("conditional", 500 + 999, 501)) && kinds.contains(&("call", 1000, 0)) && kinds.contains(&("return", 1000, 0)));
     assert_eq!(report["overlap"], 100.0);
     let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
-    // The callee; both paths through the loop's body; the first iteration, from the program's beginning, and the last.
+    // The callee; both paths through the loop body; the first iteration, which starts with the program; and the last.
     assert_eq!(counts, [1000, 499, 499, 1, 1]);
     let first = &report["paths"][0];
     assert_eq!(first["instructions"].as_array().unwrap().last().unwrap()["text"], "ret");
 }
 
 #[test]
-fn a_recording_serves_many_tables_and_says_the_same() {
+fn a_recording_can_be_replayed_with_many_tables() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("text"), "a line of text that repeats\n".repeat(300)).unwrap();
@@ -112,10 +113,10 @@ fn a_recording_serves_many_tables_and_says_the_same() {
     assert!(run["branches"]["retired"].as_u64().unwrap() > 100_000);
     let functions: Vec<&str> = run["paths"].as_array().unwrap().iter().filter_map(|p| p["function"].as_str()).collect();
     assert!(functions.iter().any(|f| f.starts_with("BZ2_")), "{:?}", &functions[..functions.len().min(20)]);
-    damaged_recordings(at);
+    check_truncated_recordings(at);
 }
 
-fn damaged_recordings(at: &Path) {
+fn check_truncated_recordings(at: &Path) {
     let whole = fs::read(at.join("b.trodrec")).unwrap();
     fs::write(at.join("cut.trodrec"), &whole[..whole.len() - 30]).unwrap();
     assert!(error(at, &["--from", "cut.trodrec"]).contains("truncated at offset"));
@@ -126,7 +127,7 @@ fn damaged_recordings(at: &Path) {
 }
 
 #[test]
-fn threads_and_signals_are_kept_apart() {
+fn threads_and_signal_handlers_are_separate() {
     const PROGRAM: &str = "\
 #include <pthread.h>\n#include <signal.h>\n#include <stdio.h>\n\
 static volatile int seen;\nstatic void handler(int n) { for (int i = 0; i < 10; i++) seen += n > 0; }\n\
@@ -137,7 +138,7 @@ for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthrea
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "threads", PROGRAM, &["-O1", "-g", "-pthread"]);
     let out = simulate(folder.path(), &["--json", "--", "./threads"]);
-    // The program's own exit status.
+    // This is the program's own exit status.
     assert_eq!(out.status.code(), Some(7), "{}", String::from_utf8_lossy(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["detector"]["signals"].as_u64()), (Some(4), Some(20)));
@@ -163,7 +164,7 @@ fn events_and_slowdown_come_from_the_processor_model() {
     let fast = run(&["--branch-queue", "1", "--counter-bits", "32"]);
     let cycles = |report: &Value| report["processor"]["cycles"].as_f64().unwrap();
     assert!(fast["processor"]["slowdown_percent"].as_f64().unwrap() > 1.0);
-    // All instructions but those of paths that the program's end cut off.
+    // These are all instructions, except those on paths that the end of the program cut off.
     let counted = fast["events"][0]["total"].as_u64().unwrap();
     assert!(counted > 12_400 && counted <= fast["instructions"].as_u64().unwrap(), "{counted}");
     let reference = run(&["--model", "reference", "--event", "power-cycle", "--event", "mispredictions"]);
@@ -172,7 +173,7 @@ fn events_and_slowdown_come_from_the_processor_model() {
     assert!(error(folder.path(), &["--event", "power-cycle", "--", "./counted"]).contains("--model reference"));
 }
 
-/// Programs of which the detector's paths become paths of functions.
+/// A program whose detected paths are converted to function paths.
 const PATHS: &str = "
 #include <stdio.h>
 __attribute__((noinline)) static int classify(int x) {
@@ -193,8 +194,8 @@ __attribute__((noinline)) static long loops(int n) {
 int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
 ";
 
-/// Loops that clang lays out with arms behind the loop: from there, jumps lead back into it, and behind a backward branch that is not
-/// taken there may be no more than a jump, or a jump through a table.
+/// Loops whose arms clang places after the loop: jumps lead back from there, and a backward branch that is not taken may be followed by a
+/// single jump, or by a jump through a table.
 const ARMS: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
@@ -258,7 +259,7 @@ int main(void) {
 }
 "#;
 
-/// Executions of the blocks of each function.
+/// Returns the execution counts of the blocks of each function.
 fn blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
     let report = report(folder, profile);
     let functions = report["functions"].as_array().unwrap().iter();
@@ -273,7 +274,7 @@ fn report(folder: &Path, profile: &str) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Counts of paths by function and number.
+/// Returns the path counts by function and path number.
 fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
     let report = report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
@@ -281,7 +282,7 @@ fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Runs trodden in a folder with a store of its own; gives what it says.
+/// Runs `trodden` in a folder with a separate store, and returns what it writes to standard error.
 fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
     let program = if arguments.contains(&"--profile-of") { "trodden-lab" } else { "trodden" };
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name(program));
@@ -291,7 +292,7 @@ fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn nothing_is_lost_of_the_complete_profile() {
+fn complete_profiles_lose_nothing() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("arms.c"), ARMS).unwrap();
@@ -303,14 +304,14 @@ fn nothing_is_lost_of_the_complete_profile() {
     assert_eq!(blocks(at, "hot.trodden"), blocks(at, "counted.trodden"));
     let total = |file: &str| counts(at, file).values().sum::<u64>();
     assert_eq!(total("hot.trodden"), total("counted.trodden"));
-    // Nothing is known of a run.
+    // The report knows nothing about a run.
     let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
     let head = String::from_utf8(head.stdout).unwrap();
     assert!(head.contains("  sampled ") && !head.contains("  run "), "{head}");
 }
 
 #[test]
-fn the_detectors_paths_become_paths_of_functions() {
+fn detected_paths_become_function_paths() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("paths.c"), PATHS).unwrap();
@@ -324,9 +325,9 @@ fn the_detectors_paths_become_paths_of_functions() {
     let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
         counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
     };
-    // Paths of a function without loops begin and end within one of the detector's.
+    // Paths of a function without loops begin and end within a single detected path.
     assert_eq!(of(&found, "classify"), of(&counted, "classify"));
-    // Pieces are joined by the counts of what follows, so nothing is lost or counted twice.
+    // Pieces are joined by the counts of what follows them, so nothing is lost or counted twice.
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let (one, other) = (sum(&of(&counted, "loops")), sum(&of(&found, "loops")));
     assert!((one - other).abs() <= 0.02 * one, "{one} {other}: {counted:?} {found:?}");
@@ -337,7 +338,7 @@ fn the_detectors_paths_become_paths_of_functions() {
 }
 
 #[test]
-fn a_recording_of_instructions_serves_events() {
+fn a_recording_of_all_instructions_can_replay_events() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
@@ -411,7 +412,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
 }
 
-/// A trace of CBP-5: two iterations of a loop, a call and a return, of 14 instructions in all.
+/// A CBP-5 trace: two iterations of a loop, a call and a return, 14 instructions in all.
 const BT9: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
 NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
 NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
@@ -428,16 +429,16 @@ fn traces_of_other_simulators_are_converted() {
     let converted = laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
     let found = json(at, &["--json", "--from", "t.trodrec"]);
-    // Four branches, and the instructions between them.
+    // These are the four branches and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
-    // Damaged, it is a trace of another simulator all the same.
+    // A corrupt file is still recognised as a trace of another simulator.
     fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
     fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {
         let said = error(at, &["--from", name]);
         assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
     }
-    // The return of the called procedure leads behind another call: a `longjmp`, as far as one can tell.
+    // The called procedure returns to the instruction after a different call, which looks like a `longjmp`.
     let jump = BT9.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
     let jump =
         jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");
@@ -450,7 +451,7 @@ fn traces_of_other_simulators_are_converted() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_named() {
+fn programs_files_and_options_that_do_not_fit_are_named() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("noise"), [0u8, 1, 2, 3, 255]).unwrap();

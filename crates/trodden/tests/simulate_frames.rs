@@ -1,5 +1,5 @@
-//! `trodden simulate` on programs that leave frames by `longjmp`, exceptions, panics and handlers of signals, and that
-//! switch stacks: whatever is called in between, `f` has just the paths that its argument says.
+//! `trodden simulate` on programs that switch stacks or leave frames by `longjmp`, exceptions, panics and signal handlers: whatever is
+//! called in between, `f` must have exactly the paths that its argument determines.
 
 use serde_json::Value;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// `f` has four conditions, one for each bit of its argument, and calls `g` in their midst.
+/// `f` has one condition for each of the low four bits of its argument, and calls `g` halfway.
 const F: &str = "
 volatile long sink;
 void g(int n);
 __attribute__((noinline)) void f(int k) { if (k & 1) sink += 3; if (k & 2) sink += 5; g(20); if (k & 4) sink += 7; if (k & 8) sink += 9; }
 ";
 
-/// Jumps out of four frames.
+/// Jumps out of four frames at once.
 const LONG_JUMP: &str = "
 #include <setjmp.h>
 jmp_buf back;
@@ -32,7 +32,7 @@ __attribute__((noinline)) void g(int n) {
 int main() { for (int k = 0; k < 100; k++) f(k); return 0; }
 ";
 
-/// Jumps out of handlers, on a stack of their own or not, with frames of theirs and of what they interrupt.
+/// Jumps out of signal handlers, on the interrupted or on an alternate stack, across their own frames and the interrupted ones.
 const HANDLER: &str = "
 #include <setjmp.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ int main(void) {
 }
 ";
 
-/// Three coroutines of ten steps each, which call further functions, for each call of `g`; the stacks are used again.
+/// Each call of `g` runs three coroutines of ten steps each, which call further functions. The stacks are reused.
 const COROUTINES: &str = "
 #include <stdlib.h>
 #include <ucontext.h>
@@ -107,8 +107,8 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Counts of the paths from the beginning of `f`, the largest first; and how many other paths with branches were found in it. Compilers
-/// may place a block without branches before the one that jumps to it: there a path ends, and another one begins.
+/// Returns the counts of the paths that start at the beginning of `f`, in descending order, and how many other paths with branches `f` has.
+/// Compilers may place a block without branches before the block that jumps to it; one path ends there and another begins.
 fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     let is_f = |path: &&Value| path["function"].as_str().is_some_and(|name| name == "f" || name == "f(int)" || name == "_Z1fi");
     let paths: Vec<&Value> = report["paths"].as_array().unwrap().iter().filter(is_f).collect();
@@ -119,13 +119,13 @@ fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     (counts, others.iter().filter(|path| path["descriptor"]["length"] != 0).count())
 }
 
-/// Checks a program that calls `f` with 0, 1, 2, ...
+/// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in all.
 fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     compile(at, compiler, name, text);
     let live = simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
-    // Each combination of four bits, as often as it is in the arguments.
+    // Each combination of four bits occurs as often as in the arguments.
     let mut expected: Vec<u64> = (0..16).map(|bits| (0..calls).filter(|k| k % 16 == bits).count() as u64).collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
@@ -138,29 +138,29 @@ fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
 }
 
 #[test]
-fn a_long_jump_leaves_several_frames() {
+fn longjmp_leaves_several_frames() {
     let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F}{LONG_JUMP}"), 1000);
-    // 20 jumps in each call, of a program whose frames are never more than ten deep.
+    // `g` jumps 20 times in each call; its frames are never more than ten deep.
     assert!(detector["repairs"].as_u64() >= Some(20_000) && detector["deepest_stack"].as_u64() < Some(32), "{detector:#}");
     assert_eq!(detector["stack_overflows"], 0);
 }
 
 #[test]
-fn an_exception_leaves_several_frames() {
+fn exceptions_leave_several_frames() {
     let detector = check(&["g++", "-O1"], "exception.cc", &format!("{F}{EXCEPTION}"), 100);
     assert!(detector["repairs"].as_u64() >= Some(2000), "{detector:#}");
 }
 
 #[test]
-fn a_panic_is_caught() {
+fn panics_are_caught() {
     let detector = check(&["rustc", "-O"], "panic.rs", PANIC, 100);
     assert!(detector["repairs"].as_u64() >= Some(500), "{detector:#}");
 }
 
 #[test]
-fn handlers_of_signals_jump_out_of_themselves() {
+fn signal_handlers_jump_out_of_themselves() {
     let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F}{HANDLER}"), 100);
-    // Half of the handlers run on the stack that they interrupt, and half leave one of their own.
+    // Half of the handlers run on the interrupted stack, the other half on an alternate stack that they leave.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
 }
@@ -168,6 +168,6 @@ fn handlers_of_signals_jump_out_of_themselves() {
 #[test]
 fn coroutines_switch_stacks() {
     let detector = check(&["gcc", "-O1"], "coroutines.c", &format!("{F}{COROUTINES}"), 100);
-    // Three coroutines, each entered eleven times and left eleven times.
+    // Each of the three coroutines is entered eleven times and left eleven times.
     assert!(detector["stack_switches"].as_u64() >= Some(100 * 3 * 11 * 2), "{detector:#}");
 }

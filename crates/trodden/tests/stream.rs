@@ -1,6 +1,6 @@
-//! Streams: counts made from them against those of a counting run; frames across `longjmp`, exceptions, threads, `fork`;
-//! what is left after a crash, an abort, `kill -9`.
-// Length: one program and its helpers serve all tests of streams.
+//! Path streams: their counts against those of a counting build; frames across `longjmp`, exceptions, threads and `fork`; and what survives
+//! a crash, an abort and `kill -9`.
+// All stream tests are in one long file because they share a program and its helpers.
 
 mod place;
 
@@ -14,7 +14,7 @@ use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
 
-/// Threads, recursion, `longjmp` over frames, `fork` in the middle of a function, `exec`, a signal handler that counts.
+/// Threads, recursion, `longjmp` across frames, `fork` in the middle of a function, `exec`, and a counting signal handler.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Exceptions through frames with and without landing pads, caught in the same function twice.
+/// Exceptions through frames with and without landing pads, caught twice in the same function.
 const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -95,7 +95,7 @@ fn main() {
 }
 "#;
 
-/// Complete and unfinished paths of every function, by its number and its blocks.
+/// Counts of the complete and unfinished paths, by function name, path number and blocks.
 type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
 fn counts(profile: &Profile) -> Counts {
@@ -114,19 +114,19 @@ fn counts(profile: &Profile) -> Counts {
     counts
 }
 
-/// What Rust's standard library does depends on the order of threads, and its personality on where the code lies.
+/// The standard library's paths depend on the order of threads, and those of its personality routine on the addresses of the code.
 fn is_of_std(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
-/// The name without what depends on the build: the hash at the end of Rust's names, and the number that a link of several modules adds to a
-/// local name that occurs in more than one.
+/// Returns the name without the parts that vary between builds: the hash at the end of Rust names, and the number that a link of several
+/// modules appends to a local name that occurs in more than one of them.
 fn without_hash(name: &str) -> &str {
     let name = match name.rsplit_once('.') {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => name,
     };
-    // Link-time optimisation within a crate.
+    // This suffix comes from link-time optimisation within a crate.
     let name = name.strip_suffix(".llvm").unwrap_or(name);
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
@@ -140,7 +140,7 @@ fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Outp
     (output, profile)
 }
 
-/// What the numbers of each function's paths follow from, and how many there are.
+/// For each function: its shape, its number of counters and its edge values, which determine the path numbers.
 type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
 
 fn numberings(profile: &Profile) -> Numberings {
@@ -152,7 +152,7 @@ fn numberings(profile: &Profile) -> Numberings {
     numberings
 }
 
-/// Records a program by counting and by its stream: output, path numbers and counts must be equal.
+/// Records a program with counters and with its stream; output, path numbers and counts must agree.
 fn same(place: &Place) -> Profile {
     let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
     let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
@@ -169,7 +169,7 @@ fn same(place: &Place) -> Profile {
     streamed
 }
 
-/// Every thread's frames follow from its events without a doubt.
+/// Checks that the frames of every thread follow unambiguously from its events.
 fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
@@ -200,19 +200,19 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn counts_of_a_c_program_with_threads_forks_signals_and_longjmp() {
+fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -pthread prog.c -o counting");
     place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
     let profile = same(&place);
     let threads = nests(&place, &profile);
-    // The process, its threads, two children, the program that one of them became.
+    // The main thread, three threads, two children, and the program that one of them executed.
     assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
     assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
 }
 
 #[test]
-fn counts_of_a_cxx_program_with_exceptions() {
+fn cxx_counts_agree_with_exceptions() {
     let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
     place.cxx("-O1 prog.cc -o counting");
     place.cxx("--trodden=stream -O1 prog.cc -o streaming");
@@ -222,7 +222,7 @@ fn counts_of_a_cxx_program_with_exceptions() {
 }
 
 #[test]
-fn counts_of_a_rust_program_with_panics_and_threads() {
+fn rust_counts_agree_with_panics_and_threads() {
     let place = Place::with(&[
         ("src/main.rs", RUST),
         (
@@ -242,9 +242,9 @@ fn counts_of_a_rust_program_with_panics_and_threads() {
     assert!(nests(&place, &profile).len() >= 4);
 }
 
-/// Random programs in C and C++, with threads, recursion, `longjmp` and exceptions.
+/// Checks random C and C++ programs with threads, recursion, `longjmp` and exceptions.
 #[test]
-fn path_numbers_and_counts_of_random_programs_are_those_of_a_counting_build() {
+fn path_numbers_and_counts_of_random_programs_agree() {
     let place = Place::new();
     for seed in 0..6 {
         let program = program(seed);
@@ -263,7 +263,7 @@ fn path_numbers_and_counts_of_random_programs_are_those_of_a_counting_build() {
     }
 }
 
-/// What a log has of each thread, and how much of it is said to be missing; none if it cannot be read, or says that it is damaged.
+/// Returns the symbols of each thread in a log and the number of lost events; `None` if the log is unreadable or reported as corrupt.
 fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {
@@ -278,9 +278,10 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
     threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
-/// Whatever byte of a log is damaged: it is an error, or it is said; and where the head of a frame is damaged, the other frames are read.
+/// Whichever byte of a log is corrupt, reading it fails or reports the corruption. If the byte is in the head of a frame, the other frames
+/// can still be read.
 #[test]
-fn a_damaged_log_is_never_read_as_another() {
+fn corrupt_logs_are_never_misread() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     must(place.command(trodden()).args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--"]).arg(place.path("prog")));
@@ -295,7 +296,7 @@ fn a_damaged_log_is_never_read_as_another() {
         std::fs::write(&file, damaged).unwrap();
         assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
     }
-    // The first section describes the program, the others are frames.
+    // The first section describes the program; the others are frames.
     let heads: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(heads.len() >= whole.len());
     for at in &heads {
@@ -318,9 +319,9 @@ fn a_damaged_log_is_never_read_as_another() {
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));
 }
 
-/// The chunks of a flight recorder are overwritten while they are read: what is read is one stretch of the stream all the same.
+/// The chunks of a flight recorder are overwritten while they are read; what is read must still be one contiguous stretch of the stream.
 #[test]
-fn the_last_paths_of_a_process_that_runs_are_of_one_moment() {
+fn last_paths_of_a_running_process_are_contiguous() {
     const PERIOD: usize = 5;
     let place = Place::with(&[(
         "prog.c",
@@ -357,10 +358,10 @@ fn the_last_paths_of_a_process_that_runs_are_of_one_moment() {
     child.wait().unwrap();
 }
 
-/// Calls of functions that always return have events, and no part in path numbers: also where paths are cut to a limit, and where
-/// a path comes to several calls.
+/// Calls of functions that always return have events but do not affect path numbers, even where paths are split to stay within a limit or a
+/// path contains several calls.
 #[test]
-fn path_numbers_of_recursive_functions_are_those_of_a_counting_build() {
+fn path_numbers_of_recursive_functions_agree() {
     const RECURSIVE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -410,7 +411,7 @@ int main(void) {
         let is_walk = |f: &&FunctionMap| f.name == "walk";
         let walk = profile.functions().map(|f| f.2).find(is_walk).unwrap();
         assert!(walk.event_words().is_some_and(|words| words.words > walk.counters), "calls have events of their own");
-        // What the stream executed is what a residual build knows.
+        // A residual build treats the paths in the stream as tested.
         place.trodden("instrument counting --residual streamed.trodden -o deployed");
         must(place.command(trodden()).args(["record", "--no-store", "-o", "deployed.trodden", "--"]).arg(place.path("deployed")));
         let untested = Profile::read(&place.path("deployed.trodden")).unwrap();
@@ -418,9 +419,9 @@ int main(void) {
     }
 }
 
-/// The child begins in the frames that its parent had at the fork, though the parent leaves them at once.
+/// The child starts in the frames that its parent had at the fork, although the parent leaves them immediately.
 #[test]
-fn a_child_of_fork_begins_in_the_frames_of_the_fork() {
+fn forked_children_start_in_the_frames_of_their_parent() {
     const FORKS: &str = r#"
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -453,7 +454,7 @@ int main(int argc, char **argv) {
     }
 }
 
-/// A program that ends in `leaf`, called by `middle`, called by `main`, in a way of its own.
+/// Creates a program that ends, in the way that `how` says, in `leaf`, called by `middle`, called by `main`.
 fn ending(how: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
@@ -487,7 +488,7 @@ fn check_last(report: &serde_json::Value) {
 }
 
 #[test]
-fn the_last_paths_before_a_crash_and_an_abort() {
+fn last_paths_before_a_crash_an_abort_and_an_exit_are_shown() {
     for (how, status) in [("s += *p;", 139), ("if (s > 0) abort();", 134), ("if (s > 0) _exit(3);", 3)] {
         let place = ending(how);
         let output = place.command(trodden()).args(["record", "--last", "100", "--"]).arg(place.path("prog")).output().unwrap();
@@ -497,7 +498,7 @@ fn the_last_paths_before_a_crash_and_an_abort() {
 }
 
 #[test]
-fn the_last_paths_before_kill_9() {
+fn last_paths_before_kill_9_are_shown() {
     let place = ending("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
     let mut child = place.command(trodden());
     let mut child = child.args(["record", "--last", "100", "--"]).arg(place.path("prog")).stdout(Stdio::piped()).spawn().unwrap();
@@ -510,9 +511,9 @@ fn the_last_paths_before_kill_9() {
     check_last(&last(&place));
 }
 
-/// The recorder is killed: the program goes on, and all of its stream is there.
+/// If the recorder is killed, the program continues and its stream is complete.
 #[test]
-fn a_killed_recorder_loses_nothing() {
+fn killing_the_recorder_loses_nothing() {
     let place = Place::with(&[(
         "prog.c",
         "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & \
@@ -550,7 +551,7 @@ fn a_killed_recorder_loses_nothing() {
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
-/// Four events for each call of `work` from `main`, and two more, of a thread that is faster than any recorder.
+/// Writes events faster than any recorder reads them: four for each call of `work` by `main`, and two more.
 const FAST: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -579,10 +580,10 @@ fn statistics(place: &Place, of: &str) -> (u64, u64) {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_counted() {
+fn events_without_room_are_counted_as_lost() {
     let place = Place::with(&[("fast.c", FAST)]);
     place.cc("--trodden=stream -O1 fast.c -o fast");
-    // No recorder, one region, and no patience.
+    // This runs without a recorder, with one region, and without waiting for room.
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
@@ -591,7 +592,7 @@ fn what_there_was_no_room_for_is_counted() {
     assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
     let (events, lost) = statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
-    // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.
+    // With a recorder, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
     let words = ["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited];
@@ -604,14 +605,14 @@ fn what_there_was_no_room_for_is_counted() {
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
-    // With room, nothing is lost, and the program is the same.
+    // With enough room nothing is lost, and the program prints the same.
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
     assert_eq!(statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
-/// A member function behind a pointer to its base, with a loop; the line that fails is marked.
+/// A virtual member function with a loop, called through a pointer to its base; the failing line is marked.
 const CRASH: &str = r#"
 #include <vector>
 struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
@@ -643,16 +644,16 @@ int main() {
 }
 "#;
 
-/// Live frames and the line of the innermost are those of gdb, which also writes the core file.
+/// The live frames and the innermost line must be those that gdb shows. gdb also writes the core file.
 #[test]
-fn the_last_frames_are_those_of_a_debugger() {
+fn last_frames_agree_with_the_debugger() {
     let place = Place::with(&[("prog.cc", CRASH)]);
     place.cxx("--trodden=stream -O1 -g prog.cc -o prog");
     let mut gdb = place.command("gdb");
     gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);
     gdb.env("TRODDEN_OUTPUT", place.path("flight/%m.%p.stream")).env("TRODDEN_STREAM", "50").env("DEBUGINFOD_URLS", "");
     let said = String::from_utf8(must(&mut gdb).stdout).unwrap();
-    // #0  0x... in Square::area (this=..., n=3) at prog.cc:11
+    // gdb prints lines of this form: `#0  0x... in Square::area (this=..., n=3) at prog.cc:11`.
     let frames: Vec<&str> = said.lines().filter(|l| l.starts_with('#')).collect();
     let function = |line: &str| {
         let behind = line.split_once(" in ").map_or(line.split_once("  ").unwrap().1, |(_, behind)| behind);
@@ -679,13 +680,13 @@ fn the_last_frames_are_those_of_a_debugger() {
     assert!(stopped["lines"][0]["text"].as_str().unwrap().contains("// here"));
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
-    // A core file of another process, and a file that is none.
+    // A file that is not a core file is rejected.
     let refused = place.command(trodden()).args(["show", "flight", "--core", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("not a core file. Pass the core file"));
 }
 
 #[test]
-fn old_recordings_of_the_last_paths_go() {
+fn old_recordings_of_last_paths_are_deleted() {
     let place = ending("if (s < 0) abort();");
     for _ in 0..23 {
         place.command(trodden()).args(["record", "--last", "5", "--"]).arg(place.path("prog")).output().unwrap();

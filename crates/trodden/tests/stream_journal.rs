@@ -1,4 +1,5 @@
-//! Journals that a killed recorder left, damaged or cut off: what they lack is an error or lost events, and never a shorter stream.
+//! Corrupt or truncated journals that a killed recorder left: what is missing must be an error or counted as lost events, and never
+//! silently shorten the stream.
 
 mod place;
 
@@ -17,7 +18,7 @@ const PROGRAM: &str = "#include <unistd.h>\n\
 
 const LOG: &str = "log";
 
-/// The journals of a stream file's log.
+/// Returns the journals that belong to a stream file.
 fn journals_of(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
     let files = fs::read_dir(stream.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
@@ -25,12 +26,12 @@ fn journals_of(stream: &Path) -> Vec<PathBuf> {
     files.filter(|file| is_its(file) && file.extension().is_some_and(|e| e == JOURNAL)).collect()
 }
 
-/// Whether a log has at least that number of frames, and is whole.
+/// Whether a log is whole and has at least `number` frames.
 fn has_frames(log: &Path, number: usize) -> bool {
     StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
 }
 
-/// Kills a recorder while a journal has some frames, and lets the program end. Gives the stream file.
+/// Kills the recorder once a journal has some frames, lets the program end, and returns the stream file.
 fn killed(place: &Place) -> PathBuf {
     let mut recorder = place.command(trodden());
     let recorder = recorder.args(["record", "--whole-program", "--"]).arg(place.path("prog"));
@@ -52,7 +53,7 @@ fn killed(place: &Place) -> PathBuf {
     };
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    // More than the recorder saw; then the program ends.
+    // The program gets more input than the recorder saw, and then ends.
     input.write_all(b"xx").unwrap();
     drop(input);
     while stream_is_used(&stream) {
@@ -67,17 +68,17 @@ fn stream_files(place: &Place) -> Vec<PathBuf> {
     files.map(|file| file.path()).filter(|file| file.extension().is_some_and(|e| e == "stream")).collect()
 }
 
-/// Whether a process has the file mapped.
+/// Whether any process has the file mapped.
 fn stream_is_used(stream: &Path) -> bool {
     let name = stream.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|process| fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(name)))
 }
 
-/// Of each thread what the collected log has, and the events that it says are lost; and the bytes that were said to be damaged.
+/// For each thread, the lost events and the symbols of the collected log; and the number of bytes reported as corrupt.
 type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
-/// Collects a stream file whose log and journals are as they are; `None` where that is refused.
+/// Collects a stream file from its log and journals as they are; `None` if this fails.
 fn collected(stream: &Path, to: &Path) -> Option<Collected> {
     let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
@@ -94,7 +95,7 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 }
 
 #[test]
-fn a_damaged_journal_is_an_error_or_lost_events() {
+fn corrupt_journals_are_errors_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let stream = killed(&place);
@@ -102,7 +103,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
     let whole = collected(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
-    // The first section describes the program, the others are frames, with heads and indexes of 136 bytes together.
+    // The first section describes the program; the others are frames, whose heads and indexes have 136 bytes together.
     let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(frames.len() >= 3);
 
@@ -123,7 +124,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
             }
         }
     };
-    // Any byte of the journal's and the frames' heads, and some of each frame's contents.
+    // Change any byte of the heads of the journal and its frames, and one byte of each frame's contents.
     let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
     let contents = frames.iter().map(|frame| frame + 136 + 5);
     for at in heads.chain(contents) {
@@ -131,7 +132,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
         damaged[at] ^= 1 << (at % 8);
         check(&damaged, format!("byte {at} of {}", bytes.len()));
     }
-    // Cut off at and within each frame, and before its first.
+    // Truncate the journal at and within each frame, and before the first one.
     let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 135, frame + 137]);
     for length in within.chain([0, 11, frames[0] - 1, bytes.len() - 1]) {
         check(&bytes[..length], format!("cut off at {length} of {}", bytes.len()));
@@ -140,7 +141,7 @@ fn a_damaged_journal_is_an_error_or_lost_events() {
     check(b"", "an empty journal".into());
     assert!(refused > 0 && marked > frames.len(), "{refused} refused, {marked} marked");
 
-    // What the command makes of it: a run whose counts are known to be too few, and a status that says so.
+    // `trodden import` makes an incomplete run of it and fails.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
     let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests,
-//! orders by a change, path expressions.
+//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests, orders by a change, and
+//! path expressions.
 
 mod place;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::Output;
 
-/// Two options that do something each; a third argument makes it fail.
+/// Each of the two options switches something on; a third argument makes the program fail.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// The first test is redundant beside the last, which does what it does and more.
+/// The first test is redundant, because the last does the same and more.
 const TESTS: &str = "\
 # tests
 plain\t./prog 0 0
@@ -82,7 +82,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
-    // By the paths of `main` alone, all tests do the same.
+    // Going by the paths of `main` alone, all tests do the same.
     let found = json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
     assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
     let list = json(&place, "suite list tests --function convert --json");
@@ -100,13 +100,13 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
         assert!(output.status.code() == Some(2) && said.contains(wanted), "{options}: {said}");
     }
 
-    // Line 10 is in the branch of `rounded`.
+    // Line 10 is in the branch that `rounded` takes.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
     let order: Value = serde_json::from_str(&order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
-    // A change of what no test runs orders nothing.
+    // A change that no test executes does not order the tests.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
     let by_diff = |options| order_by_diff(&place, "other.diff", options);
     assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
@@ -117,7 +117,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 }
 
 #[test]
-fn options_of_other_orders_and_lists_are_refused() {
+fn options_that_do_not_apply_are_rejected() {
     let place = Place::new();
     for (arguments, option) in
         [("order tests --by lines --except x", "--except"), ("order tests --object prog", "--object"), ("list --redundant", "<SUITE>")]
@@ -127,7 +127,7 @@ fn options_of_other_orders_and_lists_are_refused() {
     }
 }
 
-/// What `suite order` prints for a diff on its standard input.
+/// Returns what `suite order` prints for a diff on its standard input.
 fn order_by_diff(place: &Place, diff: &str, options: &str) -> String {
     let mut command = place.command(trodden());
     command.args(["suite", "order", "tests", "--changed-since", "-"]).args(options.split_whitespace());
@@ -135,7 +135,7 @@ fn order_by_diff(place: &Place, diff: &str, options: &str) -> String {
 }
 
 #[test]
-fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
+fn impossible_suite_names_are_rejected_before_anything_runs() {
     let place = Place::new();
     for name in ["12", "last", "''"] {
         let output = place.command(trodden()).args(["record", "--suite", name.trim_matches('\''), "--", "touch", "ran"]).output().unwrap();
@@ -146,7 +146,7 @@ fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn changes_are_of_the_files_that_git_means() {
+fn diff_paths_are_resolved_as_git_means_them() {
     let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
     let git = |arguments: &str| must(place.command("git").args(arguments.split(' '))).stdout;
     for arguments in [
@@ -173,12 +173,12 @@ fn changes_are_of_the_files_that_git_means() {
     };
     assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
     assert_eq!(changed("ä.c"), (1.into(), 1.into()));
-    // A file that is compiled into nothing; a diff alone does not say where it is.
+    // `m.c` is not compiled into the programs; the diff alone does not tell it from `src/m.c`.
     assert_eq!(changed("m.c"), (0.into(), 1.into()));
 }
 
 #[test]
-fn tests_of_ctest_are_runs() {
+fn ctest_tests_are_recorded_as_runs() {
     let place = built();
     place.write(
         "CMakeLists.txt",
@@ -198,7 +198,7 @@ fn tests_of_ctest_are_runs() {
 }
 
 #[test]
-fn expressions_find_paths() {
+fn path_expressions_find_paths() {
     let place = built();
     for options in ["0 0", "1 0", "1 1", "0 1"] {
         place.trodden(&format!("record --suite tests -- ./prog {options}"));
@@ -230,7 +230,7 @@ fn expressions_find_paths() {
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
     let (_, text, _) = find("convert: 10 .. 6", &[]);
     assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
-    // Bursts may have missed any path.
+    // A sampled profile may have missed any path.
     place.trodden("instrument prog -o sampled --sample");
     place.trodden("record --no-store -o sampled.trodden -- ./sampled 0 0");
     let output = place.command(trodden()).args(["find", "convert: 10 .. 6", "sampled.trodden", "--json"]).output().unwrap();
@@ -245,8 +245,8 @@ fn expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// Takes the watched path in iteration 20, and says each iteration that it ended. `land` comes back twice, so it has no
-/// known-path region.
+/// Takes the watched path in iteration 20, and prints a character at the end of each iteration. `land` is re-entered by `longjmp`, so it
+/// has no known-path region.
 const LOOPS: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
@@ -299,7 +299,7 @@ fn watching_programs_act_where_the_path_ends() {
         assert!(said.contains(&format!(" of {function} matches {expression}\n")) && said.lines().count() == 1, "{said}");
         assert_eq!(run("9").0, Some(3));
     }
-    // Counted as the program counts them that counts everything.
+    // The program that counts only this path agrees with the program that counts everything.
     assert_eq!(made("step: !8", "count").0, Some(0));
     assert_eq!(run("65"), (Some(3), None, 65, String::new()));
     for program in ["prog", "prog.watch"] {

@@ -1,5 +1,5 @@
-//! Copies that are distributed to users, who run them on inputs of their own: what they report, and what is made of it,
-//! against full profiles of the same runs.
+//! Copies that are distributed to users with inputs of their own: the users' reports and the estimates made from them, compared with full
+//! profiles of the same runs.
 
 mod place;
 
@@ -13,7 +13,7 @@ use trodden_flow::Numbering;
 use trodden_profile::Profile;
 use trodden_unit::{FunctionMap, Identity, Image};
 
-/// Counts words of different kinds, and does some arithmetic with numbers among its arguments.
+/// Counts words of different kinds, and does arithmetic with the numbers among its arguments.
 const PROGRAM: &str = r#"
 #include <ctype.h>
 #include <stdio.h>
@@ -42,10 +42,10 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What users do; the first does what the counting is divided by.
+/// The users' inputs. The counting is divided by a profile of the first.
 const INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
 
-/// Executions by linkage name and number of the path.
+/// Executions by linkage name and path number.
 type Counts = BTreeMap<(String, u64), u64>;
 
 fn counts(profile: &Profile) -> Counts {
@@ -57,7 +57,7 @@ fn functions(program: &Path) -> Vec<FunctionMap> {
     image.frames.iter().flat_map(|frame| frame.map().unwrap().functions).collect()
 }
 
-/// Whether a copy watches a path of the program: its graph has all edges of it.
+/// Whether a copy watches a path of the program, that is, its graph has all edges of the path.
 fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
@@ -65,12 +65,12 @@ fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) ->
     copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e))))
 }
 
-/// Makes copies for users.
+/// Makes the copies for the users.
 fn make(place: &Place, arguments: &str) {
     must(with_choices(place.command(trodden()).args(["fleet", "copies", "./prog"]), arguments.split(' ')));
 }
 
-/// Runs a copy as a user does, and makes a report; `nothing` is given for its raw file if it wrote none.
+/// Runs a copy as a user would, and packs a report; the raw file is given as `nothing` if the copy wrote none.
 fn report(place: &Place, copy: usize, user: &str, input: &str) {
     let program = place.path(&format!("parts/copy-{copy:04}/prog"));
     let raw = format!("raw-{user}-{copy}");
@@ -87,12 +87,12 @@ fn aggregate(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&arguments).stdout).unwrap()
 }
 
-/// A number of the answer.
+/// Returns a number of the answer, which may be written as a string.
 fn number(of: &Value) -> u64 {
     of.as_u64().or_else(|| of.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{of}"))
 }
 
-/// Rows of `--rows` by user.
+/// Reads the rows that `--rows` wrote, by user.
 fn rows(place: &Place) -> BTreeMap<String, Counts> {
     let mut out = BTreeMap::<String, Counts>::new();
     for line in fs::read_to_string(place.path("rows.csv")).unwrap().lines().skip(1) {
@@ -102,7 +102,7 @@ fn rows(place: &Place) -> BTreeMap<String, Counts> {
     out
 }
 
-/// What is reported of a path against the rows of all users, of 70 in all; gives the number of users that watch it.
+/// Checks what is reported of a path against the rows of all users, 70 in all, and returns how many users watch it.
 fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
     let path = (reported["function"].as_str().unwrap().to_owned(), number(&reported["id"]));
     let watching = watching(&path);
@@ -117,7 +117,7 @@ fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: 
     watching
 }
 
-/// How many users have each copy, and what is said of the copy that no user has.
+/// Checks how many users have each copy, and what is reported of the copy that nobody has.
 fn check_copies(place: &Place, sums: &Value) {
     let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
     assert_eq!(users, [3, 3, 2, 0]);
@@ -127,25 +127,25 @@ fn check_copies(place: &Place, sums: &Value) {
     assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
 }
 
-/// Reports of other programs are none of these copies'.
-fn others_are_refused(place: &Place) {
+/// Reports from copies of another build are rejected.
+fn check_foreign_reports(place: &Place) {
     make(place, "-k 2 --strategy pbl -o others");
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("no report comes from these copies"), "{reported}");
 }
 
-/// What a user is called in reports.
+/// Returns the name of a user in the reports.
 fn user_name(strategy: &str, user: usize) -> String {
     format!("{}-{user}", &strategy[..1])
 }
 
 #[test]
-fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
+fn estimates_from_partial_reports_hold_for_all_users() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     let full = INPUTS.map(|input| {
-        // It may end with another status than 0.
+        // The program may end with a status other than 0.
         place
             .command(trodden())
             .args(["record", "--no-store", "-o", "full.trodden", "--", "./prog"])
@@ -161,7 +161,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         make(&place, &format!("-k 4 --strategy {strategy} --weights first.trodden -o parts"));
         let whole = functions(&place.path("prog"));
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
-        // No user has the last copy; one user has two.
+        // Nobody has the last copy; one user has two copies.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
         for (user, input) in INPUTS.iter().enumerate() {
             having(user).into_iter().for_each(|copy| report(&place, copy, &user_name(strategy, user), input));
@@ -187,16 +187,16 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
             |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
         let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
-        // The most certain first.
+        // The most certain paths come first.
         let shares: Vec<f64> = paths.iter().map(|p| p["estimated_users"].as_f64().unwrap()).collect();
         assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
         check_copies(&place, &sums);
     }
-    others_are_refused(&place);
+    check_foreign_reports(&place);
 }
 
 #[test]
-fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
+fn copies_that_executed_nothing_are_reported_too() {
     let place = Place::with(&[(
         "prog.c",
         "#include <stdlib.h>\n__attribute__((noinline)) int f(int n) { return n % 3 ? n / 3 : abs(n) * 5; }\nint main(int c, char **v) { \
@@ -205,13 +205,13 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");
     make(&place, &format!("-k 2 --strategy pbl -o parts --writes {}", pattern.display()));
-    // One copy has `f`, the other `main`.
+    // One copy watches `f`, the other `main`.
     let of_f = (0..2).find(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
     report(&place, of_f, "quiet", "");
     assert!(fs::read_dir(place.path(&format!("raw-quiet-{of_f}"))).unwrap().next().is_none() || place.path("all.field").is_file());
     let sums = aggregate(&place, "");
     assert_eq!((number(&sums["users"]), number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
-    // Without a word from the environment it writes where its build says.
+    // Without `TRODDEN_OUTPUT` a copy writes to the place given when it was built.
     place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
     let raws: Vec<_> = fs::read_dir(place.path(""))
         .unwrap()

@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that were not built for it: merged partial traces against single-stepping, block by
-//! block; threads, exceptions, signals, forks; programs that cannot be traced.
+//! `trodden trace` on programs that were not built for it: merged partial traces compared with single-stepping, block by block; threads,
+//! exceptions, signals and forks; programs that cannot be traced.
 
 mod traced;
 
@@ -7,16 +7,16 @@ use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
 #[test]
-fn gzip_is_traced_as_it_is_stepped() {
+fn traces_of_gzip_agree_with_stepping() {
     let folder = Folder::new();
     let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
-    // So does each other way: one run, breakpoints.
+    // Other ways to trace must agree, too: a single run, and breakpoints.
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
         must(folder.record(options, "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "{options:?}");
     }
-    // Each strategy gives the same trace.
+    // Each witness strategy must give the same trace.
     for strategy in ["fine", "grouped", "weighted"] {
         must(folder.record(&["--runs", "3", "--witness-strategy", strategy], "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "strategy {strategy}");
@@ -26,25 +26,25 @@ fn gzip_is_traced_as_it_is_stepped() {
 }
 
 #[test]
-fn sed_is_traced_as_it_is_stepped() {
+fn traces_of_sed_agree_with_stepping() {
     let folder = Folder::new();
     folder.agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
 }
 
 #[test]
-fn a_program_in_cxx_is_traced_as_it_is_stepped() {
+fn traces_of_a_cxx_program_agree_with_stepping() {
     if installed("/usr/bin/soelim") {
         Folder::new().agrees(&["/usr/bin/soelim", "input"], 0);
     }
 }
 
 #[test]
-fn grep_which_reads_its_mappings_is_traced_as_it_is_stepped() {
+fn traces_of_grep_which_reads_its_mappings_agree_with_stepping() {
     Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
 }
 
-/// Another file's function calls back: by its name, and behind a pointer. What it calls back is also called directly, behind a call that
-/// does not call back.
+/// A function in another file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does not
+/// call back.
 const CALLED_BACK: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,20 +63,20 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn callbacks_are_followed() {
+fn callbacks_are_traced() {
     let folder = Folder::new();
     folder.compile("cc", "back.c", CALLED_BACK);
     folder.agrees(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
-    // Names stand behind two columns of numbers, deeper calls further to the right.
+    // Names follow two columns of numbers; deeper calls are further to the right.
     let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
     let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
     assert!(tree.contains(&(main + 2, "compare")) && tree.contains(&(main + 2, "length")), "{calls}");
     assert!(tree.contains(&(main + 4, "compare")) && !tree.contains(&(main + 6, "compare")), "{calls}");
 }
 
-/// Counts its mappings, and those of its own file by what they allow; reads in pieces of odd sizes.
+/// Counts all its mappings, and those of its own file by their permissions; reads the list in pieces of odd sizes.
 const MAPPINGS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -101,11 +101,11 @@ int main(void) {
 "#;
 
 #[test]
-fn a_program_sees_its_own_mappings_alone() {
+fn programs_see_only_their_own_mappings() {
     let folder = Folder::new();
     folder.compile("cc", "maps.c", MAPPINGS);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
-    // With the vdso hidden for its time, only the rest would be the same.
+    // Several runs hide the vDSO, so only the other mappings would be the same.
     for options in [&["--runs", "2", "--no-repeat", "time"][..], &["--runs", "1"], &["--collector", "single-step"]] {
         assert_eq!(must(folder.record(options, "maps.trace", &["./app"])), plain, "{options:?}");
     }
@@ -122,18 +122,18 @@ int main() { int sum = 0; for (int i = 0; i < 8; i++) sum += careful(i); std::pr
 "#;
 
 #[test]
-fn exceptions_are_followed() {
+fn exceptions_are_traced() {
     let folder = Folder::new();
     folder.compile("c++", "throws.cc", THROWS);
     folder.agrees(&["./app"], 0);
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
-    // The line of the throw is executed three times: for 0, 3 and 6.
+    // The line of the `throw` is executed three times: for 0, 3 and 6.
     let found = must(folder.trodden(&["find", "risky", "merged.trace", "--json"]));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
-/// Panics in a recursive function; what is dropped on the way down prints, and may itself recurse.
+/// Panics in a recursive function. What is dropped during unwinding prints, and may recurse itself.
 const PANICS: &str = r#"
 struct Loud(u32);
 impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }
@@ -143,7 +143,7 @@ fn main() { println!("{}", (2..5).map(careful).sum::<u32>()); }
 "#;
 
 #[test]
-fn panics_of_a_rust_program_are_followed_in_several_runs() {
+fn rust_panics_are_traced_in_several_runs() {
     let folder = Folder::new();
     std::fs::write(folder.path("panics.rs"), PANICS).unwrap();
     let options = ["-O", "-C", "strip=symbols", "panics.rs", "-o", "app"];
@@ -151,7 +151,7 @@ fn panics_of_a_rust_program_are_followed_in_several_runs() {
     folder.agrees(&["./app"], 0);
 }
 
-/// Adds up its own code.
+/// Adds up the bytes of its own code.
 const SELF: &str = r#"
 #include <stdio.h>
 extern const unsigned char __executable_start, etext;
@@ -162,7 +162,7 @@ int main(void) { printf("%08x\n", sum(&__executable_start, &etext)); return 0; }
 "#;
 
 #[test]
-fn a_program_that_checks_its_own_code_is_stepped_or_refused() {
+fn programs_that_checksum_their_code_are_stepped_or_rejected() {
     let folder = Folder::new();
     folder.compile("cc", "self.c", SELF);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
@@ -174,7 +174,7 @@ fn a_program_that_checks_its_own_code_is_stepped_or_refused() {
     }
 }
 
-/// A `longjmp` out of a recursive function, to a function that is entered once.
+/// A `longjmp` out of a recursive function to a function that is entered only once.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -185,7 +185,7 @@ int main(void) { printf("%d\n", guarded(2)); return 0; }
 "#;
 
 #[test]
-fn longjmp_to_a_function_that_is_entered_once_is_followed_in_several_runs() {
+fn longjmp_to_a_function_entered_once_is_traced_in_several_runs() {
     let folder = Folder::new();
     folder.compile("cc", "jumps.c", JUMPS);
     folder.agrees(&["./app"], 0);
@@ -207,7 +207,7 @@ int main(void) {
 "#;
 
 #[test]
-fn threads_have_streams_of_their_own_in_one_run() {
+fn threads_have_separate_streams_in_a_single_run() {
     let folder = Folder::new();
     folder.compile("cc", "threads.c", THREADS);
     let several = folder.record(&["--runs", "2"], "t.trace", &["./app"]);
@@ -249,7 +249,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_program_that_traps_forks_and_gets_signals_does_what_it_does() {
+fn programs_that_trap_fork_and_get_signals_behave_as_without_tracing() {
     let folder = Folder::new();
     folder.compile("cc", "signals.c", SIGNALS);
     for options in [["--runs", "1"], ["--collector", "single-step"]] {
@@ -269,7 +269,7 @@ int main(void) { for (int i = 0; i < 10; i++) deep(i); return 0; }
 "#;
 
 #[test]
-fn a_killed_program_leaves_a_trace_up_to_there() {
+fn killed_programs_leave_a_trace_of_what_they_executed() {
     let folder = Folder::new();
     folder.compile("cc", "killed.c", KILLED);
     for options in [["--runs", "2"], ["--runs", "1"]] {
@@ -282,7 +282,7 @@ fn a_killed_program_leaves_a_trace_up_to_there() {
 }
 
 #[test]
-fn a_program_that_executes_another_is_traced_up_to_there() {
+fn programs_that_execute_another_are_traced_until_then() {
     let folder = Folder::new();
     let output = folder.record(&["--runs", "1"], "t.trace", &["/usr/bin/env", "echo", "there"]);
     assert!(errors(&output).contains("executed another"), "{}", errors(&output));
@@ -305,7 +305,7 @@ int main(int n, char **v) {
 "#;
 
 #[test]
-fn two_traces_are_compared_by_their_calls() {
+fn traces_are_compared_by_their_calls() {
     let folder = Folder::new();
     folder.compile("cc", "branches.c", BRANCHES);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
@@ -318,14 +318,14 @@ fn two_traces_are_compared_by_their_calls() {
     assert!(text.contains("> main") && text.contains("common") && text.contains("other") && text.contains("branches.c:"), "{text}");
     let absent = folder.trodden(&["diff", "a.trace", "b.trace", "--ignore", "nothing"]);
     assert!(errors(&absent).contains("no function or source file `nothing`"), "{}", errors(&absent));
-    // Of lines and functions by name.
+    // Ranges can begin and end at functions, given by name.
     let lines = must(folder.trodden(&["show", "--from", "main", "--to", "log_it 2", "a.trace"]));
     assert!(lines.lines().next().unwrap().contains("main branches.c:"), "{lines}");
     assert!(lines.lines().last().unwrap().contains("log_it"), "{lines}");
 }
 
 #[test]
-fn a_profile_of_a_trace_has_its_paths() {
+fn a_trace_can_be_imported_as_a_profile() {
     let folder = Folder::new();
     folder.compile("cc", "branches.c", BRANCHES);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
@@ -337,7 +337,7 @@ fn a_profile_of_a_trace_has_its_paths() {
 }
 
 #[test]
-fn limits_and_secrets() {
+fn size_limits_end_the_trace_and_only_the_owner_can_read_it() {
     let folder = Folder::new();
     let output = folder.record(&["--runs", "1", "--collector", "ptrace", "--max-size", "1k"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
     assert!(errors(&output).contains("a limit or a request ended the trace"), "{}", errors(&output));
@@ -347,7 +347,7 @@ fn limits_and_secrets() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_named() {
+fn programs_processes_and_files_that_cannot_be_used_are_named() {
     let folder = Folder::new();
     let says = |program: &[&str], text: &str| {
         let output = folder.record(&[], "t.trace", program);
@@ -378,7 +378,7 @@ fn what_cannot_be_traced_is_named() {
     std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
     let begun = folder.trodden(&["report", "begun"]);
     assert!(errors(&begun).contains("the file ends before the description of the program"), "{}", errors(&begun));
-    // Output that is buffered is not lost in silence.
+    // Buffered output must not be lost silently.
     for options in [&["report", "--json"][..], &["report"], &["show", "--count", "0"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trodden"));
@@ -389,7 +389,7 @@ fn what_cannot_be_traced_is_named() {
 }
 
 #[test]
-fn a_program_in_ocaml_runs_as_without_tracing() {
+fn ocaml_programs_run_as_without_tracing() {
     let program = "/usr/bin/unison";
     if !installed(program) {
         return;

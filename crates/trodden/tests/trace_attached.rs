@@ -1,4 +1,5 @@
-//! `trodden trace` of programs that run on when their trace ends: processes that ran before, and programs that a limit lets go.
+//! `trodden trace` of programs that continue after their trace ends: processes that were already running, and programs that a limit
+//! releases.
 
 mod traced;
 
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 use traced::{Folder, errors, must};
 
 #[test]
-fn a_running_process_is_attached_to() {
+fn running_processes_can_be_attached_to() {
     let folder = Folder::new();
     let text = "#include <unistd.h>\nstatic volatile int n;\nvoid tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
     folder.compile("cc", "ticks.c", text);
@@ -18,14 +19,15 @@ fn a_running_process_is_attached_to() {
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = mappings();
-    // Each leaves the process as it was, so that another can come. Stepping may end at any moment, also while the code is unexecutable.
+    // Each trace leaves the process as it was, so that the next one can attach. Stepping may end at any moment, even while the code is not
+    // executable.
     let steps = ["single-step"; 30].map(|collector| (collector, "30ms"));
     for (collector, time) in [("trampolines", "300ms"), ("ptrace", "300ms"), ("trampolines", "300ms")].into_iter().chain(steps) {
         let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", time, "--output", "t.trace"];
         let output = folder.trodden(&arguments);
         assert!(output.status.success(), "{collector}: {}", errors(&output));
         assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
-        // It runs on.
+        // The process continues.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(process.try_wait().unwrap().is_none(), "{collector}");
         if collector == "trampolines" {
@@ -36,7 +38,7 @@ fn a_running_process_is_attached_to() {
     process.wait().unwrap();
 }
 
-/// Sleeps, and says when a sleep was cut short or another call was interrupted.
+/// Sleeps, and prints a message when a sleep was cut short or a call was interrupted.
 const SLEEPER: &str = r#"
 #include <errno.h>
 #include <poll.h>
@@ -59,7 +61,7 @@ int main(void) {
 "#;
 
 #[test]
-fn attaching_cuts_no_sleep_short() {
+fn attaching_does_not_cut_sleeps_short() {
     let folder = Folder::new();
     folder.compile("cc", "sleeper.c", SLEEPER);
     let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
@@ -82,14 +84,14 @@ fn attaching_cuts_no_sleep_short() {
 }
 
 #[test]
-fn a_busy_process_outlives_collections_that_end_at_any_moment() {
+fn busy_processes_survive_traces_that_end_at_any_moment() {
     let folder = Folder::new();
     let text = "static volatile int n;\n__attribute__((noinline)) static void tick(void) { n++; }\nint main(void) { for (;;) tick(); }\n";
     folder.compile("cc", "ticks.c", text);
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
-    // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
+    // The process hits breakpoints all the time, also just before it is released: a breakpoint left behind would end it.
     for time in 0..4 {
         let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
         let output = folder.trodden(&arguments);
@@ -101,8 +103,8 @@ fn a_busy_process_outlives_collections_that_end_at_any_moment() {
     process.wait().unwrap();
 }
 
-/// One thread forks, and starts other programs by `posix_spawn`, which borrows the memory; another makes short system calls. What goes
-/// wrong ends the process.
+/// One thread forks, and starts programs with `posix_spawn`, which borrows the memory; another makes short system calls. Any error ends the
+/// process.
 const MAKER: &str = r#"
 #include <pthread.h>
 #include <spawn.h>
@@ -128,7 +130,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_process_that_makes_others_outlives_collections_that_begin_and_end_at_any_moment() {
+fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment() {
     let folder = Folder::new();
     folder.compile("cc", "maker.c", MAKER);
     for collector in ["single-step", "ptrace", "trampolines"] {
@@ -148,7 +150,7 @@ fn a_process_that_makes_others_outlives_collections_that_begin_and_end_at_any_mo
     }
 }
 
-/// It and a child read the time stamp counter all the time; the child executes another program in the end.
+/// The program and its child read the time-stamp counter all the time; the child executes another program in the end.
 const READER: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -173,7 +175,7 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn a_program_that_is_let_go_runs_on_with_what_it_has_made() {
+fn released_programs_continue_with_their_children() {
     let folder = Folder::new();
     folder.compile("cc", "reader.c", READER);
     let cores = std::thread::available_parallelism().unwrap().to_string();
@@ -183,7 +185,7 @@ fn a_program_that_is_let_go_runs_on_with_what_it_has_made() {
         assert_eq!(must(output), "other 1\ndone 0 1\n", "{options:?}");
         folder.addresses("t.trace")
     });
-    // Each ends at another block, and is the same up to there. No run's end cuts another one short.
+    // Each trace ends at a different block, but the common part is the same. The end of one trace does not cut another one short.
     for trace in &traces {
         assert!(trace.len() > 20, "{:?}", traces.each_ref().map(Vec::len));
         let common = trace.len().min(traces[3].len());
@@ -191,8 +193,8 @@ fn a_program_that_is_let_go_runs_on_with_what_it_has_made() {
     }
 }
 
-/// A thread queues signals with a number for the other one, which gets each once, in order, with all that is said of them. With an
-/// argument the process allows itself nothing but to read and write.
+/// One thread queues numbered signals for the other, which must get each of them once, in order, with the right information. With an
+/// argument, the process restricts itself to reading and writing.
 const RECEIVER: &str = r#"
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -230,7 +232,7 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn queued_signals_outlive_a_trace() {
+fn queued_signals_survive_a_trace() {
     let folder = Folder::new();
     folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
@@ -248,7 +250,7 @@ fn queued_signals_outlive_a_trace() {
 }
 
 #[test]
-fn processes_that_a_trace_would_harm_are_refused() {
+fn processes_that_a_trace_would_harm_are_rejected() {
     let folder = Folder::new();
     folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
     let refused = |id: u32, why: &str| {

@@ -1,5 +1,5 @@
-//! `trodden trace` on code in which control goes where no instruction leads it: a handler of signals that resumes behind the instruction
-//! that trapped, a `longjmp` that is the program's own, the time-stamp counter, a program that the loader does not start.
+//! `trodden trace` on code whose control flow no instruction shows: a signal handler that resumes after the instruction that trapped, a
+//! program's own `longjmp`, the time-stamp counter, a program that the loader does not start.
 
 mod traced;
 
@@ -18,8 +18,8 @@ fn equal(folder: &Folder, said: &str) -> Vec<String> {
     traces.into_iter().next().unwrap()
 }
 
-/// What stepping sees of a program with jumps to code that the graphs do not have. One run that watches blocks lacks what is behind them,
-/// and says so: it executes the program once.
+/// Returns the blocks that stepping records of a program with jumps to code that the graphs lack. A single run that watches blocks executes
+/// the program once: it misses what follows such jumps, and says so.
 fn stepped(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         let output = folder.record(options, "one.trace", &["./app"]);
@@ -35,7 +35,7 @@ fn stepped(folder: &Folder, said: &str) -> Vec<String> {
     all
 }
 
-/// Behind `ud2` are bytes that look like padding, and are executed.
+/// `ud2` is followed by bytes that look like padding but are executed.
 const RESUMED: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -58,7 +58,7 @@ int main(void) {
 "#;
 
 #[test]
-fn what_follows_an_instruction_that_traps_is_not_overwritten() {
+fn code_after_a_trapping_instruction_is_not_overwritten() {
     let folder = Folder::new();
     folder.compile("cc", "resumed.c", RESUMED);
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"]] {
@@ -66,7 +66,7 @@ fn what_follows_an_instruction_that_traps_is_not_overwritten() {
     }
 }
 
-/// `longjmp` in the program's own code: an indirect jump to behind a call in another function.
+/// The program's own `longjmp`: an indirect jump to the instruction after a call in another function.
 const OWN_LONGJMP: &str = r#"
 #include <stdio.h>
 typedef unsigned long Saved[8];
@@ -90,7 +90,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_jump_to_behind_a_call_of_another_function_leaves_both_functions_whole() {
+fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     let folder = Folder::new();
     folder.compile("cc", "own.c", OWN_LONGJMP);
     let said = must(Command::new(folder.path("app")).output().unwrap());
@@ -104,7 +104,8 @@ fn a_jump_to_behind_a_call_of_another_function_leaves_both_functions_whole() {
     assert!(row("restore").is_some(), "{tree}");
 }
 
-/// Faults at the first instruction of a block: a handler leaves it by `siglongjmp`, or mends it and comes back; another comes in a library.
+/// Faults at the first instruction of a block. One handler leaves by `siglongjmp`; another repairs the fault and returns. A further fault
+/// is in a library.
 const FAULTS: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
@@ -135,7 +136,7 @@ int main(void) {
 "#;
 
 #[test]
-fn an_instruction_that_faults_is_recorded_once_whatever_its_handler_does() {
+fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
     let folder = Folder::new();
     folder.compile("cc", "faults.c", FAULTS);
     equal(&folder, "3 4\n");
@@ -143,19 +144,20 @@ fn an_instruction_that_faults_is_recorded_once_whatever_its_handler_does() {
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
     assert_eq!(["poke", "leave", "mend"].map(calls), [5, 3, 4], "{tree}");
-    // Where a handler interrupted is not seen by runs that watch some blocks each.
+    // Several runs, each of which watches some of the blocks, do not see where a handler interrupted.
     let refused = folder.record(&["--runs", "2"], "two.trace", &["./app"]);
     assert!(refused.status.code() == Some(2) && traced::errors(&refused).contains("--runs 1"), "{refused:?}");
 }
 
-/// A call of a library that does not return, and padding behind another one: where calls may not return, what is behind them is a site.
+/// Calls a library function that does not return, with padding after an earlier call. Where calls may not return, the code after them is a
+/// site.
 const PADDED: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
 mov $5,%ebx\nlea text(%rip),%rdi\ncall puts@plt\npxor %xmm0,%xmm0\n.byte 0x0f,0x1f,0x44,0,0\n1: addsd (%rsp),%xmm0\nadd $-1,%rbx\n\
 test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall finish\n.cfi_endproc\n.size main,.-main\n\
 .section .rodata\ntext: .string \"a\"\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
-fn padding_behind_a_site_in_the_middle_of_a_block_is_left_alone() {
+fn padding_after_a_site_within_a_block_is_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.path("finish.c"), "#include <stdlib.h>\nvoid finish(int status) { exit(status); }\n").unwrap();
     std::fs::write(folder.path("padded.s"), PADDED).unwrap();
@@ -169,19 +171,19 @@ fn padding_behind_a_site_in_the_middle_of_a_block_is_left_alone() {
     assert!(folder.addresses("two.trace") == folder.addresses("one.trace"));
 }
 
-/// A jump of assembly without sizes and unwind tables into code that nothing else leads to.
+/// An assembly program without symbol sizes and unwind tables that jumps into code that nothing else refers to.
 const BARE: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
 add %rdx,%rsi\njmp *%rsi\n.p2align 2\ntable: .long 1f-table, 2f-table, 3f-table, 2f-table, 4f-table\n1: jmp 6f\n2: add $1,%eax\njmp 5f\n\
 3: add $7,%eax\n4: add $100,%eax\n5: dec %ebx\njns 7b\n6: pop %rbx\nxor %eax,%eax\nret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
-fn what_only_a_jump_leads_to_is_found_by_a_run_in_assembly_without_sizes() {
+fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     let folder = Folder::new();
     folder.compile("cc", "bare.s", BARE);
     let blocks = stepped(&folder, "").len();
     let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
-    // Five iterations of the loop: each has a block that the table leads to, and all but the last the loop's end.
+    // The loop has five iterations. Each executes a block that the table refers to, and all but the last the end of the loop.
     assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
 }
 
@@ -198,13 +200,13 @@ int main(void) {
 "#;
 
 #[test]
-fn the_time_stamp_counter_is_read_under_each_collector() {
+fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
     let folder = Folder::new();
     folder.compile("cc", "time.c", TIME);
     equal(&folder, "1\n");
     let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
-        // Uprobes need root and a kernel that has them; the program itself must not fail.
+        // Uprobes need root and kernel support. Without them recording may fail, but the program must not crash.
         assert!(!traced::errors(&probed).contains("signal 11"), "{}", traced::errors(&probed));
         return;
     }
@@ -213,9 +215,9 @@ fn the_time_stamp_counter_is_read_under_each_collector() {
 }
 
 #[test]
-fn a_static_program_is_traced_from_its_first_instruction() {
+fn static_programs_are_traced_from_their_first_instruction() {
     let folder = Folder::new();
-    // The code that a handler returns to is traced, too: its entry in the unwind table begins a byte before it.
+    // The code to which a handler returns is traced as well: its unwind entry begins one byte before it.
     let text = "#include <signal.h>\n#include <stdio.h>\nstatic void get(int signal) { puts(\"static\"); }\n\
                 int main(void) { signal(SIGUSR1, get); raise(SIGUSR1); return 0; }\n";
     std::fs::write(folder.path("static.c"), text).unwrap();
@@ -223,12 +225,12 @@ fn a_static_program_is_traced_from_its_first_instruction() {
     equal(&folder, "static\n");
 }
 
-/// An interrupt ends the trace of a process that ran before; the process goes on.
+/// Works without end. An interrupt ends its trace, but not the process.
 const SPIN: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
     int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
 
-/// A recording that gets a signal after two seconds; its exit status, if it ends.
+/// Starts a recording, sends it a signal after two seconds, and returns its exit status; `None` if it does not end.
 fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
     let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let mut recorder = trace.current_dir(folder.path("")).args(["trace", "record"]).args(options).spawn().unwrap();
@@ -247,7 +249,7 @@ fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
 }
 
 #[test]
-fn an_interrupted_trace_of_a_process_is_kept() {
+fn interrupted_traces_of_a_process_are_kept() {
     let folder = Folder::new();
     folder.compile("cc", "spin.c", SPIN);
     let mut program = Command::new(folder.path("app")).spawn().unwrap();
@@ -261,14 +263,14 @@ fn an_interrupted_trace_of_a_process_is_kept() {
 }
 
 #[test]
-fn a_program_that_was_started_gets_the_signal_and_its_trace_is_kept() {
+fn started_programs_get_the_signal_and_their_traces_are_kept() {
     let folder = Folder::new();
     folder.compile("cc", "spin.c", SPIN);
     assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
     assert!(folder.addresses("c.trace").len() > 10);
 }
 
-/// A timer's signals, which the program ignores, come while its code runs.
+/// The program ignores the signals of a timer, which arrive while its code runs.
 const IGNORED: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -285,7 +287,7 @@ int main(void) {
 "#;
 
 #[test]
-fn signals_that_are_ignored_do_not_keep_runs_from_being_merged() {
+fn ignored_signals_do_not_prevent_merging_runs() {
     let folder = Folder::new();
     folder.compile("cc", "ignored.c", IGNORED);
     let merged = folder.record(&["--runs", "2", "--collector", "ptrace"], "merged.trace", &["./app"]);
@@ -294,7 +296,7 @@ fn signals_that_are_ignored_do_not_keep_runs_from_being_merged() {
     assert_eq!(equal(&folder, "3750\n"), folder.addresses("merged.trace"));
 }
 
-/// Its children are made by the C library, and come back to code of the image.
+/// The C library creates the children, which return to code of the program.
 const FORKS: &str = r#"
 #include <stdio.h>
 #include <sys/wait.h>
@@ -312,34 +314,35 @@ int main(void) {
 "#;
 
 #[test]
-fn children_that_are_not_traced_run_as_without_tracing() {
+fn untraced_children_run_as_without_tracing() {
     let folder = Folder::new();
     folder.compile("cc", "forks.c", FORKS);
     equal(&folder, "1 41\n1 42\n");
 }
 
-/// Functions that only words of data name, in a program without symbols and unwind tables; and a `call` of what lies behind it.
+/// Only words in the data refer to these functions; the program has no symbols and unwind tables. A `call` jumps to the instruction that
+/// follows it.
 const NAMED_BY_DATA: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
 cmp $9,%ebx\njl 1b\ncall 2f\n2: pop %rax\nmov $60,%eax\nxor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: inc %ecx\nret\n.p2align 4\n\
 f1: push %rbx\ncall f0\npop %rbx\nret\n.p2align 4\nf2: test %ebx,%ebx\njz 3f\nret\n3: ret\n.p2align 4\nf3: ret\n.data\n\
 tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
-fn functions_that_only_data_names_are_traced() {
+fn functions_that_only_data_refers_to_are_traced() {
     let folder = Folder::new();
     std::fs::write(folder.path("named.s"), NAMED_BY_DATA).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
     let blocks = equal(&folder, "");
-    // The start, nine iterations of two blocks, and the two of the end; five blocks of f0, two in each of two calls of f1 and of f2, two
-    // of f3.
+    // The start, nine iterations of two blocks, and the two blocks of the end; five blocks of `f0`, two in each of the two calls of `f1`
+    // and of `f2`, and two of `f3`.
     assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
     must(folder.record(&["--runs", "4"], "several.trace", &["./app"]));
     assert_eq!(folder.addresses("several.trace"), blocks);
 }
 
-/// An interpreter as in GCC's manual ("Labels as Values"), whose table of two-byte distances no analysis reads: only runs show where its
-/// jumps lead, and what these reach has jumps of its own.
+/// An interpreter as in GCC's manual ("Labels as Values"). No analysis reads its table of two-byte distances: only execution shows where
+/// its jumps lead, and the code that they reach has more such jumps.
 const DISTANCES: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) static int run(const unsigned char *p) {
@@ -355,32 +358,32 @@ int main(void) { static const unsigned char code[] = { 0, 1, 2, 0, 2, 1, 3 }; pr
 "#;
 
 #[test]
-fn jumps_behind_jumps_that_runs_resolve_are_traced() {
+fn jumps_reached_only_by_resolved_jumps_are_traced() {
     let folder = Folder::new();
     std::fs::write(folder.path("distances.c"), DISTANCES).unwrap();
     must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
     equal(&folder, "17\n");
     let shown = must(folder.trodden(&["report", "one.trace"]));
     let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
-    // The entry, and a block for each of seven instructions.
+    // The entry, and one block for each of the seven instructions.
     assert_eq!(run, ["1", "8", "run"], "{shown}");
 }
 
-/// A function that nothing names: its address is computed, and called through a register and through the stack. With an argument, the last
-/// call faults.
+/// Nothing refers to this function: its address is computed, and called through a register and through the stack. With an argument, the
+/// last call faults.
 const COMPUTED: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
 push %rax\ncall *(%rsp)\npop %rax\ndec %ebx\njnz 1b\nmov (%rsp),%rdi\ncmp $1,%rdi\nje 2f\ncall *0x28(%rbx)\n2: mov $60,%eax\n\
 xor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: test $1,%bl\njz 3f\ninc %ecx\n3: ret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
-fn functions_that_only_calls_show_are_traced() {
+fn functions_that_only_executed_calls_reveal_are_traced() {
     let folder = Folder::new();
     std::fs::write(folder.path("computed.s"), COMPUTED).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
     let blocks = stepped(&folder, "");
-    // Three iterations, each of three blocks that two calls end, of three blocks or (in the second iteration) two; the start, the branch
-    // behind the loop, the end.
+    // Three iterations of three blocks each, split by two calls; each call executes three blocks (in the second iteration, two); the start,
+    // the branch after the loop, and the end.
     assert_eq!(blocks.len(), 3 * 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
     for options in IN_ONE_RUN {
         let killed = folder.record(options, "killed.trace", &["./app", "x"]);
@@ -406,19 +409,19 @@ int main(void) {
 "#;
 
 #[test]
-fn code_behind_retpolines_and_returns_used_as_jumps_is_in_the_trace() {
+fn code_after_retpolines_and_returns_used_as_jumps_is_traced() {
     let folder = Folder::new();
     folder.compile("cc", "returns.c", RETURNS_AS_JUMPS);
     for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
         must(folder.record(options, "one.trace", &["./app"]));
         let tree = must(folder.trodden(&["report", "one.trace"]));
-        // At least a block for each of the eight rounds, and one behind the loop.
+        // There is at least one block for each of the eight rounds, and one after the loop.
         let blocks = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row.last() == Some(&"main"));
         assert!(blocks.is_some_and(|row| row[1].parse::<u32>().unwrap() >= 9), "{options:?}: {tree}");
     }
 }
 
-/// A handler skips an instruction that traps, as `WARN` of a kernel does.
+/// A handler skips the trapping instruction, as the kernel's `WARN` does.
 const SKIPPED: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -439,7 +442,7 @@ int main(void) {
 "#;
 
 #[test]
-fn code_behind_a_trap_that_a_handler_skips_is_in_the_trace() {
+fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     for trap in ["ud2", "hlt; nop"] {
         let folder = Folder::new();
         folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED}"));
@@ -452,7 +455,7 @@ fn code_behind_a_trap_that_a_handler_skips_is_in_the_trace() {
     }
 }
 
-/// A process that shares the memory, made by `clone3` with `CLONE_UNTRACED`; the flags are still there behind the call.
+/// `clone3` with `CLONE_UNTRACED` creates a process that shares the memory; afterwards the flags in the arguments must still be set.
 const UNTRACED_BY_CLONE3: &str = r#"
 #define _GNU_SOURCE
 #include <linux/sched.h>
@@ -480,7 +483,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_process_that_clone3_makes_untraced_comes_to_no_breakpoint_alone() {
+fn untraced_processes_from_clone3_hit_no_breakpoint_alone() {
     let folder = Folder::new();
     folder.compile("cc", "untraced.c", UNTRACED_BY_CLONE3);
     assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");

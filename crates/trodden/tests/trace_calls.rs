@@ -1,11 +1,11 @@
-//! `trodden-lab with --calls -- trace record`: the call trace from runs that watch calls and returns alone, against that of all blocks.
+//! `trodden-lab with --calls -- trace record`: call traces from runs that watch only calls and returns, compared with traces of all blocks.
 
 mod traced;
 
 use traced::{Folder, errors, installed, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
-/// Recursion of two functions through each other, calls by pointers, callbacks of the C library, loops and branches without calls.
+/// Mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
 const CALLS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ int main(void) {
 }
 "#;
 
-/// `longjmp` over frames, out of a loop and out of recursion.
+/// `longjmp` across frames, out of a loop and out of recursion.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ int main(void) {
 }
 "#;
 
-/// A step of the calls in words.
+/// Describes the calls, returns and unwinding of a trace in words.
 fn steps(folder: &Folder, name: &str) -> Vec<String> {
     let trace = TraceFile::open(&folder.path(name)).unwrap();
     let mut steps = Vec::new();
@@ -65,7 +65,7 @@ fn steps(folder: &Folder, name: &str) -> Vec<String> {
     steps
 }
 
-/// Executions of witnesses in all runs.
+/// Returns how many times witnesses were executed in all runs.
 fn hits(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }
@@ -88,7 +88,7 @@ fn agrees(folder: &Folder, program: &[&str], status: i32) {
 }
 
 #[test]
-fn calls_are_those_of_a_trace_of_all_blocks() {
+fn call_traces_agree_with_traces_of_all_blocks() {
     let folder = Folder::new();
     folder.compile("cc", "calls.c", CALLS);
     agrees(&folder, &["./app"], 0);
@@ -100,7 +100,7 @@ fn calls_are_those_of_a_trace_of_all_blocks() {
 }
 
 #[test]
-fn what_needs_all_blocks_is_refused() {
+fn commands_that_need_all_blocks_are_rejected() {
     let folder = Folder::new();
     folder.compile("cc", "calls.c", CALLS);
     let single = folder.record(&["--calls", "--runs", "1"], "calls.trace", &["./app"]);

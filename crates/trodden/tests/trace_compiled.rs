@@ -1,11 +1,12 @@
-//! `trodden trace record --collector compiled` on programs with witness sleds in their blocks: against single-stepping, block by block.
+//! `trodden trace record --collector compiled` on programs with witness sleds in their blocks, compared with single-stepping block by
+//! block.
 
 mod place;
 
 use place::{Place, laboratory, must, trodden, with_choices};
 use std::process::Command;
 
-/// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program raises itself.
+/// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends to itself.
 const C: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -81,19 +82,19 @@ fn agrees(place: &Place) {
 }
 
 #[test]
-fn a_program_in_c_is_traced_by_sleds_as_it_is_stepped() {
+fn sled_traces_of_a_c_program_agree_with_stepping() {
     let place = Place::with(&[("prog.c", C)]);
     for optimisation in ["-O0", "-O2"] {
         let mut compile = place.command(trodden());
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
         agrees(&place);
     }
-    // It runs as any program: nothing of it counts, and there is no unit.
+    // The program runs like any other: nothing in it counts, and it contains no instrumented unit.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
 }
 
 #[test]
-fn a_program_in_cxx_is_traced_by_sleds_as_it_is_stepped() {
+fn sled_traces_of_a_cxx_program_agree_with_stepping() {
     let place = Place::with(&[("prog.cc", CXX)]);
     let build = ["with", "--witnesses", "--", "build", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"];
     must(place.command(laboratory()).args(build));
@@ -101,7 +102,7 @@ fn a_program_in_cxx_is_traced_by_sleds_as_it_is_stepped() {
 }
 
 #[test]
-fn what_has_no_sleds_is_refused_and_what_does_not_go_with_them() {
+fn programs_without_sleds_and_conflicting_options_are_rejected() {
     let place = Place::with(&[("prog.c", C)]);
     must(Command::new("cc").current_dir(place.path("")).args(["-O1", "prog.c", "-o", "prog"]));
     let refused = place.trace("--collector compiled --runs 2", "t.trace");

@@ -1,5 +1,5 @@
-//! Recorders that are ended, and targets that die, at random moments: `cargo xtask disturb`. Each program does what it does without a
-//! trace, each recorder ends, and nothing is left among temporary files.
+//! Ends recorders and kills targets at random moments; run it with `cargo xtask disturb`. Each program must behave as without a trace, each
+//! recorder must end, and no temporary files may be left.
 
 #[path = "place/disk.rs"]
 mod disk;
@@ -14,7 +14,7 @@ use traced::Folder;
 
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
-/// Rounds of each kind of program that take some tenths of a second, and the status with which it ends.
+/// The kinds of programs: name, number of rounds that takes some tenths of a second, and exit status.
 const KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
 /// Enough for what takes less than a second on an idle machine.
@@ -35,13 +35,13 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Disturbance {
-    /// The recorder gets a signal.
+    /// Sends the recorder a signal.
     Signal(&'static str),
-    /// The target is killed.
+    /// Kills the target.
     Death,
-    /// The disk of temporary files and the trace is small.
+    /// Puts the temporary files and the trace on a small disk.
     SmallDisk,
-    /// The recorder's files may not grow.
+    /// Limits the size of the recorder's files.
     FileSize,
 }
 
@@ -65,7 +65,7 @@ impl Round {
         let kind = random.below(KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
-        // Stops of the program take much longer than what it does.
+        // Stopping a program takes much longer than its work.
         let share = match (collector, is_attached) {
             ("trampolines", _) => 1,
             (_, true) => 8,
@@ -88,7 +88,7 @@ impl Round {
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
-    /// The command that records, without its program or process.
+    /// Prepares the recording command, without its program or process.
     fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
         let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
         let mut recorder = Command::new("sh");
@@ -98,14 +98,14 @@ impl Round {
         recorder
     }
 
-    /// Does to the recorder, or to its target, what is to be done.
+    /// Disturbs the recorder or its target.
     fn disturb(&self, recorder: &mut Child, target: Option<u32>) {
         let (signal, process) = match self.disturbance {
             Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => (signal, recorder.id()),
             Disturbance::Death if target.is_some() => ("KILL", target.unwrap()),
             _ => return,
         };
-        // It may just have ended.
+        // The process may just have ended.
         let _ = Command::new("kill").args([format!("-{signal}"), process.to_string()]).stderr(Stdio::null()).status();
     }
 }
@@ -127,13 +127,13 @@ fn start(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// The process of a program that a recorder has started, if it runs. It is recognised by its file, since its command line is empty for a
-/// moment while it executes itself again.
+/// Returns the process of a program that a recorder has started, if it is running. It is recognised by its executable, because its command
+/// line is briefly empty when it executes itself again.
 fn process_of(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
-    // Its children come after it.
+    // Its children have larger numbers.
     processes.into_iter().filter(is_its).min()
 }
 
@@ -172,15 +172,15 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
         }
     }
     until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
-    // A tracer without its recorder, and a program without its tracer, may take longer.
+    // A tracer without its recorder and a program without its tracer may take longer.
     until("the program hangs", round, || process_of(&program).is_none());
     until("temporary files are left", round, || names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
-        // A started program gets it.
+        // The signal is passed to a started program.
         Disturbance::Signal(_) => !round.is_attached,
-        // There may be no room for the beginning of a trace; then no program is started.
+        // If there is not even room for the beginning of a trace, the program is not started.
         Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
     };
     match fs::read(&output) {
@@ -192,7 +192,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
 
 #[test]
 #[ignore = "takes minutes: cargo xtask disturb"]
-fn programs_outlive_recorders_that_are_disturbed_at_random_moments() {
+fn programs_survive_recorders_that_are_disturbed_at_random_moments() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (rounds, seed) = (number("TRODDEN_ROUNDS", 20), number("TRODDEN_SEED", 1));
     let folder = Folder::new();

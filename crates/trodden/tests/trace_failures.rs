@@ -1,5 +1,5 @@
-//! `trodden trace record` that fails, and targets that end or are stopped at any moment: a process goes on as if it had not been traced,
-//! and the recorder ends.
+//! `trodden trace record` that fails, and targets that end or are stopped at any moment: the process continues as if it had not been
+//! traced, and the recorder ends.
 
 mod traced;
 
@@ -9,9 +9,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, must};
 
-/// Several threads work, check the results of their calls, and sum up what they do; SIGUSR1 lets them end and the sum be printed. With an
-/// argument it does on SIGUSR2 what no collection goes on with: it sets the register `gs` (`gs`), or loads a library for which there is no
-/// memory left.
+/// Several threads work, check the results of their calls, and add up what they do; on SIGUSR1 they end and the sum is printed. With an
+/// argument, SIGUSR2 makes the program do something that ends every trace: with `gs` it sets the `gs` register, otherwise it loads the
+/// named library while no memory near its code is free.
 const WORKER: &str = r#"
 #define _GNU_SOURCE
 #include <asm/prctl.h>
@@ -87,7 +87,7 @@ struct Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Those of failed assertions; others have been waited for.
+        // Ends the targets of failed assertions; all others have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -108,7 +108,8 @@ impl Target {
         must(Command::new("kill").args([signal, &self.id()]).output().unwrap());
     }
 
-    /// What a trace may change: the code, the mappings, and the signals that each thread blocks. Checked while it is not traced.
+    /// What a trace may change: the code, the number of mappings, and the signals that each thread blocks. Read while the process is not
+    /// traced.
     fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");
@@ -129,7 +130,7 @@ impl Target {
         (bytes, maps.lines().count(), masks)
     }
 
-    /// Lets it end; what it says.
+    /// Makes the target end, and returns its output.
     fn end(mut self) -> String {
         self.signal("-USR1");
         let mut said = String::new();
@@ -157,7 +158,7 @@ fn recorder(folder: &Folder, target: &Target, options: &[&str]) -> Command {
     command
 }
 
-/// Waits for a process, for a minute at most.
+/// Waits at most a minute for a process to end.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
@@ -177,7 +178,7 @@ fn is_traced(target: &Target) -> bool {
 const SUM: &str = "sum ";
 
 #[test]
-fn a_process_outlives_a_recorder_that_has_no_room() {
+fn processes_survive_a_recorder_without_room() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER);
     let undisturbed = Target::start(&folder, &[]).end();
@@ -197,7 +198,7 @@ fn a_process_outlives_a_recorder_that_has_no_room() {
 }
 
 #[test]
-fn a_process_outlives_what_no_collection_goes_on_with() {
+fn processes_survive_actions_that_end_the_trace() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER);
     std::fs::write(folder.path("lib.c"), "int twice(int n) { return n > 3 ? 2 * n : n + n; }\n").unwrap();
@@ -227,7 +228,7 @@ fn a_process_outlives_what_no_collection_goes_on_with() {
 }
 
 #[test]
-fn a_started_program_runs_to_its_end_when_its_recorder_has_no_room() {
+fn started_programs_run_to_their_end_when_the_recorder_has_no_room() {
     let folder = Folder::new();
     let text = "#include <stdio.h>\n__attribute__((noinline)) static unsigned mix(unsigned n) { return n >> 16 & 1 ? n * 7 : n / 3; }\n\
                 int main(void) { unsigned next = 1, sum = 0;\n\
@@ -246,8 +247,8 @@ fn a_started_program_runs_to_its_end_when_its_recorder_has_no_room() {
     }
 }
 
-/// The recorder ends soon, and does not keep the process as a zombie.
-fn ends_with_its_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
+/// Checks that the recorder of a killed target ends soon, and that the target does not remain as a zombie.
+fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
     let mut target = Target::start(folder, &[]);
     let mut recorder = recorder(folder, &target, options).spawn().unwrap();
     disturb(&target, &recorder);
@@ -262,13 +263,13 @@ fn ends_with_its_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Tar
 }
 
 #[test]
-fn a_target_that_is_killed_while_it_is_attached_to_ends_the_recorder() {
+fn killing_a_target_during_attach_ends_the_recorder() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER);
     for round in 0..20u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
-        ends_with_its_target(&folder, &["--collector", collector], |target, recorder| {
-            // From the first thread that is attached to, in steps.
+        check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
+            // Wait a little longer each round, counted from when the first thread is attached.
             let id = recorder.id();
             while !is_traced(target) && Path::new(&format!("/proc/{id}/exe")).exists() {
                 std::thread::yield_now();
@@ -279,12 +280,12 @@ fn a_target_that_is_killed_while_it_is_attached_to_ends_the_recorder() {
 }
 
 #[test]
-fn a_target_that_is_killed_while_it_is_let_go_ends_the_recorder() {
+fn killing_a_target_during_detach_ends_the_recorder() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER);
     for round in 0..12u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
-        ends_with_its_target(&folder, &["--collector", collector], |target, recorder| {
+        check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
             while !is_traced(target) {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -296,13 +297,13 @@ fn a_target_that_is_killed_while_it_is_let_go_ends_the_recorder() {
 }
 
 #[test]
-fn a_target_that_is_stopped_while_it_is_traced_is_said_to_be() {
+fn stopped_targets_are_reported_while_they_are_traced() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER);
     let target = Target::start(&folder, &[]);
     let before = target.state().0;
     let mut recorder = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
-    // While it is attached to, a stop is a refusal.
+    // Stopping the target while the recorder attaches would be an error instead.
     while target.state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -311,7 +312,7 @@ fn a_target_that_is_stopped_while_it_is_traced_is_said_to_be() {
     let read = recorder.stderr.as_mut().unwrap().read(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said[..read]).into_owned();
     assert!(said.contains("is stopped by a signal") && said.contains("kill -CONT"), "{said}");
-    // It is let go, and is stopped still.
+    // The target is released, and is still stopped.
     must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
     assert!(ended(&mut recorder).is_some_and(|status| status.success()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
@@ -321,7 +322,7 @@ fn a_target_that_is_stopped_while_it_is_traced_is_said_to_be() {
 }
 
 #[test]
-fn processes_that_cannot_be_traced_are_refused_by_name_before_anything_is_planned() {
+fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     let folder = Folder::new();
     let refused = |id: &str, why: &str| {
         let script = format!("exec \"$0\" trace record --pid {id} --output t.trace");
@@ -329,7 +330,7 @@ fn processes_that_cannot_be_traced_are_refused_by_name_before_anything_is_planne
         assert_eq!(output.status.code(), Some(2), "{id}");
         assert!(errors(&output).contains(why), "{id}: {}", errors(&output));
     };
-    // The shell becomes the recorder.
+    // `exec` makes the shell the recorder, so `$$` is the recorder itself.
     refused("$$", "it is the recorder itself");
     refused("4194305", "there is no such process");
     let mut ended = Command::new("true").spawn().unwrap();

@@ -1,11 +1,12 @@
-//! `trodden trace record --library`: shared libraries are traced inside like the program, whether they are loaded at the start or later.
+//! `trodden trace record --library`: the inside of shared libraries is traced like the program, whether they are loaded at the start or
+//! later.
 
 mod traced;
 
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// Has a constructor, calls its own functions by name and by pointer, and calls back.
+/// Has a constructor, calls its own functions by name and through pointers, and calls back.
 const LIBRARY: &str = r#"
 static int seen;
 __attribute__((constructor)) static void begin(void) { seen = 3; }
@@ -33,7 +34,7 @@ int main(void) {
 }
 "#;
 
-/// Loads the library twice, and takes it out in between; the second time something else may lie where it was.
+/// Loads the library twice and unloads it in between; the second time, something else may be mapped where it was.
 const LOADS: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ impl Folder {
         must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
     }
 
-    /// Each way to record gives what stepping gives, in the library, too.
+    /// Checks that each way to record gives the blocks that stepping gives, inside the library as well.
     fn agrees_inside(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
         let options = ["--library", library];
         let stepped = self.record(&[&options[..], &["--collector", "single-step"]].concat(), "stepped.trace", program);
@@ -79,56 +80,56 @@ const WAYS: [&[&str]; 4] =
     [&["--runs", "4"], &["--runs", "4", "--collector", "ptrace"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
 #[test]
-fn a_library_is_traced_inside() {
+fn libraries_are_traced() {
     let folder = Folder::new();
     folder.library();
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
     let blocks = folder.agrees_inside("libtwice", &["./app"], &WAYS);
-    // Each address has its file behind it.
+    // The file name follows each address.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
-    // Calls go from file to file, and the constructor runs before all of them.
+    // Calls cross between the files, and the constructor runs before all of them.
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     let times = |name: &str| -> u64 {
         let calls = tree.lines().filter(|l| l.ends_with(&format!(" {name}")));
         calls.filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()).sum()
     };
     assert_eq!([times("sum"), times("square"), times("begin")], [4, 10, 1], "{tree}");
-    // Lines are those of the library's own source.
+    // Line numbers refer to the library's own source.
     let found = must(folder.trodden(&["find", "twice.c:12", "merged.trace", "--json"]));
     assert!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"].as_u64().unwrap() >= 4, "{found}");
-    // Without being asked for, it stays outside.
+    // Without `--library`, the library is not traced.
     must(folder.record(&["--runs", "2"], "plain.trace", &["./app"]));
     let plain = folder.addresses("plain.trace");
     assert_eq!(plain.len(), of(" app"));
 }
 
 #[test]
-fn a_library_that_is_loaded_later_is_traced_inside() {
+fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
     folder.library();
     folder.compile("cc", "loads.c", LOADS);
     let blocks = folder.agrees_inside("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
-    // A library that is loaded later disturbs nothing where it is not asked for.
+    // Without `--library`, loading a library later disturbs nothing.
     folder.agrees(&["./app", "./libtwice.so"], 0);
 }
 
 #[test]
-fn a_library_of_the_system_is_traced_inside() {
+fn system_libraries_are_traced() {
     if installed("/usr/bin/bzip2") {
         let folder = Folder::new();
         let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
-        // Both files have functions without symbols, some of the same name: in the profile each file has its own.
+        // Both files have functions without symbols, some with equal names. The profile keeps the files apart.
         must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));
         let report = must(folder.trodden(&["report", "profile.trodden", "--json"]));
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert!(matches!(paths[..], [program, library] if program.ends_with("/bzip2") && library.contains("libbz2.so")), "{paths:?}");
-        // In the tree their files stand behind their names.
+        // In the tree, `@` and the file follow such names.
         let tree = must(folder.trodden(&["report", "merged.trace"]));
         assert!(tree.lines().any(|l| l.ends_with("@bzip2")) && tree.lines().any(|l| l.contains("@libbz2.so")), "{tree}");
         let totals = &report["totals"];
@@ -153,7 +154,7 @@ fn libraries_that_cannot_be_traced_are_named() {
     assert!(hardware.contains("--library needs the collector"), "{hardware}");
 }
 
-/// Calls the library again and again.
+/// Calls the library over and over.
 const CALLS: &str = r#"
 #include <unistd.h>
 int sum(int n, int (*each)(int));
@@ -162,7 +163,7 @@ int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(100
 "#;
 
 #[test]
-fn a_library_of_a_running_process_is_traced_inside() {
+fn libraries_of_running_processes_are_traced() {
     let folder = Folder::new();
     folder.library();
     std::fs::write(folder.path("app.c"), CALLS).unwrap();
@@ -174,7 +175,7 @@ fn a_library_of_a_running_process_is_traced_inside() {
     while !sleeps() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    // Each leaves the process as it was.
+    // Each trace leaves the process as it was.
     for collector in ["ptrace", "trampolines"] {
         for library in ["libtwice", "./libtwice.so"] {
             let arguments = ["trace", "record", "--library", library, "--collector", collector, "--pid", &id, "--for", "300ms"];

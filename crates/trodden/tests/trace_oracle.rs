@@ -1,5 +1,6 @@
-//! Traces against the addresses that stepping records, which knows no graph: every executed target of a jump, call or return and both sides
-//! of each executed conditional jump start a block, and each collector's blocks are those that the addresses come by.
+//! Traces are compared with the addresses that stepping records, which needs no graph. Every executed target of a jump, call or return, and
+//! both sides of each executed conditional jump, must start a block; and each collector must record exactly the blocks that the addresses
+//! pass through.
 
 mod traced;
 
@@ -9,11 +10,11 @@ use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
 
-/// Ways to record in one run, and in several.
+/// The ways to record in one run and in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
 
-/// Steps of a program's first thread in its section `.text`, with where code is that they show to start a block.
+/// The addresses that a program's first thread executed in its section `.text`, and those at which they show that a block must start.
 struct Steps {
     addresses: Vec<u64>,
     targets: BTreeSet<u64>,
@@ -44,7 +45,7 @@ fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     Steps { addresses, targets }
 }
 
-/// Compares traces with a program's steps.
+/// Compares traces with the program's steps.
 fn agrees(folder: &Folder, program: &[&str], status: i32, ways: &[&[&str]]) {
     let steps = steps(folder, program, status);
     assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
@@ -83,14 +84,14 @@ fn jumps_that_look_like_calls_and_returns_start_blocks() {
     agrees(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
-        // One run does not find what only the indirect branch names, and says so.
+        // A single run does not find code that only an indirect branch reaches, and says so.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
 }
 
-/// A handler skips instructions that trap, as `WARN` of a kernel does.
+/// A handler skips the trapping instructions, as the kernel's `WARN` does.
 #[test]
-fn code_behind_instructions_that_trap_starts_blocks() {
+fn code_after_trapping_instructions_starts_blocks() {
     let text = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -109,7 +110,7 @@ int main(void) {
     agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// Calls that are left by `longjmp`, by the end of the program, and by a signal; some return before.
+/// Calls that end by `longjmp`, by the end of the program or by a signal; some of the called functions have returned before.
 const LEFT: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
@@ -147,7 +148,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn calls_that_do_not_return_start_no_block_behind_them() {
+fn calls_that_do_not_return_start_no_block_after_them() {
     let folder = Folder::new();
     std::fs::write(folder.path("oracle.c"), LEFT).unwrap();
     let mut compiler = std::process::Command::new("cc");
@@ -165,8 +166,7 @@ fn calls_that_do_not_return_start_no_block_behind_them() {
     assert_eq!(found, expected);
 }
 
-/// A program that single-steps itself gets each of its own signals, and no others.
-/// The deepest nesting of calls in a trace.
+/// Returns the deepest nesting of calls in a trace.
 fn deepest(folder: &Folder) -> usize {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let (mut depth, mut deepest) = (0usize, 0);
@@ -181,9 +181,9 @@ fn deepest(folder: &Folder) -> usize {
     deepest
 }
 
-/// Fibers of 200 turns: by code of the program's own, and by the C library.
+/// Two hundred switches between fibers: with the program's own code, and with the C library.
 #[test]
-fn code_that_goes_on_with_another_stack_loses_no_block_and_does_not_nest() {
+fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
         let folder = compiled(text);
         for way in IN_ONE_RUN {
@@ -199,17 +199,18 @@ fn code_that_goes_on_with_another_stack_loses_no_block_and_does_not_nest() {
     }
 }
 
-/// Frames end by `longjmp` and by exceptions, behind calls whose return only what follows could show.
+/// Frames end by `longjmp` and by exceptions, after calls that only the following code shows to have returned.
 #[test]
-fn what_was_executed_before_a_frame_is_left_is_in_the_trace() {
+fn code_executed_before_a_frame_is_left_is_traced() {
     agrees(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
     let folder = Folder::new();
     folder.compile("c++", "left.cc", include_str!("cases/left_by_exceptions.cc"));
     agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
 }
 
+/// A program that single-steps itself gets all of its own signals, and no others.
 #[test]
-fn a_program_that_sets_its_own_trap_flag_gets_its_signals() {
+fn programs_that_set_their_own_trap_flag_get_their_signals() {
     let text = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -235,9 +236,9 @@ int main(void) {
     }
 }
 
-/// The program's handler gets a trap for each instruction, in whatever block, and none for what trodden executes besides.
+/// The program's handler gets one trap for each of its instructions, in whichever block, and none for the instructions that trodden adds.
 #[test]
-fn a_program_that_steps_itself_through_blocks_gets_its_signals() {
+fn programs_that_step_themselves_through_blocks_get_their_signals() {
     let folder = compiled(include_str!("cases/steps_itself.c"));
     let plain = std::process::Command::new(folder.path("app")).output().unwrap();
     let plain = String::from_utf8(plain.stdout).unwrap();
@@ -247,9 +248,9 @@ fn a_program_that_steps_itself_through_blocks_gets_its_signals() {
     }
 }
 
-/// Flags that are pushed and popped again, as the runtime of counting does: what follows the `popf` is one byte long.
+/// Pushes and pops the flags as the counting runtime does; the instruction after `popf` is one byte long.
 #[test]
-fn flags_are_restored_by_a_program_that_is_stepped() {
+fn stepping_restores_flags() {
     let text = r#"
 #include <stdio.h>
 __attribute__((naked, noinline)) static void restore(void) {
@@ -263,9 +264,9 @@ int main(void) {
     agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A static program looks for the vDSO, and the trace of several runs says that it found none.
+/// A static program looks for the vDSO. A trace of several runs hides it, and says so.
 #[test]
-fn a_hidden_vdso_is_said_to_be_hidden() {
+fn a_hidden_vdso_is_reported() {
     let folder = Folder::new();
     let text = r#"
 #include <stdio.h>
@@ -284,7 +285,7 @@ int main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? "present" : "absent"); return
     }
 }
 
-/// Blocks as JSON are those that are exported as addresses.
+/// The blocks in JSON are those that `trodden export addresses` writes.
 #[test]
 fn blocks_are_shown_as_json() {
     let folder = compiled("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");

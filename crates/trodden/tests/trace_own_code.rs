@@ -1,4 +1,4 @@
-//! `trodden trace` of programs that change or read their own code: they do what they do without tracing, and the trace says what it lacks.
+//! `trodden trace` of programs that change or read their own code: they must behave as without tracing, and the trace says what it lacks.
 
 mod traced;
 
@@ -9,8 +9,8 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// `f` is replaced by another function in each of several ways, and called before and after; `other` is on a page of its own. Between them
-/// lie many calls, so that copies of blocks call each other.
+/// Replaces `f` by another function in the way named by the argument, and calls it before and after; `other` is on a separate page. Many
+/// calls lie between them, so that copies of blocks call each other.
 const CHANGES: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -69,7 +69,7 @@ fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
 }
 
 #[test]
-fn a_program_that_changes_its_code_executes_what_it_wrote() {
+fn programs_that_change_their_code_execute_what_they_wrote() {
     let folder = Folder::new();
     folder.compile("cc", "changes.c", CHANGES);
     for how in ["store", "toggle", "file", "seek", "map", "move"] {
@@ -81,11 +81,11 @@ fn a_program_that_changes_its_code_executes_what_it_wrote() {
             assert!(errors(&output).contains("changed its own code"), "{how} {options:?}: {}", errors(&output));
             assert_eq!(must(output), said, "{how} {options:?}");
             assert_eq!([calls(&folder, "one.trace", "f"), calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
-            // What is elsewhere is in every trace.
+            // The blocks on other pages are in every trace.
             let trace = folder.addresses("one.trace");
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
         }
-        // It is kept with the trace.
+        // The note is kept in the trace.
         let shown = folder.trodden(&["report", "one.trace"]);
         assert!(errors(&shown).contains("changed its own code"), "{shown:?}");
     }
@@ -93,7 +93,7 @@ fn a_program_that_changes_its_code_executes_what_it_wrote() {
     assert!(several.status.code() == Some(2) && errors(&several).contains("--runs 1"), "{several:?}");
 }
 
-/// Threads execute a function again and again whose page another one changes; each change is seen by all.
+/// Several threads keep executing a function whose page another thread changes; all of them must see each change.
 const THREADS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -146,13 +146,13 @@ fn threads_execute_changed_code_wherever_they_were() {
     }
 }
 
-/// Lets the segments with code of a program be writable, as `ld -N` does.
+/// Makes the code segments of a program writable, as `ld -N` does.
 fn make_code_writable(program: &Path) {
     let mut bytes = std::fs::read(program).unwrap();
     let word = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
     let (first, size, count) = (word(&bytes, 32), word(&bytes, 54), word(&bytes, 56));
     for header in (0..count).map(|n| first + n * size) {
-        // A segment to load (1) that can be executed (1): now it can be written, too (2).
+        // An executable (1) segment of type `PT_LOAD` (1) also becomes writable (2).
         if word(&bytes, header) == 1 && bytes[header + 4] & 1 != 0 {
             bytes[header + 4] |= 2;
         }
@@ -161,7 +161,7 @@ fn make_code_writable(program: &Path) {
 }
 
 #[test]
-fn code_that_can_be_written_from_the_start_is_only_stepped() {
+fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     let folder = Folder::new();
     folder.compile("cc", "changes.c", CHANGES);
     make_code_writable(&folder.path("app"));
@@ -183,7 +183,7 @@ fn code_that_can_be_written_from_the_start_is_only_stepped() {
     assert_eq!(must(output), said);
 }
 
-/// It changes `f`, says so, and computes until it is to end.
+/// Changes `f`, says so, and computes until SIGUSR1 arrives.
 const CHANGED_BEFORE: &str = r#"
 #include <signal.h>
 #include <stdint.h>
@@ -211,7 +211,7 @@ __attribute__((aligned(4096))) int main(void) {
 "#;
 
 #[test]
-fn a_process_that_has_changed_its_code_before_is_not_watched_there() {
+fn code_changed_before_attaching_is_not_watched() {
     let folder = Folder::new();
     folder.compile("cc", "before.c", CHANGED_BEFORE);
     for collector in ["trampolines", "ptrace", "single-step"] {
@@ -231,7 +231,7 @@ fn a_process_that_has_changed_its_code_before_is_not_watched_there() {
     }
 }
 
-/// It sums up the bytes of its code as a file of its memory shows them.
+/// Computes a checksum of its code as read from `/proc/self/mem`.
 const READS: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -257,7 +257,7 @@ int main(void) {
 "#;
 
 #[test]
-fn code_that_is_read_from_a_file_is_the_programs_own() {
+fn programs_read_their_own_code_from_a_file() {
     let folder = Folder::new();
     folder.compile("cc", "reads.c", READS);
     let said = must(Command::new(folder.path("app")).output().unwrap());
@@ -266,7 +266,7 @@ fn code_that_is_read_from_a_file_is_the_programs_own() {
     }
 }
 
-/// It sums up the bytes of its code, and does something else if they are not those that it was built with.
+/// Computes a checksum of its code by reading memory directly.
 const CHECKS: &str = r#"
 #include <stdio.h>
 extern char etext;
@@ -282,7 +282,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_program_that_reads_its_code_by_itself_sees_its_own_when_it_is_stepped() {
+fn stepped_programs_read_their_own_code_from_memory() {
     let folder = Folder::new();
     folder.compile("cc", "checks.c", CHECKS);
     let said = must(Command::new(folder.path("app")).output().unwrap());
@@ -290,7 +290,7 @@ fn a_program_that_reads_its_code_by_itself_sees_its_own_when_it_is_stepped() {
 }
 
 #[test]
-fn the_protection_of_code_is_the_programs_own_after_stepping() {
+fn stepping_restores_the_protection_of_the_code() {
     let folder = Folder::new();
     let text = "#include <unistd.h>\n\
                 __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
@@ -300,7 +300,7 @@ fn the_protection_of_code_is_the_programs_own_after_stepping() {
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     let maps = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
-    // It sleeps, so that its loader is done.
+    // Once the program sleeps, its loader has finished.
     while !std::fs::read_to_string(format!("/proc/{id}/syscall")).unwrap().starts_with("230 ") {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }

@@ -1,7 +1,7 @@
-//! The HTML page of a trace in a real browser: clicks on calls, search, threads, source and machine code; nothing is asked for from
+//! The HTML page of a trace in a real browser: clicks on calls, search, threads, source and machine code. The page requests nothing from
 //! outside.
 //!
-//! With `TRODDEN_SCREENSHOTS=FOLDER` pictures of the page are written there.
+//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, screenshots of the page are written there.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -45,7 +45,7 @@ fn picture(browser: &Browser, name: &str) {
     }
 }
 
-/// A page of a trace, opened.
+/// Exports a trace as a page and opens it.
 fn opened(folder: &Path, trace: &str, options: &[&str]) -> Browser {
     let file = folder.join("page.html");
     std::fs::write(&file, trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();
@@ -69,8 +69,8 @@ static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
 int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
 "#;
 
-/// Twice on a call, by a key, then back.
-fn zooms(browser: &Browser) {
+/// Zooms with a double click on a call, with a key, and back.
+fn check_zoom(browser: &Browser) {
     let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
     browser.click("#whole");
     let whole = size(browser);
@@ -89,21 +89,21 @@ fn zooms(browser: &Browser) {
 }
 
 #[test]
-fn a_reader_clicks_through_the_calls() {
+fn readers_click_through_the_calls() {
     let home = folder("calls");
     compile(&home, NESTED);
     trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app", "</script>"]);
     let browser = opened(&home, "t.trace", &[]);
     assert_eq!(browser.title(), "Trace of ./app </script>");
     assert!(text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", text(&browser, "#headline"));
-    // What lies in the middle of the first line is the outermost call.
+    // The outermost call is in the middle of the first line.
     browser.eval(
         "const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
         for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }",
     );
     browser.eval("pressed(document.getElementById('calls').clientWidth / 2, 8, ['click'])");
     assert_eq!(text(&browser, "#name"), "_start");
-    // Which functions are found, and where.
+    // The search says which functions match, and where they are called.
     browser.type_into("#search", "leaf");
     assert_eq!(texts(&browser, "#matches button"), ["leaf (789 calls)"]);
     browser.click("#next");
@@ -113,7 +113,7 @@ fn a_reader_clicks_through_the_calls() {
     assert_eq!(text(&browser, "#found"), "call 789 of 789");
     assert_eq!(texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
     picture(&browser, "trace-leaf");
-    // Its caller, with the lines that this call executed: the last one calls `leaf` 39 times.
+    // Select the caller, which shows the lines that this call executed; the last call of `middle` calls `leaf` 39 times.
     browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
     assert_eq!(text(&browser, "#name"), "middle");
     let executed = texts(&browser, "#body .executed");
@@ -131,13 +131,13 @@ fn a_reader_clicks_through_the_calls() {
     browser.click("[data-tab=callees]");
     assert!(text(&browser, "#body").contains("makes no traced calls"), "{}", text(&browser, "#body"));
     picture(&browser, "trace-code");
-    zooms(&browser);
+    check_zoom(&browser);
     browser.check_widths_and_schemes();
     is_quiet(&browser);
 }
 
 #[test]
-fn functions_are_left_out_of_every_export() {
+fn ignored_functions_are_left_out_of_every_export() {
     let home = folder("left-out");
     compile(&home, NESTED);
     trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
@@ -172,7 +172,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_thread_is_chosen() {
+fn readers_select_a_thread() {
     let home = folder("threads");
     compile(&home, THREADS);
     trodden(&home, &["trace", "record", "--runs", "1", "--output", "t.trace", "--", "./app"]);
@@ -188,7 +188,7 @@ fn a_thread_is_chosen() {
 }
 
 #[test]
-fn a_stripped_program_has_machine_code() {
+fn stripped_programs_are_shown_as_machine_code() {
     let home = folder("stripped");
     std::fs::write(home.join("text"), "pack my box with five dozen jugs\n").unwrap();
     trodden(&home, &["trace", "record", "--output", "t.trace", "--", "/usr/bin/gzip", "-c", "text"]);

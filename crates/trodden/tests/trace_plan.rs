@@ -1,20 +1,20 @@
-//! `trodden trace record`: which run watches what, by limits, weights and distributions of the user's own; runs in fresh folders.
+//! `trodden trace record`: which run watches what, with limits, weights and distributions that the user gives; runs in fresh folders.
 
 mod traced;
 
 use traced::{Folder, errors, must};
 
 #[test]
-fn programs_that_change_files_repeat_in_fresh_folders() {
+fn programs_that_change_files_are_repeated_in_fresh_folders() {
     let folder = Folder::new();
     let text = std::fs::read(folder.path("input")).unwrap();
-    // gzip makes a file and removes another: the next run finds neither as it was.
+    // gzip creates a file and removes another, so the next run does not find them as they were.
     let diverged = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
     assert!(errors(&diverged).contains("diverged") && errors(&diverged).contains("--fresh-folder"), "{}", errors(&diverged));
     std::fs::remove_file(folder.path("input.gz")).ok();
     std::fs::write(folder.path("input"), &text).unwrap();
     must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));
-    // The folder is as one run leaves it.
+    // The folder is as a single run leaves it.
     assert!(folder.path("input.gz").exists() && !folder.path("input").exists());
     std::fs::remove_file(folder.path("input.gz")).unwrap();
     std::fs::write(folder.path("input"), &text).unwrap();
@@ -31,7 +31,7 @@ __attribute__((noinline)) static void both(int i) { seldom(i); often(i); puts(".
 int main(int c, char **v) { for (int i = 0; i < 5; i++) both(i); return 0; }
 "#;
 
-/// A program with loops; its plan for two runs as JSON, with the addresses of stepping.
+/// Returns a program with loops, its plan for two runs as JSON, and the addresses that stepping records.
 fn looping() -> (Folder, serde_json::Value, Vec<String>) {
     let folder = Folder::new();
     folder.compile("cc", "loops.c", LOOPS);
@@ -49,7 +49,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     assert!(errors(&output).contains("witnesses in 3 runs"), "{}", errors(&output));
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
-    // What code outside can call must be distinguished in one run: more functions than there are debug registers.
+    // A single run must distinguish everything that code outside can call, which is more functions than there are debug registers.
     let hardware = folder.record_with("--collector hardware", &["--runs", "4"], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
@@ -59,7 +59,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
 }
 
 #[test]
-fn a_distribution_is_the_users() {
+fn a_distribution_can_be_given() {
     let (folder, plan, stepped) = looping();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
@@ -100,7 +100,7 @@ fn weights_are_measured() {
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
         plan["predicted"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).fold(0.0, f64::max)
     };
-    // The inner loop executes 1000 times; what is predicted from a trace or a first run is near that.
+    // The inner loop has 1000 iterations in all; a prediction from a trace or a first run must be close to that.
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
@@ -108,7 +108,7 @@ fn weights_are_measured() {
     assert!(errors(&foreign).contains("it is not a file of trodden. Record the trace again"), "{}", errors(&foreign));
 }
 
-/// The loop of figure 6(a) of "Distributed program tracing".
+/// The loop in figure 6(a) of "Distributed program tracing".
 const DIAMONDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,8 +121,8 @@ int main(int n, char **v) {
 }
 "#;
 
-/// What the most expensive machine has to record, by a plan as it is carried out.
-fn most_of_machine(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
+/// Returns the predicted cost of the most expensive machine, by the plan that is carried out.
+fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
     let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
     let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();
     let plan: serde_json::Value = serde_json::from_str(&must(folder.record(&options, "no.trace", &["./app", "3"]))).unwrap();
@@ -139,9 +139,9 @@ fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
         folder.compile("cc", "program.c", text);
         for runs in ["2", "3", "4"] {
             for machines in [None, Some("1"), Some("2")] {
-                let weighted = most_of_machine(&folder, "weighted", runs, machines);
+                let weighted = highest_machine_cost(&folder, "weighted", runs, machines);
                 for published in ["fine", "function", "grouped"] {
-                    let cost = most_of_machine(&folder, published, runs, machines);
+                    let cost = highest_machine_cost(&folder, published, runs, machines);
                     assert!(weighted <= cost * (1.0 + 1e-9), "{runs} runs, {machines:?} machines: {weighted}, {published} {cost}");
                 }
             }
@@ -150,7 +150,7 @@ fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
 }
 
 #[test]
-fn calls_are_nested_as_they_are_made() {
+fn calls_are_nested_in_their_callers() {
     let (folder, ..) = looping();
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
     let tree = must(folder.trodden(&["report", "two.trace"]));
@@ -159,7 +159,7 @@ fn calls_are_nested_as_they_are_made() {
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
         line.len() - name.len()
     };
-    // The call of `often` is the last of its function that is traced, and no jump.
+    // `often` is the last call in its function that is traced, but it is not a tail call.
     assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
     assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
 }
@@ -171,7 +171,7 @@ fn plans_say_how_many_witnesses_repair_added() {
     let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
-    // Calls from outside and unwinding go beyond what is placed function by function.
+    // Placing witnesses function by function does not cover calls from outside and unwinding.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
     let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} witnesses were added by repair")), "{text}");

@@ -1,5 +1,5 @@
-//! `trodden trace` of programs that are restricted, or restrict themselves: limits of the address space, filters of system calls, other
-//! users. They do what they do without tracing, or are refused by name before they start.
+//! `trodden trace` of programs that are restricted, or restrict themselves: address space limits, system call filters, other users. They
+//! must behave as without tracing, or be rejected by name before they start.
 
 mod traced;
 
@@ -10,7 +10,7 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// It says what limit its address space has, how much it can map below that, and sets another one; so does a program that it executes.
+/// Prints the limit of its address space and how much it can map below that, and sets another limit; so does a program that it executes.
 const LIMITED: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
@@ -53,10 +53,10 @@ fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
 }
 
 #[test]
-fn a_limited_address_space_is_as_large_as_without_a_trace() {
+fn limited_address_spaces_are_as_large_as_without_a_trace() {
     let folder = Folder::new();
     folder.compile("cc", "limited.c", LIMITED);
-    // Addresses are not random in a trace, which leaves gaps of other sizes.
+    // Addresses are not randomised in a trace, which changes the sizes of the gaps between mappings.
     let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
@@ -78,7 +78,7 @@ fn is_root() -> bool {
 
 const OTHER_USER: &str = "65534";
 
-/// A folder that every user can write to.
+/// Creates a folder that every user can write to.
 fn open_folder() -> Folder {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -86,7 +86,7 @@ fn open_folder() -> Folder {
 }
 
 #[test]
-fn a_limit_that_leaves_no_room_is_a_refusal_before_the_program_starts() {
+fn limits_that_leave_no_room_are_rejected_before_the_program_starts() {
     if !is_root() {
         return;
     }
@@ -99,7 +99,7 @@ fn a_limit_that_leaves_no_room_is_a_refusal_before_the_program_starts() {
 }
 
 #[test]
-fn programs_that_get_more_rights_are_refused_before_they_start() {
+fn programs_that_gain_privileges_are_rejected_before_they_start() {
     if !is_root() {
         return;
     }
@@ -117,7 +117,7 @@ fn programs_that_get_more_rights_are_refused_before_they_start() {
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
-    // Root's tracer takes nothing from it.
+    // If root traces the program, it keeps its privileges.
     assert_eq!(must(folder.record(&["--runs", "1"], "root.trace", &["./app"])), "0\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     refused("setgid");
@@ -129,7 +129,7 @@ fn programs_that_get_more_rights_are_refused_before_they_start() {
 }
 
 #[test]
-fn processes_of_others_are_refused_by_name() {
+fn processes_of_other_users_are_rejected_by_name() {
     if !is_root() {
         return;
     }
@@ -141,7 +141,7 @@ fn processes_of_others_are_refused_by_name() {
     sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("it belongs to user 0. Run as that user or as root"), "{}", errors(&output));
-    // Its own user has started it, and its file has given it another one.
+    // The same user started this process, but its file made it run as another user.
     let program = folder.path("sleep");
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -158,9 +158,9 @@ fn processes_of_others_are_refused_by_name() {
     assert!(errors(&output).contains("setuid"), "{}", errors(&output));
 }
 
-/// In a mount namespace of its own, the setting is another one than the machine's.
+/// A separate mount namespace lets the test change the setting without changing that of the machine.
 #[test]
-fn what_yama_forbids_is_refused_by_name_before_the_program_starts() {
+fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
     if !is_root() {
         return;
     }
@@ -182,14 +182,14 @@ fn what_yama_forbids_is_refused_by_name_before_the_program_starts() {
             command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_trodden")]).current_dir(folder.path("")).env("TMPDIR", ".");
             let output = command.stdin(Stdio::null()).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{scope} {traced}: {}", errors(&output));
-            // Another user's process is refused for that.
+            // A process of another user is rejected for that reason instead.
             let (named, said) = (!traced.contains("--pid") || user == "0", errors(&output));
             assert!(!named || said.contains("yama/ptrace_scope") && said.contains(remedy), "{scope} {traced}: {said}");
         }
     }
 }
 
-/// It computes, allows itself a few system calls, and computes on; all others end it.
+/// Computes, restricts itself to a few system calls, and computes again; any other system call ends it.
 const FILTERED: &str = concat!(
     include_str!("cases/filter.h"),
     r#"

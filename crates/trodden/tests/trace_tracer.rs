@@ -1,5 +1,5 @@
-//! The tracer is a process of its own: however the command ends, what it traced goes on as if it had never been traced, nothing is left
-//! among temporary files, and a program that the command starts stands where it would stand without it.
+//! The tracer is a separate process: however the command ends, whatever it traced continues as if it had never been traced, no temporary
+//! files are left, and a program that the command starts has the same session, terminal and descriptors as without it.
 
 mod traced;
 
@@ -20,7 +20,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A command whose temporary files are in `tmp`.
+/// Prepares a command that puts its temporary files in `tmp`.
 fn trodden(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let _ = fs::create_dir(folder.path("tmp"));
@@ -32,13 +32,13 @@ fn temporary(folder: &Folder) -> Vec<PathBuf> {
     fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A line of `/proc/PID/status`; nothing if there is no such process.
+/// Returns a value from `/proc/PID/status`, or `None` if the process does not exist.
 fn status(process: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
 }
 
-/// Works until `finish` is there. Then it says whether it got what it should, and whether its code is what its file has.
+/// Works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its file.
 const WORKER: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,20 +72,20 @@ int main(void) {
 
 fn worker() -> Folder {
     let folder = Folder::new();
-    // A right result is what it says itself.
+    // Compute the expected result here, and put it into the program.
     let sum: u32 = (0..200u32).map(|n| if n % 3 != 0 { n / 2 } else { n * 5 + 1 }).sum();
     folder.compile("cc", "worker.c", &WORKER.replace("39932", &sum.to_string()));
     folder
 }
 
-/// The process that the program is, as soon as it works.
+/// Waits until the program works, and returns its process ID.
 fn ready(folder: &Folder) -> String {
     until("the program does not begin", || folder.path("ready").exists());
     fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
 }
 
-/// The program goes on by itself, and does what it should.
-fn goes_on(folder: &Folder, process: &str, case: &str) {
+/// Checks that the program is released, continues by itself, and gets the right results.
+fn check_goes_on(folder: &Folder, process: &str, case: &str) {
     until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
     until(&format!("{case}: {:?}", temporary(folder)), || temporary(folder).is_empty());
     fs::write(folder.path("finish"), "").unwrap();
@@ -95,7 +95,7 @@ fn goes_on(folder: &Folder, process: &str, case: &str) {
 }
 
 #[test]
-fn a_program_outlives_the_command_that_started_it() {
+fn programs_survive_the_command_that_started_them() {
     let folder = worker();
     for collector in ["trampolines", "ptrace", "single-step"] {
         let arguments = ["trace", "record", "--runs", "1", "--collector", collector, "--output", "t.trace", "--", "./app"];
@@ -104,18 +104,18 @@ fn a_program_outlives_the_command_that_started_it() {
         assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary(&folder).is_empty());
         command.kill().unwrap();
         assert_eq!(command.wait().unwrap().signal(), Some(9));
-        goes_on(&folder, &process, collector);
+        check_goes_on(&folder, &process, collector);
         until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
     }
 }
 
 #[test]
-fn several_runs_end_with_the_command_and_their_program_goes_on() {
+fn several_runs_end_with_the_command_and_their_program_continues() {
     let folder = worker();
     let mut command =
         trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
     let process = ready(&folder);
-    // The number is the same in all runs, and not the system's.
+    // Several runs see a fixed process ID that is not the real one.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
     let is_ours = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
     let process = traced().find(is_ours).unwrap_or(process);
@@ -128,7 +128,7 @@ fn several_runs_end_with_the_command_and_their_program_goes_on() {
     until("something is left", || temporary(&folder).is_empty());
 }
 
-/// A process that ran before, with a command that traces it.
+/// Starts a process, and then a command that traces it.
 fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
     let program = Command::new(folder.path("app")).current_dir(folder.path("")).spawn().unwrap();
     let process = ready(folder);
@@ -139,19 +139,19 @@ fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
 }
 
 #[test]
-fn a_process_outlives_the_command_that_traces_it() {
+fn processes_survive_the_command_that_traces_them() {
     let folder = worker();
     for collector in ["trampolines", "ptrace"] {
         let (mut program, mut command) = attached(&folder, collector);
         command.kill().unwrap();
         command.wait().unwrap();
-        goes_on(&folder, &program.id().to_string(), collector);
+        check_goes_on(&folder, &program.id().to_string(), collector);
         assert!(program.wait().unwrap().success());
     }
 }
 
 #[test]
-fn each_signal_ends_the_trace_of_a_process_and_keeps_it() {
+fn every_signal_ends_the_trace_of_a_process_and_keeps_it() {
     let folder = worker();
     for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "ALRM"] {
         let (mut program, command) = attached(&folder, "ptrace");
@@ -159,16 +159,16 @@ fn each_signal_ends_the_trace_of_a_process_and_keeps_it() {
         let output = command.wait_with_output().unwrap();
         assert!(output.status.success(), "{signal}: {}", errors(&output));
         must(folder.trodden(&["report", "t.trace"]));
-        goes_on(&folder, &program.id().to_string(), signal);
+        check_goes_on(&folder, &program.id().to_string(), signal);
         assert!(program.wait().unwrap().success(), "{signal}");
     }
 }
 
 #[test]
-fn a_signal_before_anything_runs_ends_the_command_and_leaves_nothing() {
+fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
     let folder = worker();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
-        // Several runs get the same input: it is read to its end first, which does not come.
+        // Several runs get the same input, so it is first read to its end, which never comes here.
         let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
         until("it does not begin", || !temporary(&folder).is_empty());
@@ -179,7 +179,7 @@ fn a_signal_before_anything_runs_ends_the_command_and_leaves_nothing() {
     }
 }
 
-/// Where it stands, and which descriptors it has got, in one line.
+/// Prints in one line its session, process group and terminal, and its descriptors.
 const STANDS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -192,7 +192,7 @@ int main(void) {
 }
 "#;
 
-/// Runs a line of the shell in a terminal of its own, and writes to it when a file is there; gives what is shown, and how it ends.
+/// Runs a shell command in a separate terminal, writes to it once a file exists, and returns the output and the exit status.
 fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
     let _ = fs::create_dir(folder.path("tmp"));
     let mut script = Command::new("script");
@@ -210,7 +210,7 @@ fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (
 }
 
 #[test]
-fn a_program_stands_where_it_would_without_the_recorder() {
+fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder() {
     if !installed("/usr/bin/script") {
         return;
     }
@@ -223,7 +223,7 @@ fn a_program_stands_where_it_would_without_the_recorder() {
     assert!(lines.len() == 2 && lines[0] == lines[1] && lines[0].contains(" 0 111"), "{said}");
 }
 
-/// Counts interrupts, and waits for one more after the first.
+/// Counts interrupts. After the first, it waits a while for a second one.
 const INTERRUPTED: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -242,7 +242,7 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn the_terminal_interrupts_the_program_once_and_the_trace_is_kept() {
+fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
     if !installed("/usr/bin/script") {
         return;
     }
@@ -261,7 +261,7 @@ fn the_terminal_interrupts_the_program_once_and_the_trace_is_kept() {
     }
 }
 
-/// A jump whose target nothing names, with `BEFORE` in front of it. It says how often it ran.
+/// A jump to a target that nothing refers to, with `BEFORE` in front of the target. Each execution appends a line to `count`.
 const HIDDEN: &str = r#"
 #include <stdio.h>
 volatile long hidden = 0x12345;
@@ -274,7 +274,7 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces by each collector what [`HIDDEN`] does with other bytes before the target; whether a note says that blocks are missing, and the
+/// Traces [`HIDDEN`] by each collector, with other bytes before the target. Returns whether a note says that blocks are missing, and the
 /// blocks.
 fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
@@ -291,22 +291,22 @@ fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
 }
 
 #[test]
-fn a_single_run_executes_the_program_once_and_says_what_it_lacks() {
-    // The target lies within what looks like one instruction, whose operand it is.
+fn single_runs_execute_the_program_once_and_say_what_they_lack() {
+    // The target is in the middle of what looks like one instruction, in its operand.
     let traces = hidden_traces("\\t.byte 0xb8\\n");
     assert_eq!(traces.iter().map(|trace| trace.0).collect::<Vec<_>>(), [true, true, false], "{traces:?}");
     assert_eq!(traces[0].1, traces[1].1);
-    // Stepping has seen the instruction that the others lack.
+    // Stepping recorded the instruction that the others lack.
     assert!(traces[2].1.len() > traces[0].1.len(), "{traces:?}");
 }
 
 #[test]
-fn blocks_between_others_are_recorded_though_nothing_is_known_to_lead_to_them() {
+fn blocks_between_others_are_recorded_even_if_nothing_refers_to_them() {
     let traces = hidden_traces("");
     assert!(traces.iter().all(|trace| !trace.0 && trace.1 == traces[2].1), "{traces:?}");
 }
 
-/// Leaves a daemon that holds its output, as long as the program is there.
+/// Leaves a daemon that keeps its output open as long as the program's file exists.
 const DAEMON: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -318,7 +318,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_daemon_that_holds_the_output_is_not_waited_for() {
+fn daemons_that_hold_the_output_are_not_waited_for() {
     let folder = Folder::new();
     folder.compile("cc", "daemon.c", DAEMON);
     for runs in ["1", "2"] {
@@ -336,17 +336,17 @@ fn a_daemon_that_holds_the_output_is_not_waited_for() {
 }
 
 #[test]
-fn programs_of_a_suite_outlive_the_command() {
+fn suite_programs_survive_the_command() {
     let folder = worker();
     let mut command = trodden(&folder, &["record", "--suite", "tests", "--", "sh", "-c", "./app; exit 4"]).spawn().unwrap();
     let process = ready(&folder);
     command.kill().unwrap();
     command.wait().unwrap();
-    goes_on(&folder, &process, "suite");
+    check_goes_on(&folder, &process, "suite");
 }
 
 #[test]
-fn signals_that_a_started_program_inherits_as_ignored_stay_ignored() {
+fn signals_inherited_as_ignored_stay_ignored() {
     let folder = Folder::new();
     folder.compile("cc", "app.c", "int main(void) { return 0; }\n");
     let status_of = |prefix: &str| {
@@ -362,9 +362,9 @@ fn signals_that_a_started_program_inherits_as_ignored_stay_ignored() {
     assert_eq!(status_of(&format!("{trodden} record --suite tests --")), plain);
 }
 
-/// Yama lets a process trace its own descendants only, if it is switched on.
+/// With `ptrace_scope` 1, Yama lets a process trace only its own descendants.
 #[test]
-fn a_program_that_is_started_may_be_traced_under_yama() {
+fn started_programs_may_be_traced_under_yama() {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     if !matches!(scope.trim(), "1") {
         eprintln!("skipped: this kernel has no Yama with ptrace_scope 1");

@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// Appends a line to `ran`, and writes to `NAME.same` what is the same in each run, and to `NAME.random` what is not.
+/// Appends a line to `ran`. Writes to `NAME.same` what is the same in every run, and to `NAME.random` what differs.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -61,15 +61,15 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// How many different values each line of a report of three runs has.
-fn values(folder: &Folder, name: &str) -> Vec<usize> {
+/// Returns how many different values each line has in the reports of three runs.
+fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
     let texts: Vec<String> = (0..3).map(|n| fs::read_to_string(folder.path(&format!("{name}{n}.random"))).unwrap()).collect();
     let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.lines().collect()).collect();
     (0..lines[0].len()).map(|line| lines.iter().map(|of_run| of_run[line]).collect::<BTreeSet<_>>().len()).collect()
 }
 
 #[test]
-fn a_program_runs_once_and_finds_everything_as_without_trodden() {
+fn programs_run_once_and_find_everything_as_without_trodden() {
     let folder = Folder::new();
     folder.compile("cc", "asks.c", ASKS);
     let trodden = env!("CARGO_BIN_EXE_trodden");
@@ -90,8 +90,8 @@ fn a_program_runs_once_and_finds_everything_as_without_trodden() {
                 let same = |name: &str| fs::read_to_string(folder.path(&format!("{name}{run}.same"))).unwrap();
                 assert_eq!(same("traced"), same("plain"), "{way:?}");
             }
-            assert!(folder.path("plain0.same").exists() && values(&folder, "plain")[..2] == [3, 3]);
-            let is_random = |name: &str| values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
+            assert!(folder.path("plain0.same").exists() && distinct_values(&folder, "plain")[..2] == [3, 3]);
+            let is_random = |name: &str| distinct_values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
             assert_eq!(is_random("traced"), is_random("plain"), "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("ran")).unwrap().lines().count(), 6, "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("status")).unwrap(), "7\n7\n7\n", "{way:?}");
@@ -102,7 +102,7 @@ fn a_program_runs_once_and_finds_everything_as_without_trodden() {
 }
 
 #[test]
-fn options_for_several_runs_are_refused_with_one() {
+fn options_for_several_runs_are_rejected_with_one() {
     let folder = Folder::new();
     folder.compile("cc", "asks.c", ASKS);
     for options in [&["--no-repeat", "time"][..], &["--no-repeat", "core"], &["--no-repeat", "time", "--pid", "1"], &["--fresh-folder"]] {

@@ -1,12 +1,14 @@
-//! What the plugin makes of small units: each file of `tests/units` is a unit in LLVM's text, with the settings of a build on a line
-//! `; settings: ...` (none: as by default), and behind the dashes the functions as code generation gets them, for each such line.
+//! What the plugin makes of small units. Each file in `tests/units` is a unit in LLVM's text form. Each of its lines `; settings: ...`
+//! gives the settings of a build (nothing stands for the defaults). After the dashes come, for each of these builds, the functions as code
+//! generation gets them.
 //!
-//! Files that a build reads are made of further lines. `known=file` (`interesting`, `watched`, `weights`) is of lines
-//! `; path: FUNCTION NUMBER EXECUTIONS`, with the numbers of a default build. `segments=file` is of lines
-//! `; segment: CALLER:PATH ... CALLEE:PATH`, with those of a build with `reach=calls`. `part=1` is what the first of two copies counts.
+//! Input files of a build are made from further lines. `known=file` (also `interesting`, `watched` and `weights`) is made from lines
+//! `; path: FUNCTION NUMBER EXECUTIONS`, with the path numbers of a default build; `segments=file` from lines
+//! `; segment: CALLER:PATH ... CALLEE:PATH`, with the path numbers of a build with `reach=calls`. `part=1` stands for what the first of two
+//! copies counts.
 //!
-//! `TRODDEN_BLESS=1` writes what is made now. A change of what is made shows here as text; whether it counts right is for other tests.
-//! clang prints the functions before its first pass of code generation, which comes behind the plugin.
+//! `TRODDEN_BLESS=1` writes the current output into the files. A changed output shows up here as text; other tests check that it counts
+//! correctly. clang prints the functions before its first code generation pass, which follows the plugin.
 
 #[path = "units/inputs.rs"]
 mod inputs;
@@ -18,14 +20,14 @@ use std::path::{Path, PathBuf};
 use trodden_unit::Settings;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
-/// Between a unit and what is made of it.
+/// Separates a unit from the expected output.
 const DASHES: &str = "; ----\n";
-/// How a line with settings begins.
+/// The beginning of a line with settings.
 const SETTINGS: &str = "; settings:";
 /// The first pass of code generation.
 const PASS: &str = "pre-isel-intrinsic-lowering";
 
-/// The functions of a unit in a build by these settings; the unit's object is in the folder.
+/// Returns the functions of a unit built with these settings, and leaves the unit's object in the folder.
 fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     let folder = InputFolder::new(place.path("inputs"));
     let request = settings.clone().request(&folder).unwrap().write(&folder).unwrap();
@@ -38,7 +40,7 @@ fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
-/// The functions of a printed module, without what precedes and follows them.
+/// Returns the functions of a printed module, without what precedes and follows them.
 fn functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
@@ -56,7 +58,7 @@ fn functions(printed: &str) -> String {
     text
 }
 
-/// A line in which a pseudo-probe does not have its function's identifier: that is a hash of the whole unit with its map.
+/// Returns the line without the function identifier of its pseudo-probe, which is a hash of the whole unit and its map.
 fn without_identity(line: &str) -> String {
     const PROBE: &str = "@llvm.pseudoprobe(i64 ";
     match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
@@ -66,7 +68,7 @@ fn without_identity(line: &str) -> String {
 }
 
 #[test]
-fn units_are_made_into_what_is_written_beside_them() {
+fn built_units_agree_with_the_expected_text() {
     let units: Vec<PathBuf> = files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
@@ -83,7 +85,8 @@ fn units_are_made_into_what_is_written_beside_them() {
     assert!(wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
 }
 
-/// Builds a unit by each of its lines with settings. Gives the number of builds, and what is made now if it is not what is written.
+/// Builds a unit once for each of its lines with settings. Returns the number of builds, and the new output if it differs from the expected
+/// one.
 fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let text = std::fs::read_to_string(unit).unwrap();
     let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
@@ -102,7 +105,7 @@ fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
 }
 
-/// Settings by their text, whose files are made of a build as by default.
+/// Parses settings, and makes their input files from a default build.
 fn settings(place: &Place, unit: &str, options: &str) -> Settings {
     let mut settings: Settings = options.parse().unwrap();
     let named = options
@@ -110,7 +113,7 @@ fn settings(place: &Place, unit: &str, options: &str) -> Settings {
         .filter_map(|option| option.strip_suffix("=file").or_else(|| option.strip_suffix("=1").filter(|key| *key == "part")));
     let keys: Vec<&str> = named.collect();
     if !keys.is_empty() {
-        // Callers' paths up to calls have numbers only where calls are edges.
+        // Paths of callers up to their calls have numbers only if calls are edges.
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
         made(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);

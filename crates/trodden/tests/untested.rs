@@ -1,4 +1,4 @@
-//! Untested paths: ranked where runs failed, and found by builds that number tested paths by schemes of interesting paths.
+//! Untested paths: ranked where runs failed, and found by builds whose schemes number the tested paths as interesting paths.
 
 mod place;
 
@@ -6,8 +6,8 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Two branches of which tests take both edges, but only two of the four combinations; a third that no test takes; an end by `exit`. Times
-/// of first executions are those of a clock of some milliseconds.
+/// Tests take both sides of two branches, but only two of the four combinations; no test takes a third branch; and `exit` may end the
+/// program. The clock for first executions has a resolution of some milliseconds, so the program sleeps between calls.
 const SUBJECT: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program, tests of it in a suite, and a field build.
+/// Creates a program, a suite with tests of it, and a field build.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -45,13 +45,13 @@ fn json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Function, number and executions of the paths in a report; complete ones only.
+/// Returns function, number and executions of the complete paths in a report.
 fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Of a run that failed: what only failing runs take comes first, then what was cut short by the failure, then what was taken last.
+/// Paths that only failing runs take come first; then those that the failure cut short; then those that were taken last.
 #[test]
 fn untested_paths_of_a_failing_run_are_ranked() {
     let place = place();
@@ -60,7 +60,7 @@ fn untested_paths_of_a_failing_run_are_ranked() {
         let output = place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(words).output();
         assert_eq!(output.unwrap().status.code(), Some(status), "{arguments}");
     };
-    // (1, 20) fails in one of two runs; (20, 1) is taken by the failing one alone; (1, 2000) does not return.
+    // (1, 20) occurs in a failing and in a passing run, (20, 1) only in the failing run; (1, 2000) does not return.
     record("field", "prog", "1 20", 0);
     record("field", "prog", "1 20 20 1 1 20 1 2000", 3);
     let report = json(&place, "field --known tests --function classify");
@@ -80,7 +80,7 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     assert_eq!(by_count["paths"][0]["count"], 3, "{by_count}");
     let text = String::from_utf8(place.trodden("untested field --known tests").stdout).unwrap();
     assert!(text.contains("(1 of 1 failing run and 1 of 1 passing run)"), "{text}");
-    // One run alone: the last to be taken for the first time is the first of the list.
+    // In a single run, the path whose first execution is the latest comes first.
     let ids = |suite: &str, options: &str| -> Vec<u64> {
         let report = json(&place, &format!("{suite} {options} --function classify"));
         report["paths"].as_array().unwrap().iter().map(|p| p["id"].as_u64().unwrap()).collect()
@@ -97,7 +97,8 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     assert_eq!(ids("other", "--by count")[0], low);
 }
 
-/// Builds that distinguish tested paths by a scheme of interesting paths list or at least count what full counts say is untested.
+/// Builds that number the tested paths with a scheme of interesting paths must list, or at least count, everything that full counts show to
+/// be untested.
 #[test]
 fn builds_of_interesting_tests_find_every_untested_execution() {
     let place = place();
@@ -119,7 +120,7 @@ fn builds_of_interesting_tests_find_every_untested_execution() {
         assert_eq!(executions(&listed) + rest, executions(&all), "{scheme}: {report}");
         assert_eq!(report["summary"]["unclear_executions_without_path"], 0);
     }
-    // Against fewer tests than the build knows, everything is listed or untested; against more, it may be known.
+    // Compared with fewer tests than the build knows, every execution is listed or untested; compared with more tests, some may be known.
     let more = json(&place, "ppp --known tests --known full");
     assert!(more["summary"]["unclear_executions_without_path"].as_u64() > Some(0), "{more}");
 }

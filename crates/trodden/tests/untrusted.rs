@@ -1,4 +1,4 @@
-//! Programs, profiles and maps that others made: whatever they hold, no command loads, runs or writes anything that they name.
+//! Programs, profiles and maps from others: whatever they contain, no command loads, runs or writes anything that they name.
 
 mod place;
 
@@ -12,13 +12,13 @@ const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) int twice(volatile int *p, int c) { int a = *p; if (c & 1) *p = 0; return a + *p; }\n\
     int main(void) { volatile int v = 1; int s = 0; for (int i = 0; i < 1000; i++) s += twice(&v, i); printf(\"%d\\n\", s); return 0; }\n";
 
-/// What a command says on both of its outputs, with its exit status.
+/// Returns the exit status of a command, and what it writes to both of its outputs.
 fn said(place: &Place, arguments: &str) -> (Option<i32>, String) {
     let output = place.command(program_of(arguments.split(' ').next().unwrap())).args(arguments.split_whitespace()).output().unwrap();
     (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
 }
 
-/// The recorded profile, with options in its maps that no build would have put there.
+/// Writes the recorded profile with options in its maps that no build would have put there.
 fn craft(place: &Place, options: &[&str]) {
     let mut profile = Profile::read(&place.path("run.trodden")).unwrap();
     for unit in profile.images.iter_mut().flat_map(|image| &mut image.units) {
@@ -28,7 +28,7 @@ fn craft(place: &Place, options: &[&str]) {
 }
 
 #[test]
-fn options_in_a_profile_reach_no_compiler() {
+fn options_in_a_profile_do_not_reach_the_compiler() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O2 -g a.c -o prog");
     place.record("prog");
@@ -46,7 +46,7 @@ fn options_in_a_profile_reach_no_compiler() {
 }
 
 #[test]
-fn options_in_a_program_reach_no_compiler() {
+fn options_in_a_program_do_not_reach_the_compiler() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O2 -g -mllvm -info-output-file=info.txt a.c -o prog");
     place.trodden("record -- ./prog");
@@ -60,7 +60,7 @@ fn options_in_a_program_reach_no_compiler() {
 }
 
 #[test]
-fn the_loader_that_a_program_names_is_not_run() {
+fn the_loader_named_by_a_program_is_not_run() {
     let place = Place::with(&[("a.c", PROGRAM), ("loader", "#!/bin/sh\n: > ran\n")]);
     fs::set_permissions(place.path("loader"), fs::Permissions::from_mode(0o755)).unwrap();
     must(place.command(trodden()).args(["cc", "a.c", "-Wl,--dynamic-linker=./loader", "-o", "prog"]));

@@ -74,10 +74,10 @@ pub struct CountingChoices {
     /// Scheme that numbers the paths.
     #[arg(long, value_parser = by_spelling::<ExperimentScheme>())]
     pub scheme: Option<ExperimentScheme>,
-    /// Cut the paths of functions that have more than N paths.
+    /// Cut the paths of functions with more than N paths.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub max_paths: Option<u64>,
-    /// Slots of the table for functions with more than --array-paths paths (0 = cut their paths).
+    /// Table slots of functions with more than --array-paths paths (0 = cut their paths).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_PATHS))]
     pub table_slots: Option<u64>,
     /// Maximum number of paths counted in an array, if there are tables.
@@ -89,7 +89,7 @@ pub struct CountingChoices {
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
     #[arg(long, value_parser = by_spelling::<bool>())]
     pub chords: Option<bool>,
-    /// Calls at which arrival is counted, to find paths whose call never returned.
+    /// Calls whose starts are counted, to find paths whose call never returned.
     #[arg(long, value_parser = by_spelling::<Reach>())]
     pub reach: Option<Reach>,
     /// Data stored for each unit; `trodden instrument` needs the bitcode.
@@ -415,22 +415,19 @@ mod tests {
             (Some(PartitionStrategy::P3), Some(LaboratoryCollector::Uprobes))
         );
         assert!(choices.division.profitable.all_procedures && !choices.copies.count_hits && choices.counting.scheme.is_some());
-        let refused = |text: &str, command: &[&str]| LaboratoryChoices::for_command(text, command).unwrap_err();
+        let error = |text: &str, command: &[&str]| LaboratoryChoices::for_command(text, command).unwrap_err();
+        assert!(error("--strategy p4", &["record"]).contains("TRODDEN_LABORATORY") && error("--strategy p4", &["record"]).contains("p4"));
+        assert!(error("p3", &["record"]).contains("unexpected argument 'p3'"));
         assert!(
-            refused("--strategy p4", &["record"]).contains("TRODDEN_LABORATORY") && refused("--strategy p4", &["record"]).contains("p4")
+            error("--strategy p3", &["build"]).contains("TRODDEN_LABORATORY contains --strategy, which does not apply to `trodden build`")
         );
-        assert!(refused("p3", &["record"]).contains("unexpected argument 'p3'"));
-        assert!(
-            refused("--strategy p3", &["build"])
-                .contains("TRODDEN_LABORATORY contains --strategy, which does not apply to `trodden build`")
-        );
-        assert!(refused("--collector uprobes", &["trace", "show"]).contains("`trodden trace show`"));
+        assert!(error("--collector uprobes", &["trace", "show"]).contains("`trodden trace show`"));
         assert!(LaboratoryChoices::for_command("--strategy p3", &["fleet", "copies"]).is_ok());
         assert!(LaboratoryChoices::for_command("--collector uprobes", &["trace", "work"]).is_ok());
     }
 
     #[test]
-    fn given_choices_survive_the_variable() {
+    fn choices_are_equal_after_encoding_and_parsing() {
         #[derive(Parser)]
         #[command(no_binary_name = true)]
         struct Line {

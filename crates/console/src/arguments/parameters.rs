@@ -1,4 +1,4 @@
-//! Options of counting that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations. Files are not read
+//! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations. Files are not read
 //! here, but when settings are resolved.
 
 use super::choices::{Choice, by_spelling, one_of};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use trodden_unit::EventSource;
 use trodden_unit::experiment::{Observe, Settings, SettingsFile, Timing};
 
-/// Options of counting.
+/// Counting options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Parameters {
     /// Options of `trodden-lab with`.
@@ -17,7 +17,7 @@ pub struct Parameters {
     pub choices: CountingChoices,
     /// Place probes by measured frequencies (`trodden export weights`).
     ///
-    /// Probes then lie on rarely executed edges, which lowers the overhead.
+    /// Probes are then placed on rarely executed edges, which lowers the overhead.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Count nothing; record block addresses, for hardware branches.
@@ -47,7 +47,7 @@ pub struct Parameters {
     /// `trodden record --whole-program` and `--last` record it.
     #[arg(long)]
     pub stream: bool,
-    /// With --stream: file for a run's last paths and calls.
+    /// With --stream: keep a run's last paths and calls in this file (%p: PID).
     ///
     /// In the name, %p is the process ID, %m the program and %h the host.
     #[arg(long, value_name = "PATTERN")]
@@ -99,7 +99,7 @@ impl Parameters {
         requested.or(self.coverage)
     }
 
-    /// Removes the options of counting, with their values, from the arguments of a command, and parses them.
+    /// Removes the counting options and their values from the arguments of a command, and parses them.
     ///
     /// # Errors
     /// A value is missing or invalid; the message is clap's.
@@ -142,7 +142,7 @@ mod tests {
     use trodden_unit::Experiment;
     use trodden_unit::experiment::ExperimentScheme;
 
-    fn extracted(text: &str) -> (Parameters, String) {
+    fn extract(text: &str) -> (Parameters, String) {
         let mut command = text.split(' ').map(OsString::from).collect();
         let parameters = Parameters::extract_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
         (parameters, command.join(OsStr::new(" ")).into_string().unwrap())
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn options_are_extracted_from_other_arguments() {
-        let (parameters, others) = extracted("run --weights=a=b --bin x --events tsc --sample --release --coverage");
+        let (parameters, others) = extract("run --weights=a=b --bin x --events tsc --sample --release --coverage");
         assert_eq!(others, "run --bin x --release");
         let settings = parameters.settings();
         assert_eq!(settings.to_string(), "when=bursts observe=coverage events=tsc weights=a=b");

@@ -5,7 +5,7 @@ use clap::Args;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 
-/// Maximum number of copies, or of profiles.
+/// Maximum number of copies.
 const MAX_COPIES: usize = 4096;
 
 /// Strategies that divide paths among copies.
@@ -16,7 +16,7 @@ pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Weighted, "weighted", "By frequencies and path ends, improved by search"),
 ];
 
-/// Definitions of a hit, which is an execution of a probe.
+/// Executions of probes that count as hits.
 pub const HITS: [Choice<Measure>; 2] = [
     (Measure::All, "all", "Increments of the path register and of path counters"),
     (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),

@@ -8,7 +8,7 @@ use trodden_hardware::processor::{ProcessorEvent, ProcessorModel};
 use trodden_hardware::{Overflow, Preset};
 use trodden_trace::simulation::{ProfileKind, SourceFormat};
 
-/// Options of the input and the report.
+/// Options for the input and the report.
 #[derive(Clone, Debug, Args)]
 pub struct SimulateOptions {
     /// Read branches from this file instead of running a program.
@@ -17,7 +17,7 @@ pub struct SimulateOptions {
     /// Use the input up to the first corrupt or missing part.
     #[arg(long)]
     pub partial: bool,
-    /// Executable or library that the `perf script` text is of (repeatable).
+    /// Executable or library in which perf recorded branches (repeatable).
     #[arg(long, value_name = "FILE", requires = "from")]
     pub program: Vec<PathBuf>,
     /// Write branches (with --event: instructions) to this file, for --from.
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_model_is_as_in_the_thesis() {
+    fn default_model_has_the_parameters_of_the_thesis() {
         let model = SimulateModel::default();
         assert_eq!((model.preset, model.path_limit, model.path_stack, model.counter_bits), (Preset::BallLarus, 32, 32, 8));
     }

@@ -1,7 +1,7 @@
 //! Parses clang command lines: whether they compile or link, from which inputs, and to which output.
 //!
-//! Only those options are recognised that affect where instrumentation goes. All arguments are passed on to clang unchanged; the command
-//! line is never reconstructed from the result. Response files are read by a function that the caller passes.
+//! Only options that affect what is instrumented are recognised. All arguments are passed on to clang unchanged; the command line is never
+//! reconstructed from the result. Response files are read by a function that the caller passes.
 
 use super::options::{NO_CODE, WITH_VALUE};
 use super::response_files::expand;
@@ -36,9 +36,9 @@ pub struct InputArgument {
 pub struct CommandLine {
     /// The arguments, with response files expanded.
     pub arguments: Vec<OsString>,
-    /// Whether it generates machine code from sources.
+    /// True if the command generates machine code from sources.
     pub compiles: bool,
-    /// Whether it links an executable or a shared library.
+    /// True if the command links an executable or a shared library.
     pub links: bool,
     /// Input files.
     pub inputs: Vec<InputArgument>,
@@ -56,9 +56,9 @@ pub struct CommandLine {
     pub dependency_file: Option<OsString>,
     /// Value of `-fuse-ld=` or `--ld-path=`.
     pub linker: Option<OsString>,
-    /// It links a shared library.
+    /// The command links a shared library.
     pub shared: bool,
-    /// It links without libc's start files.
+    /// The command links without libc's start files.
     pub without_start_files: bool,
     /// The user specifies an entry point, or a linker script that may do so.
     pub entry: bool,
@@ -235,14 +235,14 @@ impl Parser {
     }
 }
 
-/// Whether a `-g...` option specifies how much debug information to generate.
+/// Returns true if a `-g...` option specifies how much debug information to generate.
 fn is_debug_level(text: &str) -> bool {
     let rest = &text[2..];
     let levels = ["", "0", "1", "2", "3", "mlt", "full", "lldb", "sce", "dbx", "codeview", "line-tables-only", "line-directives-only"];
     levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
 }
 
-/// Whether an option of the driver or of the linker names an entry point or a linker script.
+/// Returns true if an option of the driver or of the linker names an entry point or a linker script.
 fn names_entry(text: &str) -> bool {
     const NOT_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
     const NOT_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
@@ -272,11 +272,11 @@ fn kind_of_name(name: &OsStr) -> InputKind {
     }
     let bytes = name.as_bytes();
     let end = bytes.iter().rposition(|b| *b == b'.').filter(|dot| !bytes[*dot..].contains(&b'/'));
-    let Some(ending) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return InputKind::Linkable };
-    match ending {
+    let Some(extension) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return InputKind::Linkable };
+    match extension {
         "s" | "S" | "sx" | "asm" => InputKind::Assembly,
-        _ if SOURCES.contains(&ending) => InputKind::Source,
-        _ if HEADERS.contains(&ending) => InputKind::Header,
+        _ if SOURCES.contains(&extension) => InputKind::Source,
+        _ if HEADERS.contains(&extension) => InputKind::Header,
         _ => InputKind::Linkable,
     }
 }

@@ -26,7 +26,7 @@ const FIRST_WITH_KEY_INSTRUCTIONS: u32 = 22;
 /// Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
-/// Returns the options to add when compiling with this clang, which is of version `major`.
+/// Returns the options to add when compiling with this clang, whose version is `major`.
 pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
@@ -44,7 +44,7 @@ fn needs_locations(line: &CommandLine) -> bool {
     line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
 }
 
-/// Whether clang reads a configuration file, which may request debug information: one that the user names, or one beside clang.
+/// Returns true if clang reads a configuration file, which may request debug information: one that the user names, or one beside clang.
 fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
     if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
         return true;
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_information_is_kept_if_there_is_a_configuration_file() {
+    fn debug_information_is_kept_if_clang_reads_a_configuration_file() {
         let folder = tempfile::tempdir().unwrap();
         let clang = folder.path().join("clang");
         fs::write(&clang, "").unwrap();

@@ -53,7 +53,7 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the option of `trodden build` that requests them.
+    /// Returns the option of `trodden build` that requests these counters.
     fn option(self) -> &'static str {
         match self {
             LlvmCounters::Edges => "--pgo",
@@ -62,8 +62,9 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the options of clang's front end that insert them. From `-O1` on, clang replaces calls of an empty destructor by the base
-    /// class's, so that its regions would not be counted; and line tables have linkage names of inlined functions only on request.
+    /// Returns the options of clang's front end that insert the counters. `-mno-constructor-aliases`: from `-O1` on, clang would replace
+    /// calls of an empty destructor by calls of the base class's, and the regions of the empty one would not be counted.
+    /// `-fdebug-info-for-profiling`: otherwise, line tables have no linkage names of inlined functions.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
@@ -86,8 +87,8 @@ impl LlvmCounters {
         LLVM_OPTIONS.iter().chain(more).copied().collect()
     }
 
-    /// Returns the options of rustc that insert them. It has none for MC/DC. Coverage counters are updated atomically by default, edge
-    /// counters by an option of LLVM.
+    /// Returns the options of rustc that insert the counters; rustc has none for MC/DC. Coverage counters are updated atomically by
+    /// default, edge counters by an option of LLVM.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
@@ -108,7 +109,7 @@ pub fn profile_to_use(context: &DriverContext) -> Option<&OsStr> {
     context.value(USE_VARIABLE)
 }
 
-/// Whether functions must have the same names as in a plain build, because profiles refer to them by name.
+/// Returns true if functions must have the same names as in a plain build, because a profile refers to them by name.
 pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
     LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || profile_to_use(context).is_some()
 }
@@ -154,12 +155,12 @@ pub fn remove_runtime(arguments: &mut Vec<OsString>) {
 /// Returns the options to add for inserting counters.
 ///
 /// # Errors
-/// Fails if the user's own options concern profiles.
+/// Fails if the user's options include clang's own profiling options.
 pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
     let Some(counters) = requested(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let conflicts = |argument: &str| CONFLICTING.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| conflicts(w)) {
-        bail!("{argument} cannot be used together with `{}`, which inserts the instrumentation itself. Leave it out", counters.option());
+        bail!("{argument} cannot be used together with `{}`, which inserts the instrumentation itself. Omit it", counters.option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
     let arguments = front_end.chain(counters.llvm_options().into_iter().flat_map(|o| ["-mllvm", o]));
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profile_runtime_is_removed_in_all_spellings() {
+    fn profile_runtime_is_removed_however_the_option_is_spelled() {
         for spelling in [
             "-u __llvm_profile_runtime",
             "-Wl,-u,__llvm_profile_runtime",

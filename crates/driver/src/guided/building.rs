@@ -41,9 +41,9 @@ impl ProgramBuilder<'_> {
     /// Analyses the user's build command.
     ///
     /// # Errors
-    /// Fails if it is a cargo command that does not build, or if cargo does not report its target folder.
+    /// Fails if the command runs a subcommand of cargo other than `build`, or if cargo does not report its target folder.
     pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
-        let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command after `--`") };
+        let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing: give it after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
             return Ok(ProgramBuilder { context, job, command: job.command.clone(), cargo: None });
         }
@@ -118,7 +118,7 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Checks that the program was made by this build, by whether it has LLVM's counters.
+    /// Checks that the program was made by this build: it must have LLVM's counters if and only if this build adds them.
     fn check(&self, program: &Path, has_counters: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
@@ -130,17 +130,18 @@ impl ProgramBuilder<'_> {
     /// Explains how to make the build compile everything again.
     fn rebuild_hint(&self) -> String {
         match &self.job.clean {
-            Some(clean) => format!("the command of --clean (`{clean}`) does not remove the previous build. Give one that does"),
-            None => format!("give --clean a command that removes the previous build ({})", self.clean_example()),
+            Some(clean) => format!("the --clean command `{clean}` does not remove the previous build. Give one that does"),
+            None => format!("use --clean with a command that removes the previous build ({})", self.clean_example()),
         }
     }
 
     /// Explains how to make the build call the drivers.
     fn compiler_hint(&self) -> String {
-        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.rebuild_hint()) };
+        let up_to_date =
+            if self.job.clean.is_some() { String::new() } else { format!("if everything was up to date, {}; ", self.rebuild_hint()) };
         format!(
-            "{up_to_date}if it names its compiler by an absolute path, pass it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" \
-                CXX=\"$CXX\"'`"
+            "{up_to_date}if the build calls its compiler by an absolute path, pass it $CC and $CXX, as in `trodden pgo ... -- sh -c \
+                'make CC=\"$CC\" CXX=\"$CXX\"'`"
         )
     }
 

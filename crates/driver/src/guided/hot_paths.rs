@@ -1,8 +1,8 @@
 //! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, where a model of the hardware path profiler
 //! collects its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
 //!
-//! Training commands call the program by name. So while they run, a script replaces the program, and runs `trodden-lab simulate` on the
-//! original, which is renamed.
+//! Training commands call the program by name. So while they run, the program is renamed, and a script with its name runs
+//! `trodden-lab simulate` on it.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, ensure};

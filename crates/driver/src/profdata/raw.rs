@@ -21,7 +21,7 @@ const FLAGS: u64 = 0xff << 56;
 const LAST_VALUE_KIND: u64 = 2;
 const RECORD_SIZE: i64 = 64;
 
-/// Whether a function must be written in this format.
+/// Returns true if a function must be written in the raw format.
 pub fn is_needed(function: &FunctionEdges) -> bool {
     function.bitmap.len() > MAX_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
 }

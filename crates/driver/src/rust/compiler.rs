@@ -1,4 +1,4 @@
-//! The compiler of a crate's bitcode, and the cache of what it makes.
+//! Compiles a crate's bitcode, and caches the results.
 
 use super::CONFIGURATION_VARIABLE;
 use crate::assets::TEMPORARY_PREFIX;
@@ -18,13 +18,13 @@ use trodden_unit::{CodegenOptions, Identity};
 pub struct CrateCompiler {
     pub compiler: DriverCompiler,
     pub codegen: CodegenOptions,
-    /// The part of the key that all objects share.
+    /// The part that the keys of all results share.
     pub shared: String,
     pub cache: PathBuf,
 }
 
 impl CrateCompiler {
-    /// Creates a compiler for these options of code generation.
+    /// Creates a compiler with these code-generation options.
     pub fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
         let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
         let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
@@ -33,27 +33,27 @@ impl CrateCompiler {
         Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
     }
 
-    /// Whether code is not optimised, so that the options of the plugin for the whole process have no effect.
+    /// Returns true if code is not optimised. Then the plugin's process-wide options have no effect.
     pub fn is_unoptimised(&self) -> bool {
         self.codegen.arguments().iter().any(|argument| argument == "-O0")
     }
 
-    /// Returns the file in the cache for the result of processing this content in the way that `way` names.
-    pub fn place(&self, way: &str, content: Identity, ending: &str) -> PathBuf {
-        let key = Identity::from_content(format!("{content} {way} {}", self.shared).as_bytes()).to_string();
-        self.cache.join(&key[..2]).join(format!("{key}.{ending}"))
+    /// Returns the cache file for the result of a step with this content. The name of the step is part of the key.
+    pub fn cache_file(&self, step: &str, content: Identity, extension: &str) -> PathBuf {
+        let key = Identity::from_content(format!("{content} {step} {}", self.shared).as_bytes()).to_string();
+        self.cache.join(&key[..2]).join(format!("{key}.{extension}"))
     }
 
     /// Moves a file into the cache.
-    pub fn keep(&self, made: &Path, place: &Path) -> Result<()> {
+    pub fn move_to_cache(&self, made: &Path, file: &Path) -> Result<()> {
         let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
-        atomic_file::write_unsynced(place, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", place.display()))?;
+        atomic_file::write_unsynced(file, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
     }
 
     /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
     pub fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
-        let path = self.place(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
+        let path = self.cache_file(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
         if path.is_file() {
             return Ok(path);
         }
@@ -66,7 +66,7 @@ impl CrateCompiler {
         };
         self.compiler.run(command, &module)?;
         fs::remove_file(&module).with_context(|| format!("cannot remove {}", module.display()))?;
-        self.keep(&object, &path)?;
+        self.move_to_cache(&object, &path)?;
         Ok(path)
     }
 }

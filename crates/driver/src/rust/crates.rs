@@ -23,7 +23,7 @@ use trodden_unit::Identity;
 
 /// First bytes of bitcode.
 const BITCODE: &[u8] = b"BC\xC0\xDE";
-/// Ending of the names of rustc's objects.
+/// Suffix of the names of rustc's objects.
 const OBJECT: &str = ".rcgu.o";
 /// Part of the names of objects with a crate's code, as opposed to the shim of the allocator, in builds that are not incremental.
 const CODE: &str = "-cgu.";
@@ -39,7 +39,7 @@ struct RustObject {
 }
 
 impl RustObject {
-    /// Returns the object of this name in `folder`, or in an archive there. `None` if it is machine code without bitcode beside it.
+    /// Returns the object of this name in `folder`, or in an archive there. `None` if the object is machine code without bitcode beside it.
     fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
         if content.starts_with(BITCODE) {
             let is_counted = name.contains(CODE) || !content.windows(SHIM.len()).any(|part| part == SHIM);
@@ -101,26 +101,26 @@ fn instrument_archive(context: &DriverContext, job: &Job, compiler: &CrateCompil
             objects.extend(RustObject::new(&name, member.data(&*bytes)?.to_vec(), &job.folder)?);
         }
     }
-    let mut more = Vec::new();
+    let mut extra_members = Vec::new();
     if archive.extension() == Some(OsStr::new("a")) {
         // Programs that are linked by other compilers find the runtime in the archive.
-        more.push(assets::runtime_object(&context.store()?)?);
+        extra_members.push(assets::runtime_object(&context.store()?)?);
     }
-    if objects.is_empty() && more.is_empty() {
+    if objects.is_empty() && extra_members.is_empty() {
         return Ok(());
     }
     // Cargo's processes must never see an incomplete library.
-    let instrumented = replace_members(context, compiler, &bytes, &objects, more)?;
+    let instrumented = replace_members(context, compiler, &bytes, &objects, extra_members)?;
     Ok(atomic_file::write_unsynced(archive, TEMPORARY_PREFIX, &instrumented)?)
 }
 
-/// Compiles objects, replaces the members of their names in an archive, and appends more members. Returns the new archive.
+/// Compiles objects, replaces the archive members with their names, and appends the files `extra_members`. Returns the new archive.
 fn replace_members(
     context: &DriverContext,
     compiler: &CrateCompiler,
     archive: &[u8],
     objects: &[RustObject],
-    more: Vec<PathBuf>,
+    extra_members: Vec<PathBuf>,
 ) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-archive-")?;
     let new = folder.path().join("archive");
@@ -131,7 +131,7 @@ fn replace_members(
         fs::copy(&compiled, &member).with_context(|| format!("cannot copy {}", compiled.display()))?;
         members.push(member);
     }
-    members.extend(more);
+    members.extend(extra_members);
     let made = Command::new("ar").arg("rD").arg(&new).args(&members).output();
     checked_stdout(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects")?;
     fs::read(&new).with_context(|| format!("cannot read {}", new.display()))
@@ -152,7 +152,7 @@ pub fn remove_bitcode(job: &Job) -> Result<()> {
 
 /// Replaces rustc's objects among the arguments of a link by instrumented ones.
 pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
-    // These are for objects with bitcode, which no longer exist.
+    // Plugin options concern objects with bitcode, all of which are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let compiler = CrateCompiler::new(context, kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect())?;
@@ -174,7 +174,7 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
     }
     if context.variable(STD_VARIABLE).is_some() {
         let compiler = CrateCompiler::new(context, STD_CODEGEN.map(str::to_owned).to_vec())?;
-        for argument in arguments.iter_mut().filter(|argument| is_of_std(Path::new(argument))) {
+        for argument in arguments.iter_mut().filter(|argument| is_std_library(Path::new(argument))) {
             *argument = instrumented_std(context, &compiler, Path::new(argument))?.into();
         }
     }
@@ -184,20 +184,20 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
 /// Options for code of the standard library, which is distributed optimised.
 const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
 
-/// Crates of the standard library that are not instrumented on request either: what compilers call implicitly, also from the runtime, and
-/// what unwinds the stack.
+/// Crates of the standard library that are never instrumented: code that compilers call implicitly, also from the runtime, and code that
+/// unwinds the stack.
 const UNCOUNTED_STD_CRATES: [&str; 5] =
     ["libcompiler_builtins-", "libprofiler_builtins-", "libpanic_abort-", "libpanic_unwind-", "libunwind-"];
 
-/// Whether a file among the arguments of a link is a library of the toolchain that can be instrumented.
-fn is_of_std(file: &Path) -> bool {
+/// Returns true if a file among the arguments of a link is a library of the toolchain that can be instrumented.
+fn is_std_library(file: &Path) -> bool {
     let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_library = name.ends_with(".rlib") && !UNCOUNTED_STD_CRATES.iter().any(|begin| name.starts_with(begin));
     is_library && file.components().any(|part| part.as_os_str() == "rustlib")
 }
 
-/// Returns the instrumented copy of a library of the toolchain, which is made once for each compiler and request from the bitcode that its
-/// objects contain.
+/// Returns the instrumented copy of a library of the toolchain. The copy is made from the bitcode in the library's objects, once for each
+/// compiler and request.
 fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
     let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bitcode_lies_beside_its_object() {
+    fn bitcode_is_found_beside_its_object() {
         let folder = tempfile::tempdir().unwrap();
         let find = |object: &str| bitcode_beside(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
         assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), None);
@@ -251,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_the_toolchain_are_known_by_their_place() {
-        let is = |file: &str| is_of_std(Path::new(file));
+    fn toolchain_libraries_are_recognised_by_their_path() {
+        let is = |file: &str| is_std_library(Path::new(file));
         assert!(is("/home/me/.rustup/toolchains/stable/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcore-12ab.rlib"));
         assert!(is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libhashbrown-12ab.rlib"));
         assert!(!is("/home/me/project/target/debug/deps/libcore-12ab.rlib"));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn shim_of_the_allocator_is_compiled_but_not_counted() {
+    fn allocator_shim_is_compiled_but_not_counted() {
         let folder = Path::new("/nowhere");
         let of = |name: &str, content: &[u8]| RustObject::new(name, content.to_vec(), folder).unwrap().map(|object| object.is_counted);
         assert_eq!(of("x-ab12.x.c0de-cgu.0.rcgu.o", b"BC\xC0\xDE1"), Some(true));

@@ -20,7 +20,7 @@ use trodden_unit::{Experiment, Settings};
 pub struct Job {
     /// rustc's arguments, without crate types and other options that are decided here.
     arguments: Vec<OsString>,
-    /// Options about link-time optimisation, which only builds crate by crate pass on.
+    /// Options for link-time optimisation. They are passed on only if the crate is instrumented when it is compiled.
     lto_arguments: Vec<OsString>,
     /// The option for incremental compilation, which whole programs do not support.
     incremental: Option<OsString>,
@@ -33,7 +33,7 @@ pub struct Job {
     emit: Vec<String>,
     debug: bool,
     lto: Option<String>,
-    /// Whether objects contain bitcode for link-time optimisation, as cargo requests if the profile has it.
+    /// True if objects contain bitcode for link-time optimisation, which cargo requests if the profile has LTO.
     embeds_bitcode: bool,
     pub codegen: Codegen,
 }
@@ -52,11 +52,11 @@ pub struct Codegen {
 /// Number of codegen units that rustc uses by default if it optimises.
 const DEFAULT_UNITS: &str = "16";
 
-/// Number of units of a crate. rustc's default for incremental builds is 256, most of which are smaller than what LLVM needs for an empty
-/// one.
+/// Number of codegen units for incremental builds. With rustc's default of 256, the code of most units costs less than LLVM's overhead for
+/// an empty unit.
 const UNITS: &str = "16";
 
-/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
+/// Returns true if dividing a crate into units does not change what is observed. Some observations span the calls within a unit.
 fn can_divide(context: &DriverContext) -> Result<bool> {
     let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
     let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
@@ -97,7 +97,7 @@ impl Job {
             if option == "--print" {
                 return None;
             }
-            let is_decided = job.option(&option, value.as_deref());
+            let is_decided = job.parse_option(&option, value.as_deref());
             let argument = option_argument(argument, &option, value.as_deref());
             if !is_decided {
                 job.arguments.push(argument);
@@ -110,8 +110,8 @@ impl Job {
         (target && job.emit.iter().any(|e| e == "link")).then_some(job)
     }
 
-    /// Interprets an option. Returns true if it is decided here, and therefore not passed on.
-    fn option(&mut self, option: &str, value: Option<&str>) -> bool {
+    /// Interprets an option. Returns true if the wrapper sets this option itself, so that it is not passed on.
+    fn parse_option(&mut self, option: &str, value: Option<&str>) -> bool {
         let owned = || value.unwrap_or_default().to_owned();
         match option {
             "--crate-type" => self.types.extend(owned().split(',').map(str::to_owned)),
@@ -120,13 +120,13 @@ impl Job {
             "--out-dir" => self.folder = owned().into(),
             "--test" => self.test = true,
             "-g" => self.debug = true,
-            "-C" => return self.codegen_option(value.unwrap_or_default()),
+            "-C" => return self.parse_codegen_option(value.unwrap_or_default()),
             _ => {}
         }
         matches!(option, "--crate-type" | "--emit")
     }
 
-    fn codegen_option(&mut self, text: &str) -> bool {
+    fn parse_codegen_option(&mut self, text: &str) -> bool {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let value = || Some(value.to_owned());
         match key {
@@ -145,20 +145,20 @@ impl Job {
         matches!(key, "lto" | "incremental" | "embed-bitcode")
     }
 
-    /// Whether the crate is instrumented when the program is linked, or is part of such a program. That is so if the profile has link-time
-    /// optimisation, and if names must match those of a build with an edge profile.
+    /// Returns true if the crate is instrumented when the program is linked, instead of when it is compiled: if the cargo profile has
+    /// link-time optimisation, or if names must match those of a build with an edge profile.
     pub fn is_whole_program(&self, context: &DriverContext) -> Result<bool> {
         Ok(self.embeds_bitcode || names_must_match(context)?)
     }
 
     /// Returns the command that compiles the crate so that its objects can be replaced by instrumented ones.
     ///
-    /// Code that is not optimised is written as bitcode instead of machine code. The option for that also selects another pipeline of
-    /// optimisations, so optimised code is written both as machine code and as bitcode after all optimisations, and not incrementally:
-    /// rustc would write no bitcode for unchanged units.
-    pub fn by_crate(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
+    /// Unoptimised code is written as bitcode instead of machine code. The option for that, `-Clinker-plugin-lto`, also selects a different
+    /// optimisation pipeline. So optimised code is written both as machine code and as bitcode after all optimisations, and not
+    /// incrementally: rustc would write no bitcode for unchanged units.
+    pub fn crate_command(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
-        let mut command = self.base(context, rustc, &types)?;
+        let mut command = self.base_command(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
             let units = if self.incremental.is_some() && can_divide(context)? { UNITS } else { "1" };
@@ -186,19 +186,19 @@ impl Job {
     }
 
     /// Returns the commands that make everything cargo requests: rustc once, or twice for crate types that need different options.
-    pub fn commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
+    pub fn whole_program_commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
         if self.test || others.is_empty() {
-            return Ok(vec![self.program(context, rustc, &types, &self.emit)?]);
+            return Ok(vec![self.program_command(context, rustc, &types, &self.emit)?]);
         }
         if others.contains(&"staticlib") {
             log::info!("static library of crate {}: not instrumented", self.name);
         }
-        let mut commands = vec![self.library(context, rustc, &others)?];
+        let mut commands = vec![self.library_command(context, rustc, &others)?];
         if !wholes.is_empty() {
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
-            let mut second = self.program(context, rustc, &wholes, &emit)?;
+            let mut second = self.program_command(context, rustc, &wholes, &emit)?;
             // The first run has printed all warnings.
             second.args(["--cap-lints", "allow"]);
             commands.push(second);
@@ -207,15 +207,15 @@ impl Job {
     }
 
     /// Returns the command that compiles the whole program as one module.
-    fn program(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
-        let mut command = self.base(context, rustc, types)?;
+    fn program_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
+        let mut command = self.base_command(context, rustc, types)?;
         if names_must_match(context)? {
             // If `--emit` requests bitcode, rustc uses a single codegen unit, and the names of functions would not match the profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
         }
-        self.with_linker(context, &mut command)?;
+        self.set_linker(context, &mut command)?;
         Ok(command)
     }
 
@@ -233,19 +233,19 @@ impl Job {
     }
 
     /// Returns the command that compiles libraries for use by other Rust crates.
-    fn library(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
-        let mut command = self.base(context, rustc, types)?;
+    fn library_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+        let mut command = self.base_command(context, rustc, types)?;
         if !types.contains(&"dylib") {
             command.arg(format!("--emit={}", self.emit.join(",")));
             command.args(self.lto.iter().map(|l| format!("-Clto={l}")));
             return Ok(command);
         }
         command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg("-Ccodegen-units=1");
-        self.with_linker(context, &mut command)?;
+        self.set_linker(context, &mut command)?;
         Ok(command)
     }
 
-    fn base(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
+    fn base_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = Command::new(rustc);
         command.args(&self.arguments).args(types.iter().map(|t| format!("--crate-type={t}")));
         if !self.debug {
@@ -255,7 +255,7 @@ impl Job {
         Ok(command)
     }
 
-    fn with_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
+    fn set_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
         let linker = option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
@@ -310,7 +310,7 @@ mod tests {
         let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
-        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
+        let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 1);
         let found = arguments(&commands[0]);
         for expected in ["--emit=dep-info,link,llvm-bc", "-Clto=fat", "--crate-type=bin", "-Cdebuginfo=line-tables-only", "-Copt-level=3"] {
@@ -329,11 +329,11 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_two_kinds_are_compiled_twice() {
+    fn library_that_is_both_rlib_and_cdylib_is_compiled_twice() {
         let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
-        let commands = job.commands(&context, OsStr::new("rustc")).unwrap();
+        let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 2);
         assert!(arguments(&commands[0]).contains(&"--crate-type=rlib".to_owned()));
         assert!(!arguments(&commands[0]).iter().any(|w| w.contains("llvm-bc")));
@@ -355,17 +355,17 @@ mod tests {
         assert!(!whole("-C embed-bitcode=no") && !whole("-C lto=off -Cembed-bitcode=no"));
         assert!(whole("") && whole("-C linker-plugin-lto"));
         let job = read(&format!("{BASE} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
-        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         for expected in ["--emit=dep-info,link,llvm-bc", "-Ccodegen-units=16", "-Cembed-bitcode=no"] {
             assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
         }
         assert!(!found.iter().any(|w| w.contains("incremental") || w.contains("plugin-lto")));
         assert_eq!(job.archives(), ["/o/libx-ab12.rlib", "/o/libx-ab12.a"].map(PathBuf::from));
         let job = read(&BASE.replace("opt-level=3", "opt-level=0")).unwrap();
-        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
         let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
-        let found = arguments(&job.by_crate(&context, OsStr::new("rustc")).unwrap());
+        let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! The units into which rustc divides a crate for incremental builds. Only units that changed are compiled.
 //!
-//! Each unit is summarised, which tells whether the functions of other units return ([`trodden_unit::tasks`]). Summaries and objects are
-//! cached; the key of an object includes what its unit was told.
+//! The call summaries of all units tell which functions return ([`trodden_unit::tasks`]). Summaries and objects are cached. The key of an
+//! object includes the returning functions of other units that its unit calls.
 
 use super::compiler::CrateCompiler;
 use crate::rebuild::in_parallel;
@@ -12,7 +12,7 @@ use std::thread;
 use trodden_unit::Identity;
 use trodden_unit::tasks::{CallSummary, UnitTask, UnitWork, returning};
 
-/// Bytes of bitcode for which another process is started.
+/// Bytes of bitcode per process: more bitcode is divided among more processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
 /// Returns the objects of a crate's units, in the cache. Temporary files go to `folder`.
@@ -21,11 +21,11 @@ pub fn compile(compiler: &CrateCompiler, units: &[&[u8]], folder: &Path) -> Resu
     let job = UnitsJob { compiler, units, folder };
     let summaries = job.summaries(&contents)?;
     let known = returning(&summaries);
-    let told: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_of(&known)).collect();
-    let way = |at: usize| format!("unit {}", told[at].join(" "));
-    let objects: Vec<PathBuf> = (0..units.len()).map(|at| compiler.place(&way(at), contents[at], "o")).collect();
+    let callees: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_of(&known)).collect();
+    let step = |at: usize| format!("unit {}", callees[at].join(" "));
+    let objects: Vec<PathBuf> = (0..units.len()).map(|at| compiler.cache_file(&step(at), contents[at], "o")).collect();
     let missing: Vec<usize> = (0..units.len()).filter(|at| !objects[*at].is_file()).collect();
-    job.make(&missing, &objects, |at| UnitWork::Compile { returning: told[at].clone() })?;
+    job.run_tasks(&missing, &objects, |at| UnitWork::Compile { returning: callees[at].clone() })?;
     Ok(objects)
 }
 
@@ -36,19 +36,19 @@ struct UnitsJob<'u> {
 }
 
 impl UnitsJob<'_> {
-    /// Returns the summaries of the units. A damaged one is made again.
+    /// Returns the call summaries of the units. Missing and corrupt summaries are made.
     fn summaries(&self, contents: &[Identity]) -> Result<Vec<CallSummary>> {
-        let places: Vec<PathBuf> = contents.iter().map(|content| self.compiler.place("summary", *content, "calls")).collect();
-        let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
-        let missing: Vec<usize> = (0..places.len()).filter(|at| read(&places[*at]).is_none()).collect();
-        self.make(&missing, &places, |_| UnitWork::Summarize)?;
-        places.iter().map(|place| read(place).with_context(|| format!("cannot read {}", place.display()))).collect()
+        let files: Vec<PathBuf> = contents.iter().map(|content| self.compiler.cache_file("summary", *content, "calls")).collect();
+        let read = |file: &PathBuf| CallSummary::from_bytes(&fs::read(file).ok()?);
+        let missing: Vec<usize> = (0..files.len()).filter(|at| read(&files[*at]).is_none()).collect();
+        self.run_tasks(&missing, &files, |_| UnitWork::Summarize)?;
+        files.iter().map(|file| read(file).with_context(|| format!("cannot read {}", file.display()))).collect()
     }
 
-    /// Makes files in the cache from units.
-    fn make(&self, wanted: &[usize], places: &[PathBuf], work: impl Fn(usize) -> UnitWork) -> Result<()> {
+    /// Runs a task for each of the units with these indices. `files` are the cache files for the results of all units.
+    fn run_tasks(&self, indices: &[usize], files: &[PathBuf], work: impl Fn(usize) -> UnitWork) -> Result<()> {
         let mut tasks = Vec::new();
-        for &at in wanted {
+        for &at in indices {
             let task = UnitTask { bitcode: format!("{at}.bc"), output: format!("{at}.out"), work: work(at) };
             let bitcode = self.folder.join(&task.bitcode);
             fs::write(&bitcode, self.units[at]).with_context(|| format!("cannot write {}", bitcode.display()))?;
@@ -57,7 +57,7 @@ impl UnitsJob<'_> {
         let shares = divide(tasks, thread::available_parallelism().map_or(1, usize::from));
         let numbered: Vec<(usize, Vec<UnitTask>)> = shares.into_iter().enumerate().collect();
         in_parallel(&numbered, |(number, tasks)| self.compiler.compiler.execute(tasks, &self.compiler.codegen, self.folder, *number))?;
-        wanted.iter().try_for_each(|&at| self.compiler.keep(&self.folder.join(format!("{at}.out")), &places[at]))
+        indices.iter().try_for_each(|&at| self.compiler.move_to_cache(&self.folder.join(format!("{at}.out")), &files[at]))
     }
 }
 

@@ -57,10 +57,10 @@ impl LinkSandbox<'_> {
             } else if let Some(count) = dropped_arguments(&arguments[at]) {
                 at += count - 1;
             } else if let (b"-L", Some(folder)) = (arguments[at].as_bytes(), next) {
-                out.extend(self.search_folder(folder));
+                out.extend(self.translate_search_folder(folder));
                 at += 1;
             } else {
-                out.extend(self.argument(&arguments[at]));
+                out.extend(self.translate_argument(&arguments[at]));
             }
             at += 1;
         }
@@ -68,20 +68,20 @@ impl LinkSandbox<'_> {
     }
 
     /// Translates an argument, which may result in several.
-    fn argument(&self, argument: &OsStr) -> Vec<OsString> {
+    fn translate_argument(&self, argument: &OsStr) -> Vec<OsString> {
         if let Some(folder) = argument.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
-            return self.search_folder(OsStr::from_bytes(folder));
+            return self.translate_search_folder(OsStr::from_bytes(folder));
         }
         if argument.as_bytes().starts_with(b"-Wl,") {
             let parts: Vec<Vec<u8>> =
-                argument.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
+                argument.as_bytes().split(|b| *b == b',').map(|p| self.translate_part(OsStr::from_bytes(p)).into_vec()).collect();
             return vec![OsString::from_vec(parts.join(&b","[..]))];
         }
-        vec![self.part(argument)]
+        vec![self.translate_part(argument)]
     }
 
     /// Translates an argument or a part of one: a file name, or an option with a file name after `=`, `-T` or `-L`.
-    fn part(&self, part: &OsStr) -> OsString {
+    fn translate_part(&self, part: &OsStr) -> OsString {
         let bytes = part.as_bytes();
         let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
         let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
@@ -96,7 +96,7 @@ impl LinkSandbox<'_> {
     }
 
     /// Translates a library folder to options: for a user's folder the copy and then the original, else just the original.
-    fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
+    fn translate_search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
         if path.is_absolute() && !is_system_file(self.context, path) {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_replaced_by_objects_and_language_options_removed() {
+    fn sources_are_replaced_by_objects_and_language_options_are_removed() {
         let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
         let temporary = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(temporary.path(), &[]);

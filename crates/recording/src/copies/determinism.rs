@@ -37,7 +37,7 @@ pub fn check_repeatable(
     let input = input()?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
-    let folder = context.around.temporary_folder("trodden-doctor-")?;
+    let folder = context.recording.temporary_folder("trodden-doctor-")?;
     let runs = runs as usize;
     let mut spec = build_spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
@@ -47,7 +47,7 @@ pub fn check_repeatable(
     launch(folder.path(), &all, &Runner { engine: one_at_a_time(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
-    let randomised = copies.pop().context("there is no run")?;
+    let randomised = copies.pop().context("no run has a result")?;
     ensure!(!copies[0].profile.images.is_empty(), "nothing was counted, because {} was not built with trodden", program.display());
     let mut found = outcome_differences(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {

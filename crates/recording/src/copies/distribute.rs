@@ -51,8 +51,8 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
     let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!has_entries, "{} is not empty. Pass a new folder to --output", folder.display());
-    let program = CopiedProgram::read(file, context.around.units.as_ref())?;
-    let plan = plan(job, &program)?;
+    let program = CopiedProgram::read(file, context.recording.units.as_ref())?;
+    let plan = make_plan(job, &program)?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let is_new = !folder.exists();
@@ -84,7 +84,7 @@ fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFl
 }
 
 /// Assigns the program's paths to copies.
-fn plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
+fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
     let by = |profile: &str| format!("cannot base the partition of {} on the profile {profile}", job.program.display());
@@ -120,7 +120,7 @@ pub struct CopyUnits {
 /// # Errors
 /// The folder has no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
-    let none = || format!("there are no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
+    let none = || format!("found no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
     let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: original.image.identity,

@@ -24,7 +24,7 @@ const KIND: &str = "--interesting";
 
 /// Returns the interesting paths that a program counts; `None` if the program does not count interesting paths.
 fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
-    let units = units(program, context.around.units.as_ref()).ok()?;
+    let units = units(program, context.recording.units.as_ref()).ok()?;
     units.iter().find_map(|(_, map)| match map.experiment.observation() {
         Observation::InterestingPaths(paths) => Some(paths),
         _ => None,
@@ -53,7 +53,7 @@ struct InterestingPartition {
     settings: Settings,
     /// The interesting paths.
     paths: KnownPaths,
-    /// Whether each function belongs to one copy, which is then the owner of path 0.
+    /// True if each function belongs to one copy, which is then the owner of path 0.
     whole_functions: bool,
     owners: Owners,
     copies: usize,
@@ -62,7 +62,7 @@ struct InterestingPartition {
 impl InterestingPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<InterestingPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let units = units(program, context.around.units.as_ref())?;
+        let units = units(program, context.recording.units.as_ref())?;
         let numbering = find_interesting_paths(program, context).and_then(|paths| paths.numbering);
         // Other schemes may give several paths the same number, and different paths in each copy.
         ensure!(

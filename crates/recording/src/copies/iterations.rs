@@ -42,7 +42,7 @@ struct IterationPartition {
 
 impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
-        let units: Vec<UnitMap> = units(program, context.around.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
+        let units: Vec<UnitMap> = units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
         let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
@@ -54,12 +54,12 @@ impl IterationPartition {
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
-        let Divided { copies, most, all, .. } = divide(weights, job.options.copies);
+        let Divided { copies, max_load, total_weight } = divide(weights, job.options.copies);
         log::info!(
             "{} divided among {} copies; the largest share is {:.1} % of the {} that are not in all copies",
             plural(functions.len() as u128, "function", "functions"),
             copies.len(),
-            100.0 * most as f64 / all.max(1) as f64,
+            100.0 * max_load as f64 / total_weight.max(1) as f64,
             if profile.is_some() { "executions" } else { "paths" }
         );
         let part = |numbers: &BTreeSet<u32>| {
@@ -111,7 +111,7 @@ impl Partition for IterationPartition {
 
     fn store_results(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()> {
         let streams = match (run, &job.what.destination.output) {
-            (Some(run), _) => context.around.run_store()?.streams(run),
+            (Some(run), _) => context.recording.run_store()?.streams(run),
             (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {

@@ -21,7 +21,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// Name of the folder with the pristine clone of the working folder.
 pub const PRISTINE: &str = "pristine";
 
-/// Where copies run, and what interrupts them.
+/// The engine that runs copies, and the flag that interrupts them.
 pub struct Runner<'a> {
     pub engine: Engine,
     pub stop: &'a StopFlag,
@@ -39,7 +39,7 @@ pub struct CopyRun {
 /// Reads the results of the given copies.
 pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
     let read = |&copy: &usize| {
-        let (outcome, profile) = spec::read_result(&copy_file(folder, "result", copy), &context.around.temporary)?;
+        let (outcome, profile) = spec::read_result(&copy_file(folder, "result", copy), &context.recording.temporary)?;
         let times = fs::read(copy_file(folder, "times", copy).with_extension("json"))?;
         Ok(CopyRun { outcome, profile, times: serde_json::from_slice(&times)? })
     };
@@ -51,13 +51,12 @@ pub fn run_all(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRu
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
-    let cut = ended_by_signal(&copies);
-    if cut.is_empty() {
+    let interrupted = ended_by_signal(&copies);
+    if interrupted.is_empty() {
         return Ok((copies, attempts));
     }
-    let again = if cut.len() == 1 { "it is" } else { "they are" };
-    log::info!("a signal ended {} of {}, but not the others, so {again} run again", cut.len(), plural(count as u128, "copy", "copies"));
-    run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
+    log::info!("a signal ended only {} of {}. Running them again", interrupted.len(), plural(count as u128, "copy", "copies"));
+    run_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
     Ok((read_results(work, &all, runner.context)?, attempts))
 }
 
@@ -151,9 +150,9 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
     Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
 }
 
-/// The copies that a signal ended; none if signals ended all copies.
+/// Returns the copies that a signal ended; empty if signals ended all copies.
 fn ended_by_signal(copies: &[CopyRun]) -> Vec<usize> {
-    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
-    let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
-    if cut.len() < copies.len() { cut } else { Vec::new() }
+    let is_interrupted = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
+    let interrupted: Vec<usize> = (0..copies.len()).filter(is_interrupted).collect();
+    if interrupted.len() < copies.len() { interrupted } else { Vec::new() }
 }

@@ -22,6 +22,7 @@ use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings,
 
 /// Prefix of the copies' folder names, before the number.
 pub const COPY_PREFIX: &str = "copy-";
+
 /// A program whose paths or edges can be divided among copies.
 pub struct CopiedProgram {
     /// The program in the form that merging needs.
@@ -212,7 +213,7 @@ impl PathPartition {
         Ok(PathPartition { expected, whole, ..partition })
     }
 
-    /// The partition that a plan for the program's units describes.
+    /// Creates the partition that a plan for the program's units describes.
     pub fn from_plan(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { original: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
@@ -349,6 +350,6 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 pub struct Weights {
     /// The profile.
     pub profile: Profile,
-    /// Whether the profile is of the same command with the same input.
+    /// True if the profile is of the same command with the same input.
     pub same_input: bool,
 }

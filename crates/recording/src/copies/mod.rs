@@ -57,15 +57,15 @@ pub struct CopyContext<'a> {
     /// Compilers, the plugin and the unit cache.
     pub driver: &'a DriverContext,
     /// Folders and stores that all recordings use.
-    pub around: &'a RecordingContext,
+    pub recording: &'a RecordingContext,
 }
 
-/// What is divided among copies.
+/// The work that is divided among copies.
 #[derive(Clone, Debug)]
 pub enum DividedCounts {
-    /// All paths, or those that the program watches for, or its interesting or unknown paths.
+    /// All paths, or, if the program counts fewer, its watched, interesting or unknown paths.
     Paths,
-    /// A set of edges from whose counts those of all edges can be derived.
+    /// A set of edges whose counts determine the counts of all edges.
     Edges,
     /// Interprocedural segments, divided by function.
     Segments(SegmentSet),
@@ -90,19 +90,19 @@ pub struct CopyOptions {
     pub hits: Measure,
     /// Name of the profile on which the partition is based: a file, a run or a suite.
     pub weights: Option<String>,
-    /// Whether estimated frequencies replace the first run if the run store has no run of the build.
+    /// True to use estimated frequencies instead of a first run if the run store has no run of the build.
     pub no_first_run: bool,
     /// How the copies are run.
     pub engine: Engine,
     /// Limit on the address space of each local copy, in bytes.
     pub memory: Option<u64>,
-    /// Whether each copy runs in its own clone of the working folder.
+    /// True to run each copy in its own clone of the working folder.
     pub private_folders: bool,
-    /// Whether copies may print different output.
+    /// True if copies may print different output.
     pub ignore_output: bool,
-    /// Whether to run also the original program and a program without counting, one at a time.
+    /// True to also run the original program and a program without counting, one at a time.
     pub baseline: bool,
-    /// Whether copies count the executions of their probes.
+    /// True if copies count the executions of their probes.
     pub count_hits: bool,
     /// A file to which the caller will write the costs. Recording fails early if it cannot be written.
     pub costs: Option<PathBuf>,
@@ -140,7 +140,7 @@ impl CopiesRecorded {
         measurements: Option<CopyMeasurements>,
         context: CopyContext,
     ) -> CopiesRecorded {
-        let home = job.options.private_folders.then(|| context.around.directory.clone());
+        let home = job.options.private_folders.then(|| context.recording.directory.clone());
         CopiesRecorded { work, outcome, differences, measurements, home }
     }
 
@@ -182,20 +182,20 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
             return interesting::run(job, context, input);
         }
     }
-    let program = CopiedProgram::read(&file, context.around.units.as_ref())?;
+    let program = CopiedProgram::read(&file, context.recording.units.as_ref())?;
     preparation::check_destinations(job)?;
     let input = input()?;
     // Until here, signals end the process, even while it reads input. From here on, `stop` is polled.
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
-    let mut work = WorkFolder::new(job, context.around)?;
+    let mut work = WorkFolder::new(job, context.recording)?;
     let runner = Runner { engine: job.options.engine.clone(), stop: &stop, context };
     let spec = build_spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
     let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
     let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
     // The profile is stored first, since later steps may fail, such as writing output to a closed pipe.
-    deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
+    deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
 
@@ -226,7 +226,7 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
     let mut differences = outcome_differences(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
-    let merged = merge_copies(&partition.program, run_of(job, &copies, runner.context), &profiles)
+    let merged = merge_copies(&partition.program, combined_run(job, &copies, runner.context), &profiles)
         .map_err(|error| add_first_copy_output(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(CopyDivergence::to_string));
     report_interrupted(&merged, copies[0].outcome.ending);
@@ -305,10 +305,10 @@ fn run_baseline(
     })
 }
 
-/// The metadata of the run that the copies represent.
-fn run_of(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
+/// Returns the metadata of the run that the copies represent.
+fn combined_run(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
-    let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.around);
+    let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.recording);
     let slowest = copies.iter().map(|c| c.times.wall_ns).max().unwrap_or(0);
     Run { duration_ns: slowest, suite: job.what.destination.suite.clone(), ..run }
 }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     /// Divides functions, given by name, number of paths and weight. Returns the copy of each path, and the number of copies.
-    fn copies(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
+    fn copies_of_paths(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
             functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
         let weights = functions.iter().map(|(name, _, weight)| (function(name), *weight)).collect();
@@ -257,10 +257,10 @@ mod tests {
 
     #[test]
     fn copies_have_nearly_equal_weight_and_at_least_one_path() {
-        assert_eq!(copies(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
-        assert_eq!(copies(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
+        assert_eq!(copies_of_paths(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
+        assert_eq!(copies_of_paths(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
         // The heaviest function comes first, and is divided.
-        assert_eq!(copies(&[("f", 1, 1), ("g", 4, 99)], 2), (vec![vec![1], vec![0, 0, 1, 1]], 2));
-        assert_eq!(copies(&[("f", 2, 0), ("g", 2, 0)], 4), (vec![vec![0, 1], vec![2, 3]], 4));
+        assert_eq!(copies_of_paths(&[("f", 1, 1), ("g", 4, 99)], 2), (vec![vec![1], vec![0, 0, 1, 1]], 2));
+        assert_eq!(copies_of_paths(&[("f", 2, 0), ("g", 2, 0)], 4), (vec![vec![0, 1], vec![2, 3]], 4));
     }
 }

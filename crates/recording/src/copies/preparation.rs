@@ -32,13 +32,13 @@ pub enum WorkFolder {
 
 impl WorkFolder {
     /// Creates the folder. A folder that the user named must be empty.
-    pub fn new(job: &CopyJob, around: &RecordingContext) -> Result<WorkFolder> {
+    pub fn new(job: &CopyJob, context: &RecordingContext) -> Result<WorkFolder> {
         if let Some(given) = &job.options.work {
             private::create_folder(given).with_context(|| format!("cannot create the folder {}", given.display()))?;
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty. Pass a new folder to --work", given.display());
             return Ok(WorkFolder::Named(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Temporary(run_folder(&job.what.destination, around)?))
+        Ok(WorkFolder::Temporary(run_folder(&job.what.destination, context)?))
     }
 
     /// Returns the error to report. Keeps the files of copies that failed ([`CopiesFailed`]). If a signal interrupted the recording, this

@@ -7,7 +7,7 @@ use super::launching::{Runner, build_spec, resolve_program, run_all};
 use super::outcomes::outcome_differences;
 use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
-use super::{CopiesRecorded, CopyContext, CopyJob, heap, run_of};
+use super::{CopiesRecorded, CopyContext, CopyJob, combined_run, heap};
 use crate::deliver;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ const CHECKED_PERCENT: u64 = 2;
 
 /// Divides the counting of a program among copies, and merges their counts.
 pub trait Partition {
-    /// Whether copies write streams.
+    /// True if copies write streams.
     const STREAMS: bool;
     /// Environment variables of copies, and the values that replace the user's.
     const VARIABLES: &'static [(&'static str, &'static str)] = &[];
@@ -49,9 +49,9 @@ pub struct Divided {
     /// The functions that each copy counts.
     pub copies: Vec<BTreeSet<u32>>,
     /// The greatest weight of a copy, not counting the functions that all copies have.
-    pub most: u64,
+    pub max_load: u64,
     /// The total weight of all functions.
-    pub all: u64,
+    pub total_weight: u64,
 }
 
 /// Selects the lightest functions, which all copies count as a check. Functions are given by weight and number.
@@ -72,49 +72,49 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
     functions.sort_by_key(|(weight, number)| (Reverse(*weight), *number));
     // Copies that would count nothing are dropped.
     let copies = copies.min(functions.len().max(1));
-    let all: u64 = functions.iter().map(|f| f.0).sum();
+    let total_weight: u64 = functions.iter().map(|f| f.0).sum();
     let shared = lightest_functions(&functions);
     let mut loads: Vec<(u64, BTreeSet<u32>)> = vec![(0, shared.clone()); copies];
     for (weight, number) in functions.iter().filter(|f| !shared.contains(&f.1)) {
-        let least = loads.iter_mut().min_by_key(|(load, _)| *load).expect("there is a copy");
+        let least = loads.iter_mut().min_by_key(|(load, _)| *load).expect("at least one copy");
         least.0 += weight;
         least.1.insert(*number);
     }
-    let most = loads.iter().map(|l| l.0).max().unwrap_or(0);
-    Divided { copies: loads.into_iter().map(|l| l.1).collect(), most, all }
+    let max_load = loads.iter().map(|l| l.0).max().unwrap_or(0);
+    Divided { copies: loads.into_iter().map(|l| l.1).collect(), max_load, total_weight }
 }
 
-/// Records a run with the copies of a partition, which `share` makes for the path of the program.
-pub fn run<S: Partition>(
+/// Records a run with the copies of a partition, which `create_partition` makes for the path of the program.
+pub fn run<P: Partition>(
     job: &CopyJob,
     context: CopyContext,
     input: &dyn Fn() -> Result<CopyInput>,
-    share: impl FnOnce(&Path) -> Result<S>,
+    create_partition: impl FnOnce(&Path) -> Result<P>,
 ) -> Result<CopiesRecorded> {
     let options = &job.options;
     let program = resolve_program(&job.what.command[0], context)?;
-    let share = share(&program)?;
+    let partition = create_partition(&program)?;
     preparation::check_destinations(job)?;
     let input = input()?;
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
-    let mut work = WorkFolder::new(job, context.around)?;
+    let mut work = WorkFolder::new(job, context.recording)?;
     let runner = Runner { engine: options.engine.clone(), stop: &stop, context };
     let spec = build_spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
     let counted = spec.and_then(|mut spec| {
-        (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
-        spec.environment.retain(|(name, _)| S::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
-        spec.environment.extend(S::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
-        let programs = build_copies(&share.settings(context)?, &program, work.path(), context)?;
+        (spec.ignore_output, spec.streamed) = (options.ignore_output, P::STREAMS);
+        spec.environment.retain(|(name, _)| P::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
+        spec.environment.extend(P::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
+        let programs = build_copies(&partition.settings(context)?, &program, work.path(), context)?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
-        run_and_merge(job, &program, (&runner, work.path()), (&share, programs.len())).context(CopiesFailed)
+        run_and_merge(job, &program, (&runner, work.path()), (&partition, programs.len())).context(CopiesFailed)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.around)?;
-    share.store_results(job, delivered.run, work.path(), context)?;
+    let delivered = deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
+    partition.store_results(job, delivered.run, work.path(), context)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }
 
@@ -136,17 +136,17 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
 }
 
 /// Runs the copies. Returns the merged profile, the differences, and the outcome of the first copy.
-fn run_and_merge<S: Partition>(
+fn run_and_merge<P: Partition>(
     job: &CopyJob,
     program: &Path,
     (runner, work): (&Runner, &Path),
-    (share, copies): (&S, usize),
+    (partition, copies): (&P, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
     let (copies, _) = run_all(copies, work, runner)?;
     let mut differences = outcome_differences(&copies);
-    let run = run_of(job, &copies, runner.context);
+    let run = combined_run(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
-    let (mut images, different) = share.merge(profiles, work)?;
+    let (mut images, different) = partition.merge(profiles, work)?;
     // The files of the copies will be removed with their folder.
     for image in images.iter_mut().filter(|image| Path::new(&image.path).starts_with(work)) {
         image.path = program.display().to_string();

@@ -30,11 +30,11 @@ pub struct Spec {
     pub input: Option<OsText>,
     /// The pristine clone of the working folder, if copies run in private folders.
     pub pristine: Option<OsText>,
-    /// Whether output is not compared.
+    /// True if output is not compared.
     pub ignore_output: bool,
-    /// Whether the programs count in bursts.
+    /// True if the programs count in bursts.
     pub sampled: bool,
-    /// Whether the programs write streams.
+    /// True if the programs write streams.
     pub streamed: bool,
     /// Number of the copy that runs with randomised addresses, which shows whether paths depend on addresses.
     pub random_addresses: Option<usize>,

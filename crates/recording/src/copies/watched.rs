@@ -27,7 +27,7 @@ const KIND: &str = "--watch";
 
 /// Returns true if a program watches for paths.
 pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
-    units(program, context.around.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
+    units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
 /// Records a run by copies that share the watched paths.
@@ -56,7 +56,7 @@ struct WatchPartition {
 impl WatchPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<WatchPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let units = units(program, context.around.units.as_ref())?;
+        let units = units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings(&units, program, KIND)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;

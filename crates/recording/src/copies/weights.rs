@@ -46,7 +46,7 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
     }
     if options.no_first_run || program.is_residual() {
         log::info!(
-            "the partition uses estimated frequencies, since no run of this build is in the run store. Record a run for a better partition",
+            "the partition uses estimated frequencies, since the run store has no run of this build. Record a run for a better partition",
         );
         return Ok(None);
     }
@@ -56,7 +56,7 @@ pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, 
 /// Merges the latest runs of a build in the run store, since a single run may be untypical. Each run has the same weight, independent of
 /// its length.
 pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
-    let Ok(store) = RunStore::find(&context.around.directory) else { return Ok(None) };
+    let Ok(store) = RunStore::find(&context.recording.directory) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();
@@ -127,8 +127,8 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// is repeated with full counting. Returns `None` after a long run without samples, which stays in innermost loops, where no sample begins.
 fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     log::info!(
-        "no run of this build is in the run store: running the program once, sampled, to base the partition on (--weights PROFILE \
-            avoids that)",
+        "the run store has no run of this build, so the program runs once, sampled, to provide weights for the partition. Pass \
+            --weights PROFILE to avoid this run",
     );
     let own = folder.join(FIRST_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;

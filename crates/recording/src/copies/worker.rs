@@ -32,9 +32,9 @@ const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), per
 ///
 /// # Errors
 /// The copy cannot be run, or counts are lost. A program that fails is not an error, but part of the result.
-pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext) -> Result<()> {
+pub fn work(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
     let spec = Spec::read(folder)?;
-    let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
+    let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
     let (mut command, out, err) = build_command(&spec, &program, &run_folders)?;
@@ -55,7 +55,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = ending(status);
     let run = Run { ending: Some(ending), ..new_run() };
-    let collected = collect(raw_files(run_folders.raw.path())?, run, around.units.as_ref());
+    let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }
@@ -69,7 +69,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, around: &RecordingContext
     fs::rename(&out, copy_file(folder, "out", copy))?;
     fs::rename(&err, copy_file(folder, "err", copy))?;
     run_folders.keep_changes(folder, copy)?;
-    write_result(result, &outcome, &collected.profile, &around.temporary)
+    write_result(result, &outcome, &collected.profile, &context.temporary)
 }
 
 /// Writes raw files with the counts of a copy's streams, and moves the streams to the job folder.

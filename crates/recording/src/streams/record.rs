@@ -49,11 +49,11 @@ impl StreamOptions {
 }
 
 /// Runs a command with flight recorders, which keep each thread's last paths. Returns the command's exit status.
-pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext) -> Result<ExitCode> {
-    let store = around.run_store()?;
+pub fn record_last(arguments: &[OsString], last: u64, context: &RecordingContext) -> Result<ExitCode> {
+    let store = context.run_store()?;
     let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
-    let mut command = command(arguments, &folder, STREAM_FILE_NAMES, around);
+    let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
     let streams = files_with_extension(&folder, STREAM)?;
@@ -66,11 +66,11 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext)
         let _ = fs::remove_dir_all(&folder);
         return Ok(exit_code_with(status, false));
     }
-    let how = match ending(status) {
-        ProcessEnding::Exit(_) => "",
-        ProcessEnding::Signal(_) => " what each thread did before the end",
+    let shown = match ending(status) {
+        ProcessEnding::Exit(_) => "them",
+        ProcessEnding::Signal(_) => "what each thread did before the end",
     };
-    log::info!("the last paths are in {}; `trodden show` shows{}", folder.display(), if how.is_empty() { " them" } else { how });
+    log::info!("the last paths are in {}; `trodden show` shows {shown}", folder.display());
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
         log::warn!("{} could not be recorded because the file was full", plural(lost.into(), "thread", "threads"));
@@ -79,17 +79,17 @@ pub fn record_last(arguments: &[OsString], last: u64, around: &RecordingContext)
 }
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
-pub fn record_whole(what: &RecordedCommand, options: StreamOptions, around: &RecordingContext) -> Result<ExitCode> {
-    let folder = run_folder(&what.destination, around)?;
-    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, around);
+pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
+    let folder = run_folder(&what.destination, context)?;
+    let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
     command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));
     let status = status.with_context(|| format!("cannot run {}", what.command[0].display()))?;
-    let run = run_metadata(&what.command, started, ending(status), around);
+    let run = run_metadata(&what.command, started, ending(status), context);
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: what.destination.suite.clone(), ..run };
-    let stored = drained.and_then(|drained| store_logs(what, run, folder.path(), &drained, around));
+    let stored = drained.and_then(|drained| store_logs(what, run, folder.path(), &drained, context));
     let is_whole = match stored {
         Ok(is_whole) => is_whole,
         Err(error) => {
@@ -132,7 +132,7 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<DrainTotals> {
 }
 
 /// Delivers the logs and their profile. Returns true if they are complete.
-fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, around: &RecordingContext) -> Result<bool> {
+fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, context: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG)?;
     let mut lossy = 0;
     for log in &logs {
@@ -145,8 +145,8 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     if logs.is_empty() {
         log::warn!("no streams were recorded. The programs that ran were built without --stream, and only counted");
     }
-    let profile = collect_profile(raw_files(folder)?, run, around.units.as_ref());
-    let delivered = deliver(&profile, &what.destination, around)?;
+    let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
+    let delivered = deliver(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
             "{} of the streams are not events, because the program overwrote them",
@@ -155,12 +155,12 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     }
     if logs.is_empty() {
         log::warn!(
-            "there are counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
+            "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"
         );
         return Ok(delivered.problems == 0 && lossy == 0);
     }
     let streams = match (delivered.run, &what.destination.output) {
-        (Some(run), _) => around.run_store()?.streams(run),
+        (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &streams)?;
@@ -192,9 +192,9 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// A file cannot be read, the run cannot be stored, or events are lost.
-pub fn collect(given: &[PathBuf], destination: &Destination, around: &RecordingContext) -> Result<()> {
+pub fn collect(given: &[PathBuf], destination: &Destination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
-    let folder = run_folder(destination, around)?;
+    let folder = run_folder(destination, context)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // The unfinished log of a killed recorder.
@@ -214,10 +214,10 @@ pub fn collect(given: &[PathBuf], destination: &Destination, around: &RecordingC
         lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
     }
     let run = Run { host: host(), suite: destination.suite.clone(), ..new_run() };
-    let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, around.units.as_ref());
-    let delivered = deliver(&profile, destination, around)?;
+    let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, context.units.as_ref());
+    let delivered = deliver(&profile, destination, context)?;
     let target = match (delivered.run, &destination.output) {
-        (Some(run), _) => around.run_store()?.streams(run),
+        (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs(&files_with_extension(folder.path(), LOG)?, &target)?;

@@ -34,14 +34,14 @@ pub struct TestBinary {
 }
 
 /// Runs a test binary, and writes the number of tests and the names of failed tests to `out`.
-pub fn run_binary(job: &TestBinary, around: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
+pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("no test binary was given")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
         return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
-    let recorder = Recorder::new(&job.suite, &job.project, around)?;
+    let recorder = Recorder::new(&job.suite, &job.project, context)?;
     let crate_name = crate_name(Path::new(binary));
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());

@@ -79,7 +79,7 @@ fn parse_commands(text: &str) -> Vec<TestCommand> {
 
 /// The tests that ctest lists for a build folder.
 fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
-    ensure!(folder.is_dir(), "there is no folder {}. Pass the CMake build folder to --ctest", folder.display());
+    ensure!(folder.is_dir(), "the folder {} does not exist. Pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
     let query_ctest = |options: &[OsString]| -> Result<Value> {
         let arguments = base();
@@ -114,7 +114,7 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
     Ok(tests)
 }
 
-/// What happened to a test's counts.
+/// The fate of a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestCounts {
     /// The counts are in the run store.
@@ -170,7 +170,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
 /// Runs tests and stores their counts.
 pub struct Recorder<'a> {
     store: Mutex<RunStore>,
-    around: &'a RecordingContext,
+    context: &'a RecordingContext,
     suite: String,
     folder: PathBuf,
     reported: Mutex<BTreeSet<String>>,
@@ -178,30 +178,30 @@ pub struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// Creates a recorder for a suite in the run store of a project.
-    pub fn new(suite: &str, project: &Path, around: &'a RecordingContext) -> Result<Recorder<'a>> {
+    pub fn new(suite: &str, project: &Path, context: &'a RecordingContext) -> Result<Recorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
-        Ok(Recorder { store: Mutex::new(store), around, suite: suite.into(), folder, reported: Mutex::default() })
+        Ok(Recorder { store: Mutex::new(store), context, suite: suite.into(), folder, reported: Mutex::default() })
     }
 
     /// Runs a test. Returns its exit status, and what happened to its counts.
     pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
         let raw = RunFolder::create_in(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
-        let mut command = command(arguments, raw.path(), "%m.raw", self.around);
+        let mut command = command(arguments, raw.path(), "%m.raw", self.context);
         let status = command.env(TEST_VARIABLE, name).status().map_err(|e| cannot_run(&arguments[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),
             test: Some(name.to_owned()),
-            ..run_metadata(arguments, started, ending(status), self.around)
+            ..run_metadata(arguments, started, ending(status), self.context)
         };
         raw.check()?;
         let files = raw_files(raw.path())?;
         if files.is_empty() {
             return Ok((status, TestCounts::None));
         }
-        let collected = collect(files, run, self.around.units.as_ref());
+        let collected = collect(files, run, self.context.units.as_ref());
         for problem in &collected.problems {
             let problem = problem.to_string();
             if self.reported.lock().expect("no thread panics with it").insert(problem.clone()) {

@@ -13,18 +13,19 @@ use trodden_console::arguments::places::output_path;
 Examples:
   trodden build -- make -j8
   trodden build -- sh -c './configure && make'
-  trodden build --lto -- cmake --build out
+  trodden build -- sh -c 'cmake -B out && cmake --build out'      with a new folder `out`
+  trodden build --lto -- make              optimise each program as a whole
   trodden build --pgo -- make              for `trodden export profdata`
   trodden build --coverage -- make         for `trodden coverage`
   trodden build --events tsc -- make       add up the time spent on each path
 
-CC, CXX and the search path lead to the drivers, so builds may also call cc, gcc, clang, c++, g++ or
-clang++ by name.")]
+CC, CXX and PATH point to the drivers, so builds may also call cc, gcc, clang, c++, g++ or clang++
+by name. Rust packages are built by `cargo trodden build`.")]
 pub struct Build {
     /// Optimise each program as a whole (LTO), then instrument it.
     #[arg(long)]
     pub lto: bool,
-    /// Options of counting.
+    /// Counting options.
     #[command(flatten)]
     pub parameters: Parameters,
     /// Build command.
@@ -43,9 +44,10 @@ Examples:
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
 The build runs twice and must start from scratch each time, by itself or by --clean. Cargo builds in
-its own folder, target/trodden/pgo, which is emptied before each build.")]
+its own folder, target/trodden/pgo, which is emptied before each build. To use counts of other runs,
+build with `trodden build --pgo`, and pass `trodden export profdata` to clang's -fprofile-use.")]
 pub struct Pgo {
-    /// Shell command that runs $TRODDEN_PROGRAM as in use (repeatable).
+    /// Shell command that runs $TRODDEN_PROGRAM on typical input (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
     /// Optimised program [default: its name with `.fast`, in the current folder].
@@ -65,12 +67,12 @@ pub struct Pgo {
     pub command: Vec<OsString>,
 }
 
-/// Sets of paths that [`Instrument::interesting`] takes.
+/// Forms of the sets of paths that [`Instrument::interesting`] accepts.
 const INTERESTING_HELP: &str = "Count only these paths (repeatable): a profile, top:N[:PROFILE],
 share:99%[:PROFILE], function:NAME, touch:FILE:LINES,
 through:FILE:LINE,.., paths:FILE or diff:REVISION";
 
-/// Sets of segments that [`Instrument::segments`] takes.
+/// Forms of the sets of segments that [`Instrument::segments`] accepts.
 const SEGMENTS_HELP: &str = "Count segments across calls: those of RUN, top:N[:RUN],
 share:99%[:RUN], calls:RUN, or tested:RUN (all that start with
 a path of RUN up to a call)";
@@ -84,20 +86,20 @@ Examples:
   trodden instrument ./prog --watch 'main: 12 .. 34' --action abort -o prog.watch
 
 A residual variant writes its counts to the run store of the current folder, or to TRODDEN_OUTPUT.
-The program must have been linked by trodden with this unit cache (TRODDEN_CACHE), its bitcode kept.")]
+trodden must have linked the program with this unit cache (TRODDEN_CACHE) and kept its bitcode.")]
 pub struct Instrument {
     /// Program or shared library.
     pub program: PathBuf,
     /// File for the variant.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
-    /// Sets of paths to count, as of [`INTERESTING_HELP`].
+    /// Sets of paths to count; [`INTERESTING_HELP`] lists the forms.
     #[arg(long, value_name = "SET", help = INTERESTING_HELP)]
     pub interesting: Vec<String>,
-    /// Set of segments to count, as of [`SEGMENTS_HELP`].
+    /// Set of segments to count; [`SEGMENTS_HELP`] lists the forms.
     #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
     pub segments: Option<String>,
-    /// With --segments: only this one, 'main:12 > parse:3' (repeatable).
+    /// With --segments: only this segment, 'f:12 > g:3' (repeatable).
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
     /// With --segments: maximum calls in a segment.
@@ -113,7 +115,7 @@ pub struct Instrument {
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: VariantChoices,
-    /// Options of counting.
+    /// Counting options.
     #[command(flatten)]
     pub parameters: Parameters,
 }

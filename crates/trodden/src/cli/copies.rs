@@ -14,14 +14,14 @@ pub struct Copies {
     #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
     /// Divide paths, edges, iterations or segments:SET.
-    #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = division)]
+    #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_division)]
     pub divide: Division,
     /// Profile to divide by [default: newest run, else a sampled run].
     ///
-    /// The newest run is that of the same build; without one, a sampled run is made first.
+    /// The default is the newest run of the same build; if there is none, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
-    /// Run on local, slurm, kubernetes or template:COMMAND.
+    /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
     /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
     #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = engine)]
@@ -50,21 +50,21 @@ pub struct Copies {
     pub choices: CopyChoices,
 }
 
-/// What is divided among the copies.
+/// The work that is divided among the copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Division {
     /// The counting of paths.
     Paths,
-    /// The counting of edges; each copy counts some of those that determine all edge counts.
+    /// The counting of edges. Each copy counts a part of a set of edges that determines all edge counts.
     Edges,
-    /// The recording of sequences of paths, divided by whole functions.
+    /// The recording of path sequences; each function is recorded by one copy.
     Iterations,
-    /// The counting of the segments across calls in this set.
+    /// The counting of segments across calls; the text names the set of segments.
     Segments(String),
 }
 
 /// Parses the value of `--divide`.
-fn division(text: &str) -> Result<Division, String> {
+fn parse_division(text: &str) -> Result<Division, String> {
     match (text, text.split_once(':')) {
         ("paths", _) => Ok(Division::Paths),
         ("edges", _) => Ok(Division::Edges),
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn segment_set_may_contain_colons() {
-        assert_eq!(division("segments:top:9:last~1"), Ok(Division::Segments("top:9:last~1".into())));
-        assert_eq!(division("edges"), Ok(Division::Edges));
-        assert!(division("segments").is_err() && division("segments:").is_err() && division("edges:1").is_err());
+        assert_eq!(parse_division("segments:top:9:last~1"), Ok(Division::Segments("top:9:last~1".into())));
+        assert_eq!(parse_division("edges"), Ok(Division::Edges));
+        assert!(parse_division("segments").is_err() && parse_division("segments:").is_err() && parse_division("edges:1").is_err());
     }
 }

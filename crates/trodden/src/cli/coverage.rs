@@ -25,7 +25,7 @@ impl Coverage {
     }
 }
 
-/// The profile and source files that coverage is shown of.
+/// Profile and source files whose coverage is shown.
 #[derive(Debug, Args)]
 pub struct Covered {
     /// Profile: a file, run (12, last, last~1) or suite.
@@ -41,7 +41,7 @@ pub struct Covered {
 pub struct CoverageFileSelection {
     /// Program or library that has moved or did not run (repeatable).
     ///
-    /// One that did not run counts as not executed.
+    /// The code of a program that did not run is shown as not executed.
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
     /// Only source files that match this pattern (repeatable).
@@ -84,14 +84,16 @@ pub struct CoverageReport {
     /// Show only lines that were changed since this commit.
     #[arg(long, value_name = "COMMIT", conflicts_with_all = ["functions", "combinations"])]
     pub changed_since: Option<String>,
-    /// Show lines and paths of only one of this profile and PROFILE.
+    /// Compare with PROFILE: show what only one of them executed.
+    ///
+    /// Shows the lines and paths that only this profile or only PROFILE executed.
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["functions", "combinations", "changed_since"])]
     pub baseline: Option<String>,
-    /// Exit with status 1 below these percentages.
+    /// Exit with status 1 if coverage is below these percentages.
     ///
     /// Example: lines=80,branches=70. Measures are lines, regions, functions and branches; `baseline` requires each line that the baseline
     /// executed.
-    #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = threshold)]
+    #[arg(long, value_name = "MEASURE=PERCENT,..", value_delimiter = ',', value_parser = parse_threshold)]
     pub fail_under: Vec<CoverageThreshold>,
     /// Print JSON.
     #[arg(long)]
@@ -121,7 +123,7 @@ pub enum CoverageMeasure {
 }
 
 /// Parses one condition of `--fail-under`.
-fn threshold(text: &str) -> Result<CoverageThreshold, String> {
+fn parse_threshold(text: &str) -> Result<CoverageThreshold, String> {
     if text == "baseline" {
         return Ok(CoverageThreshold::Baseline);
     }
@@ -161,12 +163,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_percentages() {
-        assert_eq!(threshold("lines=80"), Ok(CoverageThreshold::Share(CoverageMeasure::Lines, 80.0)));
-        assert_eq!(threshold("branches=7.5%"), Ok(CoverageThreshold::Share(CoverageMeasure::Branches, 7.5)));
-        assert_eq!(threshold("baseline"), Ok(CoverageThreshold::Baseline));
+    fn thresholds_must_be_percentages_of_known_measures() {
+        assert_eq!(parse_threshold("lines=80"), Ok(CoverageThreshold::Share(CoverageMeasure::Lines, 80.0)));
+        assert_eq!(parse_threshold("branches=7.5%"), Ok(CoverageThreshold::Share(CoverageMeasure::Branches, 7.5)));
+        assert_eq!(parse_threshold("baseline"), Ok(CoverageThreshold::Baseline));
         for wrong in ["", "80", "lines", "lines=", "lines=180", "lines=-1", "lines=NaN", "paths=50"] {
-            assert!(threshold(wrong).is_err(), "{wrong}");
+            assert!(parse_threshold(wrong).is_err(), "{wrong}");
         }
     }
 }

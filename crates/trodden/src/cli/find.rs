@@ -22,17 +22,17 @@ Adjacent places follow directly; `..` allows any blocks between them, `.. !PLACE
 other places excludes PLACE from the whole path. & and | combine expressions. In a trace, a place is
 FUNCTION, FILE:LINE or 0xADDRESS.")]
 pub struct Find {
-    /// Path expression; with --events, events separated by `;`; of a trace, PLACE [N].
+    /// Path expression; with --events: events separated by `;`; for a trace: PLACE [N].
     ///
-    /// N selects the Nth time that the place is executed.
+    /// N selects the Nth execution of the place.
     pub expression: String,
-    /// Profile, run, suite or trace; --events: run, logs or text.
+    /// Profile, run, suite or trace; with --events: run, logs or text.
     #[arg(default_value = LAST)]
     pub file: PathBuf,
     /// Find events in a stream: FUNCTION:PATH, `enter FUNCTION`, `leave`.
     #[arg(long)]
     pub events: bool,
-    /// Only this thread [default: all of a trace, 0 of a stream].
+    /// Only this thread [default: all for a trace, 0 for a stream].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// Maximum number of paths or places, 0 for all [default: 10; JSON: all].

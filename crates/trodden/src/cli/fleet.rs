@@ -24,12 +24,12 @@ Examples:
   trodden fleet pack --user \"$(cat user.id)\" -o report.field
 
 A report contains identities of builds, units and paths, execution counts, and a hash of --user, by
-which reports of the same user are recognised. It contains no command lines, no names of hosts, files
-or functions, and no times. The text of --user should be random, since the hash of a guessable text
-can be guessed. Keep it on the machine:
+which reports of the same user are recognised. It contains no command lines, no names of hosts,
+files or functions, and no times. The text of --user should be random, since the hash of a
+guessable text can be guessed. Keep it on the machine:
   test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id")]
     Pack(Pack),
-    /// Aggregate the reports of many users: which untested paths how many users took.
+    /// Aggregate reports: show how many users took each untested path.
     #[command(after_help = "\
 Examples:
   trodden fleet aggregate inbox                           a folder of reports
@@ -80,7 +80,7 @@ pub struct Pack {
     /// Further known paths, as in `trodden untested` (repeatable).
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
-    /// Copy (of `fleet copies`) that ran; reported even without counts.
+    /// Copy (from `fleet copies`) that ran; it is reported even if it counted nothing.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
     /// Text that identifies the user; only its hash is reported.
@@ -94,7 +94,7 @@ pub struct Pack {
 /// `trodden fleet aggregate`
 #[derive(Debug, Args)]
 pub struct Aggregate {
-    /// Files of reports, or folders with files named *.field.
+    /// Report files, or folders with files named *.field.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub reports: Vec<PathBuf>,
     /// Folder from `trodden fleet copies` that the reports belong to.

@@ -7,6 +7,7 @@ use trodden_console::arguments::laboratory::IsolationChoices;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  trodden record --suite nightly -- ./prog   do this for each run, then:
   trodden isolate nightly                    passing and failing runs of a suite
   trodden isolate --failing 7 --failing 9 --passing good
   trodden isolate nightly --top 3 --json

@@ -6,11 +6,11 @@ use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollec
 use trodden_trace::CollectorKind;
 
 impl Command {
-    /// Takes over the choices that concern this command. The others are for commands that it runs, which read the same variable.
+    /// Applies the choices that concern this command. The others are for commands that it starts: these read the same variable.
     ///
     /// # Errors
     /// A choice conflicts with an option of the command.
-    pub fn take_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
+    pub fn apply_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
             Command::Build(job) => job.parameters.add_laboratory_choices(&choices.counting).map_err(Error::msg)?,
             Command::Instrument(job) => {

@@ -65,7 +65,7 @@ mod tests {
         const MAX_LINES: usize = 60;
         let lines = command.render_help().to_string().lines().count();
         assert!(lines <= MAX_LINES, "{}: {lines} lines", command.get_name());
-        command.get_subcommands_mut().filter(|below| !below.is_hide_set()).for_each(assert_short);
+        command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()).for_each(assert_short);
     }
 
     #[test]
@@ -82,24 +82,26 @@ mod tests {
         assert!(help.contains("Exit status"), "{help}");
     }
 
-    const PLAN: &str = include_str!("../../../../docs/commands.md");
+    /// The documentation of all commands, in which a table lists their options.
+    const DOCUMENTATION: &str = include_str!("../../../../docs/commands.md");
 
     /// Collects the visible commands without subcommands, by full name, with their own options.
-    fn leaves(command: &Command, name: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
-        let below: Vec<&Command> = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help").collect();
-        if below.is_empty() || name == "runs" {
+    fn collect_options(command: &Command, name: &str, found: &mut BTreeMap<String, BTreeSet<String>>) {
+        let subcommands: Vec<&Command> =
+            command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help").collect();
+        if subcommands.is_empty() || name == "runs" {
             let longs = command.get_arguments().filter_map(Arg::get_long).filter(|long| !["color", "help"].contains(long));
             found.insert(name.to_owned(), longs.map(|long| format!("--{long}")).collect());
         }
-        for below in below {
-            let full = if name.is_empty() { below.get_name().to_owned() } else { format!("{name} {}", below.get_name()) };
-            leaves(below, &full, found);
+        for subcommand in subcommands {
+            let full = if name.is_empty() { subcommand.get_name().to_owned() } else { format!("{name} {}", subcommand.get_name()) };
+            collect_options(subcommand, &full, found);
         }
     }
 
     /// Reads the table of commands in `docs/commands.md`: each command with its options.
-    fn planned() -> BTreeMap<String, BTreeSet<String>> {
-        let tree = PLAN.split("## The tree").nth(1).and_then(|rest| rest.split("commands (70 before)").next()).unwrap();
+    fn read_documented_options() -> BTreeMap<String, BTreeSet<String>> {
+        let tree = DOCUMENTATION.split("## The tree").nth(1).and_then(|rest| rest.split("commands (70 before)").next()).unwrap();
         let is_name = |word: &&str| !word.contains(|c: char| c.is_ascii_uppercase() || "[-".contains(c));
         let rows = tree.lines().filter(|line| line.starts_with("| `"));
         let row = |line: &str| {
@@ -114,20 +116,21 @@ mod tests {
 
     #[test]
     fn commands_md_lists_exactly_the_defined_commands_and_options() {
-        let (mut defined, mut planned) = (BTreeMap::new(), planned());
-        leaves(&Cli::command(), "", &mut defined);
+        let (mut defined, mut documented) = (BTreeMap::new(), read_documented_options());
+        collect_options(&Cli::command(), "", &mut defined);
         // The drivers take clang's arguments; clap does not know their own option, `--trodden`.
         let drivers = ["cc", "c++"];
         let options = defined.values().map(BTreeSet::len).sum::<usize>() + drivers.len();
         let heading = format!("\n{} commands (70 before), {options} options (483 before)", defined.len());
         for driver in drivers {
-            planned.remove(driver);
+            documented.remove(driver);
             defined.remove(driver);
         }
-        // The table abbreviates these options as "and what `build` counts".
-        let of_build = defined["build"].clone();
-        defined.get_mut("instrument").unwrap().retain(|option| planned["instrument"].contains(option) || !of_build.contains(option));
-        assert_eq!(defined, planned);
-        assert!(PLAN.contains(&heading), "{heading}");
+        // The table abbreviates the options that `instrument` shares with `build` as "and what `build` counts".
+        let build_options = defined["build"].clone();
+        let is_listed = |option: &String| documented["instrument"].contains(option) || !build_options.contains(option);
+        defined.get_mut("instrument").unwrap().retain(is_listed);
+        assert_eq!(defined, documented);
+        assert!(DOCUMENTATION.contains(&heading), "{heading}");
     }
 }

@@ -40,7 +40,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Converts to the type of the library.
+    /// Converts to the type of the crate `trodden-recording`.
     pub fn to_recording(&self) -> trodden_recording::Destination {
         trodden_recording::Destination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
     }
@@ -95,7 +95,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Converts the command and its destination to the type of the library.
+    /// Converts the command and its destination to the type of the crate `trodden-recording`.
     pub fn recorded_command(&self) -> RecordedCommand {
         RecordedCommand { command: self.command.clone(), destination: self.destination.to_recording() }
     }
@@ -107,18 +107,18 @@ pub struct Bursts {
     /// Length of a burst, such as 100us, 1ms or 2s [default: 500us].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub burst: Option<Duration>,
-    /// Average time between the starts of bursts, a few stretched ones excepted [default: 10ms].
+    /// Average time between the starts of bursts; a few gaps are longer [default: 10ms].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub every: Option<Duration>,
 }
 
 impl Bursts {
-    /// Returns true if an option sets bursts. Programs built with `--sample` count in bursts in any case.
+    /// Returns true if an option sets the bursts. Programs built with `--sample` count in bursts without these options, too.
     pub fn are_given(&self) -> bool {
         self.burst.is_some() || self.every.is_some()
     }
 
-    /// Converts to the type of the library, with defaults.
+    /// Converts to the type of the crate `trodden-recording`, with defaults for options that are not given.
     pub fn to_recording(self) -> trodden_recording::Bursts {
         let (burst, period) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
         trodden_recording::Bursts { burst, period }
@@ -128,7 +128,7 @@ impl Bursts {
 /// Options for programs built with `--stream`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct RecordStream {
-    /// Keep the whole stream of each thread (built with --stream).
+    /// Keep each thread's complete stream (built with --stream).
     #[arg(long, conflicts_with_all = ["last", "burst", "every", "branches", "copies"])]
     pub whole_program: bool,
     /// Keep the last N events of each thread (built with --stream).
@@ -143,7 +143,7 @@ pub struct RecordStream {
 }
 
 impl RecordStream {
-    /// Converts to the library's options for whole streams, with defaults.
+    /// Converts to the options of the crate `trodden-recording` for complete streams, with defaults for options that are not given.
     pub fn options(&self) -> StreamOptions {
         StreamOptions {
             method: self.choices.method.unwrap_or(CompressionMethod::Phrases),

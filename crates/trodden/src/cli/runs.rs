@@ -13,7 +13,8 @@ Examples:
   trodden runs remove 1-20 nightly
   trodden runs remove --leftovers
 
-`trodden info` shows where runs are stored. To merge runs of several machines, use `record -o FILE`
+Runs are stored in the folder .trodden of the current folder, or where TRODDEN_RUNS points
+(`trodden info` shows the place). To merge runs of several machines, use `record -o FILE`
 on each, then `trodden merge`.")]
 pub struct Runs {
     /// Print JSON.
@@ -51,12 +52,14 @@ pub enum RunsCommand {
 #[command(after_help = "\
 Examples:
   trodden merge -o all.trodden a.trodden b.trodden
-  trodden merge -o nightly.trodden nightly")]
+  trodden merge -o nightly.trodden nightly
+
+Each machine writes its profile with `trodden record -o FILE`.")]
 pub struct Merge {
     /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
-    /// Keep different builds separate instead of leaving later ones out.
+    /// Keep different builds separate; otherwise only the first build is merged, with a note.
     #[arg(long)]
     pub separate_builds: bool,
     /// Profiles: files, runs, suites.
@@ -78,14 +81,14 @@ Exit status: 2 if the files cannot be compared; with --fail, 1 if they differ; o
 pub struct Diff {
     /// First profile, run, suite, trace, or logs of a stream.
     pub before: PathBuf,
-    /// Second one, of the same kind.
+    /// Second file, of the same kind.
     pub after: PathBuf,
     /// Profiles: compare the functions that are equal in two builds.
     #[arg(long)]
     pub across_builds: bool,
     /// Profiles: minimum change of a path's share [default: 0 points].
     ///
-    /// The share is that of its function's executions, the change is in percentage points.
+    /// A path's share is its percentage of its function's executions; the change is in percentage points.
     #[arg(long, value_name = "POINTS")]
     pub min_change: Option<f64>,
     /// Profiles: also show paths with the same share but a different count.
@@ -97,7 +100,7 @@ pub struct Diff {
     /// Traces: leave out this function or file, with callees (repeatable).
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
-    /// Only this thread [default: all of traces, 0 of streams].
+    /// Only this thread [default: all for traces, 0 for streams].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// Maximum differences (profiles: per function), 0 for all.
@@ -115,7 +118,7 @@ pub struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  trodden info                      where runs, units and sources are looked up
+  trodden info                      where the run store and the unit cache are
   trodden info ./prog
   trodden info --json ./prog        with all units, and all functions that are not counted")]
 pub struct Info {
@@ -133,8 +136,8 @@ Examples:
   trodden cache
   trodden cache --prune 90
 
-Programs contain the maps and the bitcode of their units. The unit cache keeps them for stripped
-programs, together with the inputs that `trodden instrument` links again.")]
+A unit is a compiled source file. The unit cache keeps the map and the bitcode of each unit, in case
+the program is stripped of them, and the inputs that `trodden instrument` links again.")]
 pub struct Cache {
     /// Remove files that were neither read nor written for this number of days.
     #[arg(long, value_name = "DAYS")]

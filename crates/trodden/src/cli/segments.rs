@@ -9,13 +9,13 @@ use trodden_stored::named::LAST;
 #[command(after_help = "\
 Examples:
   trodden segments                       segments of the last run
-  trodden segments 12 --function parse   those that end in a function
+  trodden segments 12 --function parse   segments that end in `parse`
   trodden segments 12 --thread 1         call segments of one thread's stream
   trodden segments field --known tests --sarif new.sarif
 
 A segment is a caller's path up to a call, then the callee's path; a segment of depth K crosses K
 calls. Record a run with `record --whole-program`, or a program made by `instrument --segments`. For
-programs made by `instrument --segments tested:RUN`, `trodden untested` shows the untested ones.")]
+programs made by `instrument --segments tested:RUN`, `trodden untested` shows untested segments.")]
 pub struct Segments {
     /// Run (12, last, last~1), suite or profile; logs of a stream; events as text.
     #[arg(default_value = LAST)]
@@ -28,7 +28,7 @@ pub struct Segments {
     pub function: Option<String>,
     /// Only segments that are not in this profile, run or suite (repeatable).
     ///
-    /// Segments that the program was told to be tested are left out, too.
+    /// Segments that the program was built to treat as tested are left out, too.
     #[arg(long, value_name = "PROFILE")]
     pub known: Vec<String>,
     /// Count segments of this thread, with the caller's path after the call.
@@ -37,7 +37,7 @@ pub struct Segments {
     /// Maximum number of segments, 0 for all [default: 10; JSON, SARIF: all].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Exit with status 1 if there is a segment.
+    /// Exit with status 1 if a segment is found.
     #[arg(long)]
     pub fail: bool,
     /// Print JSON.

@@ -16,13 +16,13 @@ Examples:
 
 The last steps before a crash need a program built with --stream and --flight-recorder.
 
-A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block; a number
-after it selects the Nth time.")]
+A place in a trace is a function (its call), FILE:LINE, 0xADDRESS or #NUMBER of a block. A number N
+after a place selects its Nth execution.")]
 pub struct Show {
     /// Run of `record --whole-program` or its logs; stream files or folders of them; a trace.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Number of the thread [default: 0 of a run; all of a trace].
+    /// Number of the thread [default: 0 for a run, all for a trace].
     #[arg(long, value_name = "N")]
     pub thread: Option<u32>,
     /// First event of a run, by number, or first place in a trace.

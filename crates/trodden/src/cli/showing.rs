@@ -43,10 +43,10 @@ pub struct Report {
     pub steps: Option<usize>,
     /// Waits: predict the effect of a faster FUNCTION (repeatable).
     ///
-    /// Prints the duration of the run if the function took PERCENT less time.
-    #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = prediction)]
+    /// Prints how long the run would take if the function took PERCENT less time.
+    #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = parse_prediction)]
     pub what_if: Vec<(String, f64)>,
-    /// Waits: stream (a run or logs) of the same execution.
+    /// Waits: run (or logs) with the stream of the same execution; adds its paths.
     #[arg(long, value_name = "RUN")]
     pub stream: Option<String>,
     /// Print JSON.
@@ -61,7 +61,7 @@ pub struct Report {
 }
 
 /// Parses `FUNCTION=PERCENT`: a function, and the percentage by which its time is reduced.
-fn prediction(text: &str) -> Result<(String, f64), String> {
+fn parse_prediction(text: &str) -> Result<(String, f64), String> {
     let (function, percent) = text.rsplit_once('=').ok_or("expected FUNCTION=PERCENT")?;
     let percent: f64 = percent.trim_end_matches('%').parse().map_err(|_| "the part after `=` must be a number".to_owned())?;
     if function.is_empty() || !(0.0..=100.0).contains(&percent) {
@@ -82,7 +82,7 @@ pub struct Annotate {
     /// Profile: a file, run (12, last, last~1) or suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Number of the path [default: the path that executed most instructions].
+    /// Number of the path [default: the path with the most executed instructions].
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
     /// Print JSON.
@@ -172,7 +172,7 @@ pub struct Export {
     /// folded, pprof, json, html: quantity [default: instructions].
     #[arg(long, value_parser = by_spelling::<Measure>())]
     pub measure: Option<Measure>,
-    /// known: write a file for TRODDEN_KNOWN of this residual program.
+    /// known: write a TRODDEN_KNOWN file for this residual program.
     ///
     /// With this file, the program knows the paths without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
@@ -195,7 +195,7 @@ Examples:
   trodden advise one.trodden --sarif advice.sarif
 
 Savings are upper bounds, in percent of all executed instructions; findings below 0.05% are left
-out. Measure the time saved: it is smaller.")]
+out. The time saved is smaller: measure it.")]
 pub struct Advise {
     /// Profile: a file, run (12, last, last~1) or suite.
     #[arg(default_value = LAST)]

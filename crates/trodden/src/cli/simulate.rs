@@ -14,9 +14,9 @@ Examples:
   trodden simulate --event l2-misses --event mispredictions -- bzip2 -k -9 file
 
 Programs run under QEMU's user mode; their standard output goes to standard error unless -o names a
-file for the report. A table is ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]: the index is start, xor,
-fold or mix, the replacement lfu, lru, random, space-saving, rap or decay; the default is
-512x4,xor,lfu. `trodden-lab simulate` has more options.
+file for the report. A table is ENTRIESxASSOCIATIVITY[,INDEX][,REPLACEMENT]: the index is start,
+xor, fold or mix, the replacement lfu, lru, random, space-saving, rap or decay; the default is
+512x4,xor,lfu. The laboratory program has more options: `trodden-lab simulate`.
 Exit status: the program's (128+N if signal N ended it), 0 for recordings, 2 if trodden failed.")]
 pub struct Simulate {
     /// Options that `trodden-lab simulate` has, too.

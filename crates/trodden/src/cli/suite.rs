@@ -9,13 +9,13 @@ use trodden_report::suite::SuiteCost;
 /// `trodden suite`
 #[derive(Debug, Subcommand)]
 pub enum Suite {
-    /// Run tests and store each as a run of its own.
+    /// Run tests, and store each as a separate run.
     Run(SuiteRun),
     /// List the suites, the tests of a suite, or the tests that can be left out.
     List(SuiteList),
     /// Order tests by the new paths or lines they execute, or by the changed code.
     Order(SuiteOrder),
-    /// Run each test of a Rust test binary as a run of its own; cargo calls this for `suite run --cargo`.
+    /// Record each test of a Rust test binary as a separate run; cargo calls this for `suite run --cargo`.
     #[command(hide = true)]
     Step {
         /// Name of the suite.

@@ -16,7 +16,7 @@ use trodden_trace::CollectorKind;
 pub enum Trace {
     /// Record the exact trace of a program or of a running process.
     Record(Box<TraceRecord>),
-    /// Execute a part of the runs of `trace record`, on another machine.
+    /// Execute some of the runs of `trace record` on another machine.
     #[command(hide = true)]
     Work {
         /// Folder of the recording.
@@ -26,13 +26,13 @@ pub enum Trace {
     },
 }
 
-/// Returns the ways to observe that a block is executed.
+/// Returns the collectors that `--collector` can select, with descriptions.
 fn collectors() -> Vec<Choice<CollectorKind>> {
     let choices = CollectorKind::ALL.into_iter().filter_map(|kind| {
         let about = match kind {
-            CollectorKind::Trampolines => "Patch jumps into the program in memory, to copies of blocks that record themselves",
-            CollectorKind::Compiled => "Patch jumps into sleds from `trodden-lab with --witnesses -- build`; moves no instruction",
-            CollectorKind::Ptrace => "Set breakpoints with ptrace; steps displaced instructions",
+            CollectorKind::Trampolines => "Patch jumps to recording copies of blocks into the program's memory",
+            CollectorKind::Compiled => "Patch jumps into the sleds of `trodden-lab with --witnesses -- build`; move no instruction",
+            CollectorKind::Ptrace => "Set breakpoints with ptrace; single-step displaced instructions",
             CollectorKind::SingleStep => "Single-step every instruction with ptrace: slow, for small inputs and as a check",
             // Only `trodden-lab with --collector` offers these.
             CollectorKind::Hardware | CollectorKind::Uprobes => return None,
@@ -42,7 +42,7 @@ fn collectors() -> Vec<Choice<CollectorKind>> {
     choices.collect()
 }
 
-/// A property of the environment that is made equal in all of several runs.
+/// A property of the environment that is the same in all runs of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RepeatPart {
     /// Addresses (no randomisation).
@@ -66,12 +66,12 @@ Examples:
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --library libz -- ./prog               trace a shared library, too
 
-The program runs once, as it does without trodden. Several runs get the same arguments, environment,
-folder and standard input; time, random numbers and process IDs are replayed from a first run, which
-comes before them. If two runs diverge, the place is shown.
+By default, the program runs once, as it would without trodden. With --runs, all runs get the same
+arguments, environment, folder and standard input; time, random numbers and process IDs are replayed
+from an extra first run. If two runs diverge, trodden shows where.
 Exit status: the program's (128+N if signal N ended it).")]
 pub struct TraceRecord {
-    /// Number of runs; each of several observes a part of the blocks.
+    /// Number of runs; if there are several, each observes a part of the blocks.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
     /// File for the trace.
@@ -84,7 +84,7 @@ pub struct TraceRecord {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// End the trace after this many bytes in a run (suffixes k, M, G).
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
     /// How to observe blocks [default: trampolines if possible].
     #[arg(long, value_parser = one_of(collectors()))]
@@ -97,13 +97,13 @@ pub struct TraceRecord {
     /// Do not trace the inside of this function (repeatable).
     #[arg(long, value_name = "FUNCTION")]
     pub opaque: Vec<String>,
-    /// Let this property vary between several runs (repeatable).
+    /// Let this property vary between runs (repeatable).
     #[arg(long, value_enum, value_name = "WHAT")]
     pub no_repeat: Vec<RepeatPart>,
     /// Give each run after the first a fresh copy of the working folder.
     #[arg(long, conflicts_with = "pid")]
     pub fresh_folder: bool,
-    /// Run on local, slurm, kubernetes or template:COMMAND.
+    /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
     /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
     #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
@@ -120,7 +120,7 @@ pub struct TraceRecord {
 }
 
 /// Parses a number of bytes, with an optional suffix for a power of 1024.
-fn size(text: &str) -> Result<u64, String> {
+fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 1u64,
@@ -140,8 +140,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_take_suffixes() {
-        assert_eq!((size("12"), size("3k"), size("2M"), size("1GiB")), (Ok(12), Ok(3072), Ok(2 << 20), Ok(1 << 30)));
-        assert!(size("3x").is_err() && size("").is_err() && size("99999999999G").is_err());
+    fn size_suffixes_are_powers_of_1024() {
+        let sizes = ["12", "3k", "2M", "1GiB"].map(parse_size);
+        assert_eq!(sizes, [Ok(12), Ok(3072), Ok(2 << 20), Ok(1 << 30)]);
+        assert!(parse_size("3x").is_err() && parse_size("").is_err() && parse_size("99999999999G").is_err());
     }
 }

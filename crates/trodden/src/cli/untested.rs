@@ -15,10 +15,11 @@ Examples:
   trodden untested --known tests --known 17   tests recorded since the build
   trodden untested --fail --sarif untested.sarif
 
-A program built with --residual knows the tested paths; --known adds more without a rebuild. The JSON
-also has untested edges, and the lines and branches of each path in order, for test generators.")]
+A residual program (built with --residual) knows the tested paths and counts only others; --known
+adds tested paths without a rebuild. The JSON also has untested edges, and the lines and branches of
+each path in order, for test generators.")]
 pub struct Untested {
-    /// Field profiles: files, runs, suites, raw files [default: those in the run store].
+    /// Field profiles: files, runs, suites, raw files [default: of residual programs here].
     ///
     /// By default, these are the counts that residual programs wrote into the run store.
     pub profiles: Vec<String>,

@@ -22,18 +22,18 @@ use trodden_unit::{Identity, UnitMap};
 
 /// Finds and prints suggestions.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
-    let wanted = wanted(job)?;
+    let selection = selection(job)?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
     let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let known = match wanted.includes(AdviceKind::Redundant) {
-        true => properties::collect(context(), units(&wanted.functions(&view)?))?,
+    let known = match selection.includes(AdviceKind::Redundant) {
+        true => properties::collect(context(), units(&selection.functions(&view)?))?,
         false => KnownProperties::default(),
     };
-    let advice = wanted.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
+    let advice = selection.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
     // Only a recorded sequence has the order of iterations.
-    let patterns = if wanted.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
+    let patterns = if selection.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::advice(&advice, &sources);
         if !patterns.is_empty() {
@@ -45,7 +45,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         document["iterations"] = serde_json::to_value(&patterns)?;
         output::print(&output::json_text(&document)?)?;
     } else {
-        let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
+        let mut report = text::advice(&view, &selection, &advice, &sources, &output::text_options(color, 0)).into_bytes();
         in_report::write_advice(&mut report, &patterns)?;
         output::print_text(&String::from_utf8_lossy(&report))?;
     }
@@ -59,7 +59,7 @@ fn units<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Ident
     functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
 }
 
-/// Prints which functions were not searched for redundant results, and why.
+/// Notes which functions were not searched for redundant results, and why.
 fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
     if let (false, Some(reason)) = (names.is_empty(), known.missing_reason()) {
@@ -67,7 +67,7 @@ fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     }
 }
 
-/// Returns the patterns that loop iterations repeat; none if the run has no stream.
+/// Returns the repeating patterns of loop iterations; empty if the run has no stream.
 fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     let Some(sequence) = in_report::of_profile(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
@@ -76,7 +76,7 @@ fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     Ok(patterns)
 }
 
-fn wanted(job: &Advise) -> Result<AdviceSelection> {
+fn selection(job: &Advise) -> Result<AdviceSelection> {
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),

@@ -77,15 +77,15 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Name of the suite of runs of tests.
-const TESTS: &str = "test";
-/// Name of the suite of runs of benchmarks.
-const BENCHMARKS: &str = "bench";
+/// Suite that runs of tests are put into.
+const TEST_SUITE: &str = "test";
+/// Suite that runs of benchmarks are put into.
+const BENCHMARK_SUITE: &str = "bench";
 
 /// Runs tests, records all of their processes as one run in the run store of the workspace, and reports coverage.
 fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
     store::set_store_folder(tests.workspace.join(store::FOLDER));
-    let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARKS } else { TESTS };
+    let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARK_SUITE } else { TEST_SUITE };
     let what = RunnerCommand {
         command: tests.command,
         typed,
@@ -101,15 +101,15 @@ fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString
     Ok(status)
 }
 
-/// Removes an option without value from the arguments before `--`. Returns true if it was there.
+/// Removes an option without a value from the arguments before `--`. Returns true if the option was given.
 fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
     let before = arguments.len();
     arguments.retain(|argument| argument != option);
-    let was_there = arguments.len() < before;
+    let was_given = arguments.len() < before;
     arguments.extend(rest);
-    was_there
+    was_given
 }
 
 /// Removes trodden's own options from the arguments before `--`, and returns them as settings.
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_options_are_removed_and_cargos_stay() {
+    fn own_options_are_removed_and_cargo_options_remain() {
         let text = "run --release --pgo --weights w --bin x --events=tsc --sample -- --release --pgo";
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let settings = take_settings(&mut arguments).unwrap();

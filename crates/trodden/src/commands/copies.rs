@@ -33,7 +33,7 @@ const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 /// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
     let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
-    let context = CopyContext { driver: context(), around: &recording_context() };
+    let context = CopyContext { driver: context(), recording: &recording_context() };
     let done = copies::run(&job, context, &standard_input)?;
     print_output(&done.output()?)?;
     done.copy_changes_back()?;
@@ -53,7 +53,7 @@ const DEFAULT_RETRIES: u32 = 2;
 fn options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
-    let others = [
+    let path_and_edge_options = [
         (given.weights.is_some(), "--weights"),
         (choices.no_first_run, "--no-first-run"),
         (choices.baseline, "--baseline"),
@@ -66,7 +66,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         Division::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
     if let (DividedCounts::Iterations | DividedCounts::Segments(_), Some((_, option))) =
-        (&shared, others.iter().find(|(is_given, _)| *is_given))
+        (&shared, path_and_edge_options.iter().find(|(is_given, _)| *is_given))
     {
         bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
     }
@@ -128,8 +128,8 @@ fn standard_input() -> Result<CopyInput> {
     Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
 }
 
-/// Returns the path of an open regular file. `None`: it is not a regular file, was deleted, or was already read in part, so that its
-/// content must be read like a pipe's.
+/// Returns the path of an open regular file. `None`: the content must be read like a pipe's, because the file is not regular, was deleted,
+/// or was already read in part.
 fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
     let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let open = file.metadata().context("cannot read standard input")?;
@@ -178,7 +178,7 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
 /// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
 /// same in all runs, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
-    let context = CopyContext { driver: context(), around: &recording_context() };
+    let context = CopyContext { driver: context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
@@ -201,7 +201,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
 /// The copy cannot be run, or counts are lost. The program's exit status is a part of the result, not an error.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
-        .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal, run `trodden record --copies`"))?;
+        .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal; run `trodden record --copies` instead"))?;
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }

@@ -29,13 +29,13 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
         job.after.display()
     );
     match before {
-        InputKind::Profile => profiles(job),
+        InputKind::Profile => diff_profiles(job),
         InputKind::Trace => trace::diff(job),
         other => Err(other.not_accepted_error(&job.before, "diff")),
     }
 }
 
-fn profiles(job: &Diff) -> Result<ExitCode> {
+fn diff_profiles(job: &Diff) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--ignore", !job.ignore.is_empty()), ("--thread", job.thread.is_some())])?;
     let min_change = job.min_change.unwrap_or(0.0);
     ensure!((0.0..=100.0).contains(&min_change), "--min-change must be between 0 and 100 percentage points");

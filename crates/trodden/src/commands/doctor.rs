@@ -29,7 +29,7 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
-    /// If missing: all of trodden fails (`true`), or only a part of it (`false`).
+    /// True if nothing works without this component; false if only some commands need it.
     required: bool,
     ok: bool,
     /// What was found, or the error.
@@ -48,13 +48,13 @@ struct Findings {
 const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
-/// Name of the check, whether it is required, the check itself, and the remedy if it fails.
+/// Name of the check, whether it is required, the check itself, and what fixes a failure.
 type Check = (&'static str, bool, fn() -> Result<String>, Remedy);
 
-/// The remedy for a failed check.
+/// What fixes a failed check.
 enum Remedy {
     Text(&'static str),
-    /// Installing these tools of the LLVM in use.
+    /// Install these tools of the LLVM version in use.
     Install(&'static [Tool]),
 }
 
@@ -183,7 +183,7 @@ fn unit_cache() -> Result<String> {
     Ok(cache.root().display().to_string())
 }
 
-/// Finds the run store that `trodden report` would read here; it is no error if there is none.
+/// Finds the run store that `trodden report` would read here. A missing run store is not an error.
 fn run_store() -> Result<String> {
     match (locate(Path::new(".")), last_store::last()) {
         (Some(folder), _) => Ok(folder.display().to_string()),
@@ -192,14 +192,14 @@ fn run_store() -> Result<String> {
     }
 }
 
-/// The runtime locks regions of a raw file this way.
+/// Checks open file description locks, with which the runtime locks regions of a raw file.
 fn locks() -> Result<String> {
     let folder = std::env::temp_dir();
     let file =
         tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}: set TMPDIR to a writable folder", folder.display()))?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel refuses the lock")?;
-    Ok(format!("they work in {}", std::env::temp_dir().display()))
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel rejects the lock")?;
+    Ok(format!("work in {}", std::env::temp_dir().display()))
 }
 
 fn proc() -> Result<String> {
@@ -214,7 +214,7 @@ fn lto() -> Result<String> {
     Ok(version)
 }
 
-/// Checks the versions of llvm-cov and llvm-profdata, whose file formats change with LLVM's version.
+/// Checks that llvm-cov and llvm-profdata have clang's major version: their file formats differ between versions.
 fn profile_tools() -> Result<String> {
     let llvm = Llvm::find(context())?;
     let mut found = Vec::new();
@@ -223,7 +223,12 @@ fn profile_tools() -> Result<String> {
         let output = Command::new(&path).arg("--version").output().with_context(|| format!("cannot run {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
-        ensure!(version.split('.').next() == Some(&llvm.major.to_string()), "{} is of LLVM {version}, not {}", path.display(), llvm.major);
+        ensure!(
+            version.split('.').next() == Some(&llvm.major.to_string()),
+            "{} belongs to LLVM {version}, but clang to LLVM {}",
+            path.display(),
+            llvm.major
+        );
         found.push(format!("{} ({version})", path.display()));
     }
     Ok(found.join(", "))

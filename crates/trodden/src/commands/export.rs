@@ -51,7 +51,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     match kind {
         InputKind::Trace => trace::export(job),
         InputKind::Waits => waits::export(job),
-        _ => of_profile(job),
+        _ => export_profile(job),
     }
 }
 
@@ -69,8 +69,8 @@ const PROFILE_FORMATS: [Format; 10] = [
     Format::Proftext,
 ];
 
-/// Refuses options that have no effect on the requested format.
-fn refuse_options_of_other_formats(job: &Export) -> Result<()> {
+/// Rejects options that have no effect on the requested format.
+fn reject_options_of_other_formats(job: &Export) -> Result<()> {
     const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
     let options: [(&str, bool, &[Format]); 7] = [
         ("--function", job.function.is_some(), &[Format::Folded, Format::Pprof, Format::Lcov, Format::Json]),
@@ -88,17 +88,17 @@ fn refuse_options_of_other_formats(job: &Export) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to write binary data to a terminal, unless `-o -` requests it.
-fn refuse_terminal(job: &Export) -> Result<()> {
+/// Checks that binary data does not go to a terminal, unless `-o -` requests it.
+fn check_terminal(job: &Export) -> Result<()> {
     const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
-    let is_refused = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
-    ensure!(!is_refused, "`{}` is a binary format and would go to the terminal: add -o FILE", word(job.format));
+    let goes_to_terminal = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
+    ensure!(!goes_to_terminal, "`{}` is a binary format and would go to the terminal: add -o FILE", word(job.format));
     Ok(())
 }
 
-fn of_profile(job: &Export) -> Result<ExitCode> {
-    refuse_options_of_other_formats(job)?;
-    refuse_terminal(job)?;
+fn export_profile(job: &Export) -> Result<ExitCode> {
+    reject_options_of_other_formats(job)?;
+    check_terminal(job)?;
     let profile = named::load(utf8_name(&job.file)?)?;
     let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
@@ -157,7 +157,7 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let text = match from_mapping {
         true => {
             let include = job.include.iter().filter(|pattern| is_all(pattern)).cloned().collect();
-            renamed(
+            rename_sources(
                 &mapped_tracefile(view.profile, &CoverageFileSelection { include, exclude: Vec::new(), ..coverage_file_selection(job) })?,
                 &name,
             )
@@ -166,13 +166,16 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     };
     note_missing_files(&files);
     let is_chosen = !include.is_empty() || !job.exclude.is_empty();
-    ensure!(!text.is_empty() || !is_chosen || !files.missing().is_empty(), "no source file matches --include and --exclude");
+    ensure!(
+        !text.is_empty() || !is_chosen || !files.missing().is_empty(),
+        "no source file matches --include and --exclude: change the patterns"
+    );
     Ok(text)
 }
 
-/// Renames the source files of a tracefile, and removes those for which `name` returns `None`. Files that would get the same name keep
-/// their own: they are the same source in different builds, whose counts must not be mixed.
-fn renamed(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
+/// Renames the source files of a tracefile, and removes the files for which `name` returns `None`. Files that would get the same name are
+/// not renamed: they are versions of one source in different builds, whose counts must not be mixed.
+fn rename_sources(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
     const END: &str = "end_of_record\n";
     let records: Vec<(&str, &str, &str, String)> = tracefile
         .split_inclusive(END)
@@ -196,9 +199,9 @@ mod tests {
     fn tracefile_records_are_renamed_or_removed() {
         let text = "SF:/a/x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\nTN:t\nSF:/b/y.c\nDA:1,2\nend_of_record\n";
         let name = |path: &str| path.strip_prefix("/a/").map(str::to_owned);
-        assert_eq!(renamed(text, &name), "SF:x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\n");
-        assert_eq!(renamed("", &name), "");
+        assert_eq!(rename_sources(text, &name), "SF:x.c\nFN:1,SF:f\nDA:1,2\nend_of_record\n");
+        assert_eq!(rename_sources("", &name), "");
         let two = "SF:/one/x.c\nDA:1,2\nend_of_record\nSF:/two/x.c\nDA:1,3\nend_of_record\n";
-        assert_eq!(renamed(two, &|_| Some("x.c".to_owned())), two);
+        assert_eq!(rename_sources(two, &|_| Some("x.c".to_owned())), two);
     }
 }

@@ -21,7 +21,7 @@ const FOUND: u8 = 1;
 /// Exit status if it is unknown whether a path matches.
 const UNKNOWN: u8 = 2;
 
-/// Advice for functions whose paths are split at cut edges, so that a match may be missed.
+/// Advice for functions whose paths are split at cut edges: a match that crosses a cut edge is missed.
 const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
     (or with a larger --max-paths)";
 
@@ -30,7 +30,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::detect(&job.file)? {
         InputKind::Trace => trace::find(job),
         kind if job.events => sequences::find(job, kind),
-        InputKind::Profile => in_profile(job, color),
+        InputKind::Profile => find_in_profile(job, color),
         kind @ (InputKind::StreamLogs | InputKind::EventText) => {
             bail!("{} is {}: add --events to find a sequence of events in it", job.file.display(), kind.phrase())
         }
@@ -38,7 +38,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     }
 }
 
-fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
+fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
     let expression: Expression = job.expression.parse()?;
     let profile = named::load(utf8_name(&job.file)?)?;
@@ -52,7 +52,7 @@ fn in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let undecided = found.undecided_functions();
     if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
-        note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately. {REMEDY}", first_of(&undecided)));
+        note(format_args!("paths of {} are cut into pieces that were counted separately, so {what}. {REMEDY}", first_of(&undecided)));
     }
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {

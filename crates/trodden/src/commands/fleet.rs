@@ -60,7 +60,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
         profitable: job.division.profitable.into(),
         max_probes: job.division.max_probes.map(|max| max as usize),
     };
-    distribute::make(&options, CopyContext { driver: context(), around: &recording_context() })?;
+    distribute::make(&options, CopyContext { driver: context(), recording: &recording_context() })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -92,12 +92,12 @@ fn pack(job: &Pack) -> Result<ExitCode> {
 fn untested_counts(job: &Pack) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
-    job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
+    job.known.iter().try_for_each(|name| known.add_named(name))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(BuildPolicy::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy that took no untested path has written nothing.
-    let wanted: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
-    let inputs = if of_copies && wanted.is_empty() { Vec::new() } else { find_inputs(&wanted, &folders)? };
+    let names: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
+    let inputs = if of_copies && names.is_empty() { Vec::new() } else { find_inputs(&names, &folders)? };
     for input in inputs {
         let Some((label, mut profile)) = input.read(&new_run(), &folders)? else { continue };
         known.add_from_builds(&profile, &folders)?;
@@ -144,9 +144,9 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         Some(distributed) => Aggregator::from_copies(limits, distributed),
         None => Aggregator::new(limits),
     };
-    for file in files_of(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
+    for file in find_files(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
-            // One damaged file must not stop the aggregation of thousands.
+            // One corrupt file must not stop the aggregation of thousands.
             Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }
@@ -173,10 +173,13 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the given files and, in given folders, the files with this extension. `what` and `remedy` are for the error if there are none.
-fn files_of(wanted: &[PathBuf], extension: &str, what: &str, remedy: &str) -> Result<Vec<PathBuf>> {
+/// Returns the given files, and the files with this extension in the given folders.
+///
+/// # Errors
+/// There are no such files; the message contains `what` and `advice`. Or a folder cannot be read.
+fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
-    for path in wanted {
+    for path in given {
         if !path.is_dir() {
             out.push(path.clone());
             continue;
@@ -185,13 +188,13 @@ fn files_of(wanted: &[PathBuf], extension: &str, what: &str, remedy: &str) -> Re
         for entry in fs::read_dir(path).with_context(read)? {
             out.push(entry.with_context(read)?.path());
         }
-        out.retain(|p| p.extension().is_some_and(|e| e == extension) || wanted.contains(p));
+        out.retain(|p| p.extension().is_some_and(|e| e == extension) || given.contains(p));
     }
     out.sort();
     // A file that is given twice counts once.
     let mut seen = BTreeSet::new();
     out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
-    anyhow::ensure!(!out.is_empty(), "there are no {what} (files *.{extension}) in these folders: {remedy}");
+    anyhow::ensure!(!out.is_empty(), "found no {what} (files *.{extension}) in these folders: {advice}");
     Ok(out)
 }
 

@@ -13,29 +13,29 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{Destination, import, new_run, record};
 use trodden_report::input_kind::InputKind;
 
-/// File name that stands for standard input.
+/// File name that denotes standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Reads the files and stores the profile.
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
-    let kind = kind_of_all(job)?;
-    let (around, destination) = (recording_context(), job.destination.to_recording());
+    let kind = common_kind(job)?;
+    let (recording, destination) = (recording_context(), job.destination.to_recording());
     if kind != InputKind::Branches {
         kind.reject_options(&[("--program", !job.program.is_empty())])?;
     }
     match kind {
-        InputKind::RawFiles => record::collect_files(&job.files, &destination, &around)?,
-        InputKind::StreamFiles => streams::collect(&job.files, &destination, &around)?,
-        InputKind::Trace => trace::import(only(job, "trace")?, &destination)?,
-        InputKind::Branches => branches(job, only(job, "text of `perf script`")?, &destination)?,
+        InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
+        InputKind::StreamFiles => streams::collect(&job.files, &destination, &recording)?,
+        InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
+        InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the kind of the files.
-fn kind_of_all(job: &Import) -> Result<InputKind> {
+/// Returns the kind of all files, which must be the same.
+fn common_kind(job: &Import) -> Result<InputKind> {
     let first = kind_of(job, &job.files[0])?;
     for file in &job.files[1..] {
         let other = kind_of(job, file)?;
@@ -61,15 +61,15 @@ fn kind_of(job: &Import, file: &Path) -> Result<InputKind> {
     }
 }
 
-fn only<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
+fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
     ensure!(job.files.len() == 1, "import one {what} at a time");
     Ok(&job.files[0])
 }
 
-/// Stores a profile of branches that hardware recorded while an uninstrumented program ran.
-fn branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> {
+/// Stores a profile of the branches that hardware recorded while an uninstrumented program ran.
+fn import_branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> {
     if job.program.is_empty() {
-        bail!("the program that these branches are of is missing: add --program PROGRAM (built with --addresses)");
+        bail!("branches cannot be imported without their program: add --program PROGRAM (built with --addresses)");
     }
     let (text, name): (Box<dyn BufRead>, &Path) = match file.as_os_str() == STANDARD_INPUT {
         true => (Box::new(io::stdin().lock()), Path::new("standard input")),
@@ -78,7 +78,7 @@ fn branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> 
             (Box::new(BufReader::new(opened)), file)
         }
     };
-    let around = recording_context();
+    let recording = recording_context();
     let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store(import::profile_of(text, name, &job.program, run, &around)?, name, destination, &around)
+    import::store(import::profile_of(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

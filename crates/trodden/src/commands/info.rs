@@ -23,10 +23,10 @@ use trodden_stored::streams::logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
-/// Describes a file. Returns status 1 if it is a damaged profile.
+/// Describes a file. Returns status 1 if the file is a corrupt profile.
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
-        let found = StoragePlaces::find()?;
+        let found = StorageLocations::find()?;
         print_found(info.json, || json_text(&found), || Ok(found.text()))?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -44,12 +44,12 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Version of the JSON of [`StoragePlaces`].
+/// Version of the JSON of [`StorageLocations`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// Folders where data is stored, as printed by `trodden info` without a file.
 #[derive(Debug, Serialize)]
-struct StoragePlaces {
+struct StorageLocations {
     schema_version: u32,
     version: &'static str,
     /// Folder with maps, bitcode and link recipes of builds; `None` if neither the environment nor a home folder determines it.
@@ -68,12 +68,12 @@ struct StoragePlaces {
     temporary: PathBuf,
 }
 
-impl StoragePlaces {
-    fn find() -> Result<StoragePlaces> {
+impl StorageLocations {
+    fn find() -> Result<StorageLocations> {
         let here = Path::new(".");
         let run_store = store::locate(here);
         let runs = if run_store.is_some() { RunStore::find(here)?.list()?.len() } else { 0 };
-        Ok(StoragePlaces {
+        Ok(StorageLocations {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             unit_cache: context().store().ok().map(|units| units.root().to_owned()),

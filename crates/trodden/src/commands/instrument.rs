@@ -23,7 +23,7 @@ use trodden_report::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, InputKind, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Image, Observation, Settings, UnitMap};
 
-/// Default percentage by which the code of a unit may grow so that callees need not read their contexts.
+/// Default maximum growth of a unit's code, in percent, by inlining callees or copying them for a context.
 const DEFAULT_GROWTH: u32 = 50;
 
 /// Makes the variant.
@@ -57,20 +57,20 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         output.display(),
         made.identity,
         plural(made.units.len() as u128, "unit", "units"),
-        scheme(&made)
+        describe_experiments(&made)
     ));
     match &defaults.output {
         Some(pattern) => {
             note(format_args!("the variant writes to {pattern} unless TRODDEN_OUTPUT is set; `trodden untested` reads that file"))
         }
-        None if job.parameters.residual.is_some() => note(format_args!("there is no run store here: {OUTPUT_HINT}")),
+        None if job.parameters.residual.is_some() => note(format_args!("found no run store here: {OUTPUT_HINT}")),
         None if job.watch.is_some() => note(OUTPUT_HINT),
         None => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Converts the options to a request for the plugin. Conflicting options are refused before anything is read.
+/// Converts the options to a request for the plugin. Conflicting options are rejected before any file is read.
 fn request(job: &Instrument) -> Result<PluginRequest> {
     let placeholder = || Some(SettingsFile::File(PathBuf::new()));
     let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
@@ -113,7 +113,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     experiment::resolve(context(), settings)
 }
 
-/// Returns the variant's behaviour without environment variables: a residual variant writes its counts to the run store, if there is one.
+/// Returns how the variant behaves if no environment variable is set: a residual variant writes its counts to the run store, if one exists.
 fn defaults(job: &Instrument) -> Defaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {
@@ -134,10 +134,10 @@ fn warn_of_full_counting(image: &Image) {
     }
 }
 
-/// Returns the settings by which the units of an image are counted.
-fn scheme(image: &Image) -> String {
-    let mut schemes: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
-    schemes.sort();
-    schemes.dedup();
-    schemes.join(" or ")
+/// Returns the settings with which an image's units are counted.
+fn describe_experiments(image: &Image) -> String {
+    let mut experiments: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
+    experiments.sort();
+    experiments.dedup();
+    experiments.join(" or ")
 }

@@ -10,10 +10,10 @@ use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Exit status if files were left out or damaged.
+/// Exit status if files were left out or corrupt.
 const INCOMPLETE: u8 = 1;
 
-/// Merges profiles, and writes the result. Returns status 1 if files were left out or damaged.
+/// Merges profiles, and writes the result. Returns status 1 if files were left out or corrupt.
 pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {

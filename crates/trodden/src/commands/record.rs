@@ -16,35 +16,36 @@ use trodden_recording::{programs, record, sample};
 
 /// Records a run, and returns the command's exit status.
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // The command may take long, so errors of the destination must show before.
+    // The command may run for a long time, so the destination is checked first.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
-    refuse_options_without_effect(job)?;
-    let (what, around) = (job.recorded_command(), recording_context());
+    reject_options_without_effect(job)?;
+    let (what, recording) = (job.recorded_command(), recording_context());
     if !job.attach.is_empty() {
         let (subjects, destination) = (job.attach.clone(), job.destination.to_recording());
-        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &around)?;
+        sample::attach(&sample::Sample { subjects, time: job.time, bursts: job.bursts.to_recording(), destination }, &recording)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(branches) = &job.branches {
-        return branches::run(&what, &branch_recording(branches)?, &around);
+        return branches::run(&what, &branch_recording(branches)?, &recording);
     }
     if job.copies.copies.is_some() {
         return copies::run(job);
     }
     let whole = job.stream.whole_program.then(|| job.stream.options());
     if let Some(suite) = job.destination.suite.as_deref().filter(|_| stores_each_program(job)) {
-        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &around));
+        return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
     }
     match (job.stream.last, whole) {
-        (Some(last), _) => streams::record_last(&what.command, last, &around),
-        (None, Some(options)) => streams::record_whole(&what, options, &around),
-        (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &around),
+        (Some(last), _) => streams::record_last(&what.command, last, &recording),
+        (None, Some(options)) => streams::record_whole(&what, options, &recording),
+        (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &recording),
     }
 }
 
-/// Refuses options that have no effect without another one. clap checks this too, but not if the other one conflicts with a given option.
-fn refuse_options_without_effect(job: &Record) -> Result<()> {
+/// Rejects options that have no effect without a second option. clap checks this too, but not if the second option conflicts with a given
+/// one.
+fn reject_options_without_effect(job: &Record) -> Result<()> {
     let copies = &job.copies;
     let without_copies = copies.copies.is_none();
     let options = [
@@ -78,7 +79,7 @@ fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-/// Finds perf, and returns what it has to record.
+/// Finds perf, and returns what perf is to record.
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;

@@ -26,14 +26,14 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
         kind.reject_options(&[("--explain", job.choices.explain)])?;
     }
     match kind {
-        InputKind::Profile => of_profile(job, color),
+        InputKind::Profile => report_profile(job, color),
         InputKind::Trace => trace::report(job),
         InputKind::Waits => waits::report(job),
         other => Err(other.not_accepted_error(&job.file, "report")),
     }
 }
 
-fn of_profile(job: &Report, color: Color) -> Result<ExitCode> {
+fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
     let name = utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;

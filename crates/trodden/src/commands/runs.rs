@@ -80,15 +80,15 @@ fn megabytes(left: &[Leftover]) -> String {
     format!("{:.1} MB", left.iter().map(|file| file.bytes).sum::<u64>() as f64 / 1e6)
 }
 
-/// Returns the runs with these names, without duplicates. Names are those of [`RunStore::select`] and ranges (`3-7`), in which numbers may
-/// be missing.
+/// Returns the named runs, without duplicates. A name is one that [`RunStore::select`] accepts, or a range (`3-7`); not all numbers of a
+/// range need to exist.
 fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
     let mut chosen: Vec<RunEntry> = Vec::new();
     for name in names {
         let found = match store.select(name) {
             Ok(found) => found,
             Err(unknown) => {
-                let Some(range) = range(name) else { return Err(unknown.into()) };
+                let Some(range) = parse_range(name) else { return Err(unknown.into()) };
                 let found: Vec<RunEntry> = store.list()?.into_iter().filter(|entry| range.contains(&entry.number)).collect();
                 if found.is_empty() {
                     return Err(unknown.into());
@@ -102,7 +102,7 @@ fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
 }
 
 /// Parses a range such as `3-7`.
-fn range(text: &str) -> Option<RangeInclusive<u64>> {
+fn parse_range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-')?;
     Some(first.parse().ok()?..=last.parse().ok()?)
 }

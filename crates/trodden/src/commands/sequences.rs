@@ -17,7 +17,7 @@ const SCHEMA_VERSION: u32 = 2;
 
 /// Runs `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
-    let events = events(&job.expression)?;
+    let events = parse_events(&job.expression)?;
     let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
     let found = sequences::find(&opened, &events, output::max_results(job.top, job.json))?;
     print(job.json, &found, |out| shown::write_found(out, &found))?;
@@ -25,7 +25,7 @@ pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
 }
 
 /// Splits events at semicolons, except in square brackets: these belong to types (`[u8; 4]`).
-fn events(text: &str) -> Result<Vec<String>> {
+fn parse_events(text: &str) -> Result<Vec<String>> {
     let (mut events, mut depth) = (vec![String::new()], 0_i32);
     for character in text.chars() {
         match character {
@@ -63,8 +63,8 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
 
 /// Runs `trodden segments --thread`: prints the segments of one thread's stream.
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
-    let others = [("--function", job.function.is_some()), ("--known", !job.known.is_empty()), ("--sarif", job.sarif.is_some())];
-    if let Some((option, _)) = others.iter().find(|(_, is_given)| *is_given) {
+    let profile_options = [("--function", job.function.is_some()), ("--known", !job.known.is_empty()), ("--sarif", job.sarif.is_some())];
+    if let Some((option, _)) = profile_options.iter().find(|(_, is_given)| *is_given) {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
     let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
@@ -73,7 +73,7 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns the name of the recorded stream of a file; for a profile, that is the folder of logs beside it.
+/// Returns the name of a file's recorded stream. The stream of a profile is the folder of logs beside it.
 ///
 /// # Errors
 /// The profile has no stream, or the command does not apply to this kind of file.
@@ -123,12 +123,12 @@ fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Writ
 
 #[cfg(test)]
 mod tests {
-    use super::events;
+    use super::parse_events;
 
     #[test]
     fn events_are_separated_by_semicolons() {
-        assert_eq!(events("parse:12; enter lex ;leave").unwrap(), ["parse:12", "enter lex", "leave"]);
-        assert_eq!(events("enter <[u8; 4] as Sum>::sum; leave").unwrap(), ["enter <[u8; 4] as Sum>::sum", "leave"]);
-        assert!(events("leave;").is_err() && events("").is_err());
+        assert_eq!(parse_events("parse:12; enter lex ;leave").unwrap(), ["parse:12", "enter lex", "leave"]);
+        assert_eq!(parse_events("enter <[u8; 4] as Sum>::sum; leave").unwrap(), ["enter <[u8; 4] as Sum>::sum", "leave"]);
+        assert!(parse_events("leave;").is_err() && parse_events("").is_err());
     }
 }

@@ -35,13 +35,13 @@ const PLUGIN: OwnLibrary =
 /// Simulates the profiler, and writes the report. Returns the program's exit status.
 ///
 /// # Errors
-/// A parameter is out of range, the input cannot be opened or is damaged, or a file cannot be written.
+/// A parameter is out of range, the input cannot be opened or is corrupt, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
     if job.from.is_none() && job.command.is_empty() {
         bail!("nothing to simulate: give a program and its arguments after `--`, or a recording or trace with --from");
     }
-    // clap does not demand --from if a command is given, since the two conflict.
+    // clap does not require --from if a command is given, since the two conflict.
     let file_options = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
     if let Some((option, _)) = file_options.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
         bail!("{option} applies only to --from FILE, not to a program that is run: omit it");

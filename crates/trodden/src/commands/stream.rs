@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
 use trodden_report::streams::{EventRange, LastReport, LastReportRequest, write_events};
-use trodden_report::words::count;
+use trodden_report::words::plural;
 
 /// Default number of events shown of a run.
 const DEFAULT_RUN_EVENTS: u64 = 100;
@@ -37,7 +37,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {
-        note(format_args!("there is no event from number {from} on: the thread has {}", count(length.into())));
+        note(format_args!("event {from} does not exist: the thread has {}", plural(length.into(), "event", "events")));
     }
     if let Some(next) = remaining.next {
         note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));

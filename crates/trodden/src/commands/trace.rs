@@ -166,16 +166,16 @@ fn page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
 /// Runs `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &Destination) -> Result<()> {
     let trace = open(file)?;
-    let around = recording_context();
+    let recording = recording_context();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
     note("the paths are those of the machine code, with control flow graphs from the trace");
-    deliver(&Collected { profile, problems: Vec::new() }, destination, &around).map(drop)
+    deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
-/// Tries each collector on this program or on a small compiled one, and returns the names of those that work.
+/// Tries each collector on this program or on a small compiled one, and returns the names of the collectors that work.
 ///
 /// # Errors
-/// No collector works; the error is that of the first.
+/// No collector works; the error is the first collector's.
 pub fn collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {

@@ -37,7 +37,7 @@ pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
 pub struct SchemeRequest<'a> {
     /// The program, built with its bitcode kept.
     pub program: &'a Path,
-    /// Shell command that runs the tests; `{}` stands for the program.
+    /// Shell command that runs the tests; `{}` is replaced by the program.
     pub tests: &'a str,
     /// Shell command that runs the program as in the field.
     pub field: &'a str,

@@ -1,4 +1,4 @@
-// A filter of system calls (seccomp) that allows three.
+// A system call filter (seccomp) that allows three system calls.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// A program that takes rights from itself (`as`, `nofile`, `fsize`), or has a group of processes whose memory is limited, and then works in
-// a thread, a child, and itself. It says what it computed and what the system refuses.
+// Limits its own resources (`as`, `nofile`, `fsize`) or joins a control group with limited memory, and then works in a thread, in a child
+// and in the main thread. It prints what it computed and what the system refused.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -42,7 +42,7 @@ int main(int count, char **words) {
             FILE *group = fopen(words[i], "w");
             if (!group || fprintf(group, "%d\n", getpid()) < 0 || fclose(group)) _exit(98);
         }
-        // Megabytes that are touched.
+        // The number of megabytes to touch.
         memory += atoi(words[i]);
     }
     int made = pthread_create(&thread, &attributes, of_thread, 0);

@@ -1,15 +1,15 @@
-//! Copies of programs that do something else each time, that write files, crash, or are interrupted.
+//! Copies of programs that behave differently in each run, write files, crash, or are interrupted.
 
 use super::place::{Place, must, trodden, with_choices};
 use super::{counts, record};
 
-/// Does something else in each process.
+/// Behaves differently in each process.
 const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
-fn programs_that_do_something_else_each_time_are_found_out() {
+fn nondeterministic_programs_are_detected() {
     let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
@@ -20,7 +20,7 @@ fn programs_that_do_something_else_each_time_are_found_out() {
         reported.contains("did not execute the same paths") && reported.contains("copy 1 and copy 0 printed different output"),
         "{reported}"
     );
-    // What was stored says so too, alone and as a part of a sum.
+    // The stored profile says so too, also after it is merged.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
@@ -36,7 +36,7 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
 
-/// Goes by the address of a block of memory.
+/// Its path depends on the address of a memory block.
 const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
     for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
     if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
@@ -44,11 +44,11 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
     s == 1; }\n";
 
 #[test]
-fn programs_that_go_by_addresses_are_reported() {
+fn programs_whose_paths_depend_on_addresses_are_reported() {
     let place = Place::with(&[("prog.c", BY_ADDRESS)]);
     place.cc("-O0 prog.c -o prog");
     let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
-    // One of hundreds of random addresses may be like the fixed one.
+    // One of hundreds of random addresses may lead to the same path as the fixed one.
     let reported = [repeatable(), repeatable()].map(|output| {
         let reported = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
@@ -57,14 +57,14 @@ fn programs_that_go_by_addresses_are_reported() {
     assert!(reported.iter().any(|t| t.contains("with memory at other addresses: function `main`")), "{reported:?}");
 }
 
-/// The working folder is one of several; what lies beside it is read, and written.
+/// The working folder has sibling folders, which the program reads and writes.
 const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
     fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
     int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
     fputs(\"up\\n\", f); fclose(f); return 0; }\n";
 
 #[test]
-fn what_copies_write_is_kept_apart_and_comes_back() {
+fn files_written_by_copies_are_separate_and_copied_back() {
     let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER), ("beside/data.txt", "D"), ("of/two/input", "")]);
     place.cc("-O1 prog.c -o of/two/prog");
     let mut command = place.command(trodden());
@@ -77,7 +77,7 @@ fn what_copies_write_is_kept_apart_and_comes_back() {
 }
 
 #[test]
-fn a_crash_is_no_difference() {
+fn crash_of_all_copies_is_not_a_difference() {
     let source = "#include <stdlib.h>\n#include <signal.h>\nvolatile int sink;\n\
         int main(int c, char **v) { int n = atoi(v[1]), s = 0; for (int i = 0; i < 100; i++) { if (i % 3) s += i; else s ^= i; if (i % 7 \
         == 2) s -= 4; if (i == n) *(volatile int *)0 = s; sink = s; } return 0; }\n";
@@ -101,8 +101,8 @@ fn a_crash_is_no_difference() {
 }
 
 #[test]
-fn heaps_and_mappings_of_copies_are_at_one_address() {
-    // Code of several pages, of which one copy counts all and the other nothing: so its counters take many pages more, too.
+fn heaps_and_mappings_of_copies_start_at_equal_addresses() {
+    // The code has several pages. One copy counts all of it and the other nothing, so their counters differ by many pages, too.
     let functions: String = (0..200)
         .map(|at| {
             format!(
@@ -120,7 +120,7 @@ fn heaps_and_mappings_of_copies_are_at_one_address() {
     place.cc("-O1 prog.c -o prog");
     let copies = record(&place, "./prog", "--copies 2 --strategy sbl --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-    // The addresses are part of what they print, which must be the same, where the system lets them be.
+    // The program prints addresses, so outputs are equal only if addresses are, where the system permits fixed addresses.
     assert!(copies.status.code() == Some(0) || reported.contains("addresses are randomised here"), "{reported}");
     let sizes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
     record(&place, "./prog", "--copies 2 --strategy sbl --work copies");
@@ -128,7 +128,7 @@ fn heaps_and_mappings_of_copies_are_at_one_address() {
 }
 
 #[test]
-fn libraries_are_found_where_the_program_finds_them() {
+fn copies_find_the_same_libraries_as_the_program() {
     let place = Place::with(&[
         ("lib.c", "int twice(int n) { return n > 3 ? 2 * n : n + n; }\n"),
         ("prog.c", "int twice(int); int main(void) { return twice(2); }\n"),
@@ -146,14 +146,14 @@ fn libraries_are_found_where_the_program_finds_them() {
     assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
-/// Folders of copies that lie in the place.
+/// Lists the copies' folders that are left in the place.
 fn left(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
 }
 
 #[test]
-fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
+fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
     let place = Place::with(&[
         ("prog.c", "#include <unistd.h>\nint main(void) { for (int i = 0; i < 3000; i++) usleep(10000); return 0; }\n"),
         ("input", ""),

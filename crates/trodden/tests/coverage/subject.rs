@@ -1,4 +1,4 @@
-//! Matching, errors, panics that are caught, threads, closures, and a function that is never called.
+//! Matching, errors, caught panics, threads, closures, and a function that is never called.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,15 +1,15 @@
-//! Small disks, on which there is no room, or which cannot be written.
+//! Small disks that are full or read-only.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A small disk in a folder, for the time of a test.
+/// A small disk that is mounted on a folder during a test.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// None where there is no right to mount one.
+    /// Mounts a disk. `None` without the right to mount.
     pub fn mount(folder: PathBuf, size: &str) -> Option<Disk> {
         fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&folder).output();
@@ -20,12 +20,12 @@ impl Disk {
         Some(Disk(folder))
     }
 
-    /// Makes it read-only.
+    /// Makes the disk read-only.
     pub fn forbid_writing(&self) {
         assert!(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success());
     }
 
-    /// Fills what is free.
+    /// Fills the free space.
     pub fn fill(&self) {
         let mut filler = fs::File::create(self.0.join("filler")).unwrap();
         while std::io::Write::write_all(&mut filler, &[0; 1024]).is_ok() {}

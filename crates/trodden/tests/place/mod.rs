@@ -1,4 +1,4 @@
-//! A temporary folder with a unit cache of its own, in which tests build, run and record small programs with the real drivers.
+//! A temporary folder with its own unit cache, in which tests build, run and record small programs with the real drivers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod disk;
@@ -26,7 +26,7 @@ impl Place {
         Place { folder: tempfile::Builder::new().prefix("trodden-test-").tempdir().unwrap() }
     }
 
-    /// A folder with these files.
+    /// Creates a folder with these files.
     pub fn with(files: &[(&str, &str)]) -> Place {
         let place = Place::new();
         for (name, text) in files {
@@ -49,7 +49,8 @@ impl Place {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// A command that runs here. A tool of LLVM 22 stands for that of the version that `TRODDEN_CLANG` names (`clang-19`), if it is set.
+    /// Returns a command that runs in the folder. If `TRODDEN_CLANG` names a version (`clang-19`), tools of LLVM 22 are replaced by those
+    /// of this version.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(of_tested_version(program.as_ref()));
         command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
@@ -69,45 +70,45 @@ impl Place {
         command
     }
 
-    /// `trodden`, with choices of the laboratory among its arguments.
+    /// Runs `trodden`; the arguments may contain laboratory choices.
     pub fn trodden(&self, arguments: &str) -> Output {
         must(with_choices(&mut self.command(trodden()), arguments.split_whitespace()))
     }
 
-    /// `trodden-lab`
+    /// Runs `trodden-lab`.
     pub fn laboratory(&self, arguments: &str) -> Output {
         must(self.command(laboratory()).args(arguments.split_whitespace()))
     }
 
-    /// `trodden cc`
+    /// Runs `trodden cc`.
     pub fn cc(&self, arguments: &str) -> Output {
         must(self.command(trodden()).arg("cc").args(arguments.split_whitespace()))
     }
 
-    /// `trodden c++`
+    /// Runs `trodden c++`.
     pub fn cxx(&self, arguments: &str) -> Output {
         must(self.command(trodden()).arg("c++").args(arguments.split_whitespace()))
     }
 
-    /// Any tool.
+    /// Runs any tool.
     pub fn tool(&self, program: &str, arguments: &str) -> Output {
         must(self.command(program).args(arguments.split_whitespace()))
     }
 
-    /// A shell script with the drivers as `$CC` and `$CXX`.
+    /// Runs a shell script with the drivers as `$CC` and `$CXX`.
     pub fn shell(&self, script: &str) -> Output {
         self.trodden("drivers bin");
         must(self.command("sh").args(["-ec", script]).env("CC", self.path("bin/trodden-cc")).env("CXX", self.path("bin/trodden-c++")))
     }
 
-    /// What a program prints.
+    /// Runs a program, and returns its standard output.
     pub fn output(&self, program: &str) -> String {
         let output = must(self.command(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path()));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{program} prints to standard error");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Records a program and gives what it printed and its profile.
+    /// Records a program, and returns its output and its profile.
     pub fn record(&self, program: &str) -> (String, Profile) {
         let mut command = self.command(trodden());
         command
@@ -119,7 +120,7 @@ impl Place {
         (String::from_utf8(output.stdout).unwrap(), profile)
     }
 
-    /// Records a program that must print `expected`, and in which the functions must be called as often as given.
+    /// Records a program, which must print `expected`. The functions must be called as often as given.
     pub fn check(&self, program: &str, expected: &str, calls: &[(&str, u64)]) {
         assert_eq!(self.output(program), expected, "output of {program}");
         let (output, profile) = self.record(program);
@@ -129,7 +130,7 @@ impl Place {
         }
     }
 
-    /// The sources of an image's units.
+    /// Returns the sources of an image's units.
     pub fn sources(&self, image: &str) -> Vec<String> {
         let image = self.image(image);
         let mut sources: Vec<String> = image.frames.iter().map(|f| f.map().unwrap().source).collect();
@@ -142,7 +143,7 @@ impl Place {
     }
 }
 
-/// How often a function was entered. `None` if no unit has it.
+/// Returns how often a function was entered. `None` if no unit has the function.
 pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     let mut sum = None;
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name() == function) {
@@ -168,17 +169,17 @@ pub fn must(command: &mut Command) -> Output {
     output
 }
 
-/// The command, which lies beside the laboratory.
+/// Returns the path of the command, which is beside the laboratory.
 pub fn trodden() -> &'static Path {
-    beside("trodden", option_env!("CARGO_BIN_EXE_trodden"))
+    program_file("trodden", option_env!("CARGO_BIN_EXE_trodden"))
 }
 
-/// The laboratory, which lies beside the command.
+/// Returns the path of the laboratory, which is beside the command.
 pub fn laboratory() -> &'static Path {
-    beside("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
+    program_file("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
 }
 
-/// The program that has a command, of which this is the first word.
+/// Returns the program that has the command starting with this word.
 pub fn program_of(command: &str) -> &'static Path {
     match command.split(' ').next().unwrap() {
         "simulate" if command.contains(" --sequence ") || command.contains(" --format ") => laboratory(),
@@ -187,8 +188,8 @@ pub fn program_of(command: &str) -> &'static Path {
     }
 }
 
-/// One of the two programs: cargo names that of the tests' own crate.
-fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
+/// Returns the path of one of the two programs. cargo provides the path only for the tests' own crate.
+fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(own) = own {
         return Path::new(own);
@@ -201,11 +202,11 @@ fn beside(name: &str, own: Option<&'static str>) -> &'static Path {
     })
 }
 
-/// Hands the choices of the laboratory that come before `--` over as `trodden-lab with` does.
+/// Passes the laboratory choices before `--` on as `trodden-lab with` does.
 pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
     let mut choices = Vec::new();
     let mut words = arguments.into_iter().peekable();
-    // These have the same names as options of other commands.
+    // These options have the same names as options of other commands.
     let first = command.get_args().next().map_or_else(|| words.peek().copied().unwrap_or(""), |word| word.to_str().unwrap_or(""));
     let is_coverage = first == "coverage";
     while let Some(word) = words.next() {
@@ -223,7 +224,7 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     command.env("TRODDEN_LABORATORY", choices.join(" "))
 }
 
-/// The command under the name of cargo's subcommand: a link beside it.
+/// Returns the command under the name of cargo's subcommand, which is a link beside it.
 pub fn cargo_trodden() -> &'static Path {
     static LINKED: OnceLock<PathBuf> = OnceLock::new();
     LINKED.get_or_init(|| {

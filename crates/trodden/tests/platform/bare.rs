@@ -42,7 +42,8 @@ fn executables_without_libc() {
     let with_loader = "-pie -fPIE -Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2";
     for linker in ["bfd", "gold", "lld"] {
         for kind in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", with_loader] {
-            // gold makes no static PIE; the C library's loader does not run what lld makes without any library at a fixed address.
+            // gold cannot link static PIEs, and the C library's loader cannot run a program at a fixed address that lld linked without
+            // libraries.
             if matches!((linker, kind), ("gold", "-static-pie -fPIE") | ("lld", "-no-pie -fno-pie")) {
                 continue;
             }

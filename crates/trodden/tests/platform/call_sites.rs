@@ -1,9 +1,9 @@
-//! A unit's map says from how many places each function is called by name.
+//! A unit's map contains the number of call sites by which each function is called by name.
 
 use super::place::Place;
 use std::collections::BTreeMap;
 
-/// `may_throw` is called by an `invoke`, for `done` has to run if it throws; `self` is passed to itself.
+/// `may_throw` is called by an `invoke`, because `done` must run if it throws; `self` is passed to itself.
 const CALLS: &str = "
 extern void may_throw(void);
 __attribute__((noinline)) int own(int x) { return x + 1; }
@@ -20,12 +20,12 @@ int calls(int x) {
 ";
 
 #[test]
-fn calls_are_counted_by_name_and_each_once() {
+fn each_call_by_name_is_one_call_site() {
     let place = Place::with(&[("calls.c", CALLS)]);
     place.cc("-O0 -fexceptions -shared -fPIC calls.c -o calls.so");
     let map = place.image("calls.so").frames[0].map().unwrap();
     let sites: BTreeMap<&str, u32> = map.calls.iter().map(|callee| (&*callee.name, callee.sites)).collect();
-    // Where control leaves `calls`, and where an exception does.
+    // The normal and the exceptional exit of `calls`.
     let expected = [("apply", 1), ("done", 2), ("may_throw", 1), ("other", 1), ("own", 3), ("self", 2)];
     assert_eq!(sites, BTreeMap::from(expected));
 }

@@ -1,17 +1,17 @@
-//! Objects have the debug information that the user asked for; unit maps have lines all the same.
+//! Objects have the debug information that the user requested, and unit maps have lines in any case.
 
 use super::place::{Place, must, trodden};
 use super::{MAIN, STEP, two_units};
 use trodden_unit::UnitMap;
 
-/// Names of a file's sections of debug information.
+/// Returns the names of a file's debug sections.
 fn sections(place: &Place, file: &str) -> Vec<String> {
     let table = String::from_utf8(place.tool("readelf", &format!("--section-headers --wide {file}")).stdout).unwrap();
     let names = table.split_whitespace().filter(|word| word.starts_with(".debug_"));
     names.map(str::to_owned).collect()
 }
 
-/// Lines of one of a program's functions, in its unit's map.
+/// Returns the lines of a function in a program's unit map.
 fn lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
     let maps: Vec<UnitMap> = place.image(program).frames.iter().map(|frame| frame.map().unwrap()).collect();
     let function = maps.iter().flat_map(|map| &map.functions).find(|f| f.name == function).expect("the function is counted");
@@ -19,7 +19,7 @@ fn lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
 }
 
 #[test]
-fn objects_have_none_unless_it_is_asked_for() {
+fn objects_have_no_debug_information_unless_it_is_requested() {
     for more in ["-O0", "-O2", "-O2 --trodden=sample", "-O2 --trodden=stream", "-O2 --trodden=coverage", "-O2 --trodden=events=tsc"] {
         let place = two_units();
         place.cc(&format!("{more} main.c step.c -o prog"));
@@ -31,7 +31,7 @@ fn objects_have_none_unless_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_asked_for_stays() {
+fn requested_debug_information_is_kept() {
     let place = two_units();
     for (option, all) in [("-g", true), ("-ggdb", true), ("-gmlt", false), ("-gline-tables-only", false)] {
         place.cc(&format!("-O2 {option} main.c step.c -o prog"));
@@ -46,9 +46,9 @@ fn what_is_asked_for_stays() {
     assert!(lines(&place, "prog", "step").is_empty(), "the user wants no lines");
 }
 
-/// Their lines are looked up in the program.
+/// Traces look up lines in the program.
 #[test]
-fn programs_that_are_traced_have_line_tables() {
+fn programs_built_for_traces_have_line_tables() {
     let place = two_units();
     for settings in ["observe=addresses", "observe=trace"] {
         let mut compile = place.command(trodden());
@@ -58,7 +58,7 @@ fn programs_that_are_traced_have_line_tables() {
 }
 
 #[test]
-fn kept_bitcode_has_lines_and_gives_objects_without() {
+fn stored_bitcode_has_lines_but_objects_have_no_debug_information() {
     let place = two_units();
     place.cc("-O2 main.c step.c -o prog");
     place.trodden("instrument prog -o other --chords off");
@@ -72,7 +72,7 @@ fn kept_bitcode_has_lines_and_gives_objects_without() {
 }
 
 #[test]
-fn whole_programs_have_what_one_of_their_units_asks_for() {
+fn whole_programs_have_debug_information_if_one_unit_requests_it() {
     let kept = format!("__attribute__((noinline)) {STEP}");
     let place = Place::with(&[("main.c", MAIN), ("step.c", &kept)]);
     for (option, has) in [("", false), ("-g", true)] {

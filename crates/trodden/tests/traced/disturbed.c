@@ -1,4 +1,4 @@
-// `disturbed KIND ROUNDS FILE`: works for some time, and writes to the file what it has computed.
+// `disturbed KIND ROUNDS FILE`: works for some time, and writes what it computed to the file.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -91,7 +91,7 @@ static unsigned long forks(void) {
     return sum;
 }
 
-/// Each round is a program of its own, with the same words.
+/// Executes the program again for each round, with the same arguments.
 static unsigned long execs(char **words) {
     const char *done = getenv("ROUND"), *before = getenv("SUM");
     unsigned round = done ? atoi(done) : 0;

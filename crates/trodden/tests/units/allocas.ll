@@ -1,4 +1,4 @@
-; Variables on the stack stay in the first block, also where code is duplicated.
+; Stack variables stay in the first block, even where code is duplicated.
 ; settings:
 ; settings: when=bursts
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; Assembly that may jump: an edge out of it cannot be split, so its target is.
+; Assembly that may jump: its outgoing edges cannot be split, so their targets are.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; One counter for all threads, in a loop counted by its trip count: the sum is added atomically.
+; Threads share one counter, and the loop is counted by its trip count: the sum is added atomically.
 ; settings: threads=atomic
 ; settings: threads=atomic trip-counts=off
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A loop with a decision: its dominant iteration has an instruction of its own.
+; A loop with a decision: its most frequent iteration has a separate instruction.
 ; settings:
 ; settings: dominant-iteration=shared
 ; settings: chords=off

@@ -1,4 +1,4 @@
-; A loop of four iterations in a loop of the program's: the inner trip count is a constant.
+; A loop of four iterations inside another loop: the inner trip count is a constant.
 ; settings:
 ; settings: trip-counts=off
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A tight loop whose trip count the program keeps.
+; A tight loop whose trip count the program itself computes.
 ; settings:
 ; settings: trip-counts=off
 ; settings: trip-counts=on

@@ -1,4 +1,4 @@
-; LLVM's counters, which coverage reads, are taken out: what they would hold follows from the paths.
+; LLVM's coverage counters are removed: their values follow from the paths.
 ; settings: observe=coverage
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; Branches straight to a join with many phis: edges are split, and each phi keeps one value for each edge.
+; Branches directly to a join with many phis: the edges are split, and each phi keeps one value for each edge.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; Four decisions, sixteen paths: cut in the middle where at most eight are allowed.
+; Four decisions, sixteen paths: they are cut in the middle if at most eight are allowed.
 ; settings: max-paths=8
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; A loop that nothing leaves: each iteration is counted as it ends.
+; A loop without an exit: each iteration is counted when it ends.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

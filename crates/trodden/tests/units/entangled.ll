@@ -1,5 +1,5 @@
-; Two loops, from c to a and from c to b, each of which has the other's head: neither checks once in several iterations, for copies of its
-; blocks would copy the other's check.
+; Two loops, from c to a and from c to b, each of which contains the other's head: neither may check only once in several iterations,
+; because the copies of its blocks would copy the other loop's check.
 ; settings: when=bursts
 target triple = "x86_64-pc-linux-gnu"
 

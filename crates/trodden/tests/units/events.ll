@@ -1,4 +1,4 @@
-; Sums of an event in a loop: the event is read where a path begins and where it ends.
+; Sums of an event in a loop: its counter is read where a path begins and where it ends.
 ; settings: events=tsc
 ; settings: events=instructions
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A function of which the linker keeps one: it counts with the counters of the unit whose function is kept.
+; The linker keeps one copy of this function, which counts with the counters of the unit that it comes from.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

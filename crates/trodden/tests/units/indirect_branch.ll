@@ -1,4 +1,4 @@
-; An indirect branch: its edges cannot be split, so paths end at it.
+; The edges of an indirect branch cannot be split, so paths end at the branch.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

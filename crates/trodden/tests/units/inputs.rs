@@ -1,4 +1,4 @@
-//! The files that builds of units read, made of lines in the units' text and of the map of a build as by default.
+//! The input files of the units' builds, made from lines in their text and from the map of a default build.
 
 use crate::place::Place;
 use std::path::Path;
@@ -7,14 +7,14 @@ use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, Profitab
 use trodden_profile::FunctionPaths;
 use trodden_unit::{Frame, FunctionMap, FunctionParts, Image, KnownPaths, SegmentSetBuilder, Settings, UnitMap, Weights};
 
-/// A unit as it is built by default, and what its text says of its paths.
+/// A unit as built by default, and the text that describes its paths.
 pub struct Inputs<'a> {
     frame: Frame,
     map: UnitMap,
     text: &'a str,
 }
 
-/// A function that lines name, with its paths, their executions, and those of its edges.
+/// A function named by such lines, with the executions of its paths and edges.
 struct Executed<'a> {
     function: &'a FunctionMap,
     paths: Vec<(u64, u64)>,
@@ -28,7 +28,7 @@ impl Inputs<'_> {
         Inputs { map: frame.map().unwrap(), frame, text }
     }
 
-    /// Makes the file of a setting, and says its name.
+    /// Makes the input file of a setting, and sets the setting to it.
     pub fn set(&self, settings: &mut Settings, key: &str, place: &Place) {
         let bytes = match key {
             "weights" => self.weights().to_bytes(),
@@ -101,7 +101,7 @@ impl Inputs<'_> {
     }
 }
 
-/// A function all of whose edges are taken equally often.
+/// Returns a function whose edges are all taken equally often.
 fn procedure(function: &FunctionMap) -> Procedure {
     let dag = function.dag().unwrap();
     let frequencies = vec![1; dag.edges().len()];

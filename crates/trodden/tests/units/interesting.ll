@@ -1,4 +1,4 @@
-; Two interesting paths of four, by each numbering.
+; Two of four paths are interesting, with each numbering.
 ; path: diamonds 0 1000
 ; path: diamonds 3 10
 ; settings: interesting=file

@@ -1,4 +1,4 @@
-; A cycle with two entries: one of its edges is cut.
+; A cycle with two entries: paths are cut at one of its edges.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

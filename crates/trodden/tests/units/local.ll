@@ -1,4 +1,4 @@
-; A local function whose callers acquire its counters, and one whose address is taken.
+; A local function whose callers acquire the counters for it, and one whose address is taken.
 ; settings:
 ; settings: when=bursts
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A loop in a loop.
+; A loop inside a loop.
 ; settings:
 ; settings: when=bursts
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A loop without an end, and a call that does not return.
+; An endless loop, and a call that does not return.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; What is not instrumented stays as it is: a naked function, a copy of another unit's function, and what forbids profiles.
+; Three functions are left unchanged: a naked one, a copy of another unit's function, and one that forbids profiles.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; Nothing is counted: blocks have pseudo-probes, or sleds for witnesses.
+; Nothing is counted: the blocks have pseudo-probes, or sleds for witnesses.
 ; settings: observe=addresses
 ; settings: observe=trace
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; What the first of two copies counts: paths that end behind one edge of the second decision.
+; The first of two copies counts the paths that end with one edge of the second decision.
 ; settings: part=1
 ; settings: part=1 count-hits=on
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; It is counted for calls that they were reached: for none here, for a callee that the unit defines, for all.
+; Paths show which calls were reached: by default neither of these, with reach=calls that of the callee in this unit, with reach=all both.
 ; settings:
 ; settings: reach=calls
 ; settings: reach=all

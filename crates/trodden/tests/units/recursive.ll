@@ -1,4 +1,4 @@
-; A function that calls itself: each call has its own path register, and a local callee gets the region from its caller.
+; A function that calls itself: each call has a separate path register, and a local callee gets the region from its caller.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; Of four paths two are known, one of them executed often: the others are counted.
+; Two of four paths are known, one of them is frequent: the other paths are counted.
 ; path: diamonds 0 1000000
 ; path: diamonds 3 10
 ; settings: known=file

@@ -1,4 +1,4 @@
-; Each path is known: nothing is counted.
+; All paths are known: nothing is counted.
 ; path: diamonds 0 1000
 ; path: diamonds 1 1000
 ; path: diamonds 2 10

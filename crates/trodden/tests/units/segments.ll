@@ -1,4 +1,4 @@
-; A caller stores the number of its path's context before the call, and the callee's path register begins with it.
+; Before a call, the caller stores the context number of its path, with which the callee's path register begins.
 ; segment: caller:0 callee:0
 ; segment: caller:2 callee:1
 ; settings: segments=file

@@ -1,4 +1,4 @@
-; A call that returns twice: paths end at it, and begin behind it.
+; A call that returns twice: paths end at the call, and others begin after it.
 ; settings:
 ; settings: when=bursts
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A loop of one iteration, as vectorising leaves it: the edge back is never taken.
+; A loop of one iteration, as vectorisation leaves it: its back edge is never taken.
 ; settings:
 ; settings: trip-counts=off
 target triple = "x86_64-pc-linux-gnu"

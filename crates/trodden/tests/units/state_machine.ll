@@ -1,4 +1,4 @@
-; A switch in a loop: a counter for each state, and the path begins again at the head.
+; A switch in a loop: each state has a counter, and the path begins again at the loop head.
 ; settings:
 ; settings: dominant-iteration=shared
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A stream of two functions: calls and their ends are written beside paths; a path goes on behind a call.
+; A stream of two functions: besides paths, calls and their ends are written; a path continues after a call.
 ; settings: observe=stream
 target triple = "x86_64-pc-linux-gnu"
 

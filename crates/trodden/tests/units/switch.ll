@@ -1,4 +1,4 @@
-; Several cases to one target: they are one edge, with one counter.
+; Several cases with the same target are one edge, with one counter.
 ; settings:
 ; settings: chords=off
 target triple = "x86_64-pc-linux-gnu"

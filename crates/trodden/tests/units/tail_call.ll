@@ -1,4 +1,4 @@
-; A call that has to be a tail call: what is counted is counted before it.
+; A call that must be a tail call: paths are counted before it.
 ; settings:
 ; settings: reach=all
 target triple = "x86_64-pc-linux-gnu"

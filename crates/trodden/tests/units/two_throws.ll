@@ -1,4 +1,4 @@
-; Two calls in a loop that throw to one landing pad, which catches and goes on.
+; Two calls in a loop with the same landing pad, which catches and continues.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

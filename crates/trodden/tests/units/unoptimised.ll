@@ -1,4 +1,4 @@
-; Code that is not optimised counts by calls, which LLVM's fast instruction selection knows.
+; Unoptimised code counts by calls, which LLVM's fast instruction selection supports.
 ; settings:
 ; settings: threads=atomic
 target triple = "x86_64-pc-linux-gnu"

@@ -1,4 +1,4 @@
-; A switch whose default cannot be: its path has a number, whose count stays 0.
+; A switch with an unreachable default: its path has a number, whose count stays 0.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 

@@ -1,4 +1,4 @@
-; All paths but one are given: that one is watched for.
+; All paths but one are given as known: the program watches for that one.
 ; path: diamonds 0 1000
 ; path: diamonds 1 1000
 ; path: diamonds 3 10

@@ -1,4 +1,4 @@
-; Measured frequencies: the increment of the second decision is on the edge that was seldom taken.
+; With measured frequencies, the increment of the second decision is on the edge that was seldom taken.
 ; path: diamonds 0 1
 ; path: diamonds 1 1
 ; path: diamonds 2 1000

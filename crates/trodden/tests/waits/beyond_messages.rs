@@ -1,7 +1,8 @@
-//! Waits of MPI beside messages and collective operations of one group: windows, files, two groups, persistent operations; C11's threads.
+//! MPI waits other than those for messages and collective operations of one group: windows, files, two groups, persistent operations. Also
+//! C11 threads, and processes that share memory.
 //!
-//! In each program rank 1 does much more than the others before it lets them go on, in one function: that is named first, and the call
-//! that waited for it is a site.
+//! In each MPI program, rank 1 does much more work than the others in one function before it lets them continue. This function must be
+//! named first, and the call that waited for it must be a site.
 
 use super::{Place, check, first};
 
@@ -148,8 +149,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs a mode on three ranks with both libraries; the calls must be sites of waits of the given kinds.
-fn explained(mode: &str, expected: &[(&str, &str)]) {
+/// Runs a mode on three ranks with both libraries. The calls must be sites of waits of the given kinds.
+fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
         place.build(&format!("mpicc.{library}"), "modes.c", MODES, &["-O1"]);
@@ -169,55 +170,55 @@ fn explained(mode: &str, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_fence_waits_for_the_last() {
-    explained("fence", &[("MPI_Win_fence", "wait at barrier")]);
+fn fences_wait_for_the_last_rank() {
+    check_mode("fence", &[("MPI_Win_fence", "wait at barrier")]);
 }
 
 #[test]
-fn the_lock_of_a_window_waits_for_its_holder() {
-    explained("lock", &[]);
+fn window_locks_wait_for_their_holder() {
+    check_mode("lock", &[]);
 }
 
 #[test]
-fn an_epoch_waits_for_those_that_access() {
-    explained("epochs", &[("MPI_Win_wait", "late complete")]);
+fn epochs_wait_for_the_ranks_that_access() {
+    check_mode("epochs", &[("MPI_Win_wait", "late complete")]);
 }
 
 #[test]
-fn operations_on_a_file_wait_for_all() {
-    explained("file", &[("MPI_File_set_size", "wait at NxN")]);
+fn file_operations_wait_for_all_ranks() {
+    check_mode("file", &[("MPI_File_set_size", "wait at NxN")]);
 }
 
 #[test]
 fn operations_between_two_groups_wait_for_the_other_group() {
-    explained("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
+    check_mode("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
 }
 
 #[test]
-fn exchanges_with_neighbours_wait_for_them() {
-    explained("neighbours", &[("MPI_Neighbor_allgather", "late sender"), ("MPI_Neighbor_alltoall", "late sender")]);
+fn neighbourhood_exchanges_wait_for_the_neighbours() {
+    check_mode("neighbours", &[("MPI_Neighbor_allgather", "late sender"), ("MPI_Neighbor_alltoall", "late sender")]);
 }
 
 #[test]
-fn a_receive_that_is_cancelled_takes_no_message() {
-    explained("cancelled", &[("MPI_Sendrecv", "late sender")]);
+fn cancelled_receives_take_no_message() {
+    check_mode("cancelled", &[("MPI_Sendrecv", "late sender")]);
 }
 
 #[test]
-fn exchanges_with_neighbours_that_are_begun_or_prepared_are_waited_for_later() {
-    explained("begun", &[("MPI_Wait", "late sender")]);
-    explained("prepared", &[("MPI_Wait", "late sender")]);
+fn started_and_persistent_neighbourhood_exchanges_wait_at_their_completion() {
+    check_mode("begun", &[("MPI_Wait", "late sender")]);
+    check_mode("prepared", &[("MPI_Wait", "late sender")]);
 }
 
-/// Libraries return at once from a broadcast of nothing: who leaves it before its root has entered is no contradiction.
+/// Libraries return immediately from a broadcast of nothing, so a rank may leave it before its root has entered.
 #[test]
-fn a_broadcast_of_nothing_is_no_contradiction() {
-    explained("empty", &[]);
+fn empty_broadcasts_are_not_contradictions() {
+    check_mode("empty", &[]);
 }
 
 #[test]
-fn a_persistent_operation_waits_when_it_is_waited_for() {
-    explained("persistent", &[("MPI_Wait", "wait at NxN")]);
+fn persistent_operations_wait_at_their_completion() {
+    check_mode("persistent", &[("MPI_Wait", "wait at NxN")]);
 }
 
 const C11: &str = r#"
@@ -246,7 +247,7 @@ int main(void) {
 "#;
 
 #[test]
-fn threads_of_c11_are_explained() {
+fn c11_threads_are_explained() {
     let place = Place::new();
     place.build("gcc", "c11.c", C11, &["-O1", "-pthread"]);
     place.record(&["./app"]);
@@ -254,7 +255,7 @@ fn threads_of_c11_are_explained() {
     check(&report);
     assert_eq!(report["causes"][0]["function"], "prepare");
     let waits = report["waits"].as_array().unwrap();
-    // After its wake `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
+    // Once woken, `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
     for (call, least_ns) in [("cnd_wait", 10_000_000), ("cnd_timedwait", 1_000_000)] {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
         let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
@@ -299,7 +300,7 @@ int main(void) {
 }
 "#;
 
-/// Processes without threads, whose locks and barriers lie in memory that they share, and a parent that waits for their ends.
+/// Processes without threads whose locks and barriers are in shared memory, and a parent that waits for them to end.
 #[test]
 fn processes_that_share_memory_are_explained() {
     let place = Place::new();
@@ -330,7 +331,7 @@ int main(void) {
 }
 "#;
 
-/// The last block of the first thread ends with the process, and waits that no function stands for are said.
+/// The last block of the first thread ends with the process. A note says which waits no recorded function covers.
 #[test]
 fn a_run_ends_with_its_process_and_openmp_is_noted() {
     let place = Place::new();

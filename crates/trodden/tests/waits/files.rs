@@ -1,4 +1,4 @@
-//! The files of a recording: how many there are, that everything is in them, and what is said of damaged ones.
+//! The files of a recording: how many there are, that they are complete, and what is reported if they are corrupt.
 
 use super::{Place, check, must};
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ use trodden_wire::waits::{
     CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, chunk_kind, kind,
 };
 
-/// A chunk of a file of threads: where it is, and its header.
+/// A chunk of a threads file: its position and its header.
 pub struct FoundChunk {
     pub at: usize,
     pub header: ChunkHeader,
 }
 
-/// All chunks of an undamaged file, by the layout alone.
+/// Returns all chunks of an intact file, going only by the layout.
 pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     let mut found = Vec::new();
     let mut extent = 0;
@@ -36,20 +36,20 @@ pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     found
 }
 
-/// Records of a chunk that are there: their first bytes that `is_there` are not all zero.
+/// Returns the records that a chunk contains: those at its beginning whose bytes in `is_there` are not all zero.
 fn records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let records = bytes[chunk.at + CHUNK_HEADER_SIZE..chunk.at + chunk.header.size as usize].chunks_exact(size);
     records.take_while(|record| record[is_there.clone()].iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec).collect()
 }
 
 impl Place {
-    /// Files of the recording with an ending.
+    /// Returns the files of the recording with an extension.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
     }
 
-    /// Threads of the recording, and calls of a kind.
+    /// Counts the threads of the recording, and the calls of a kind.
     pub fn count(&self, kind: u16) -> (usize, usize) {
         let (mut threads, mut calls) = (0, 0);
         for path in self.files("threads") {
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// Samples of all threads of the recording.
+/// Counts the samples of all threads of the recording.
 pub fn samples(place: &Place) -> usize {
     let of_file = |path: PathBuf| {
         let bytes = std::fs::read(path).unwrap();
@@ -86,7 +86,7 @@ pub fn samples(place: &Place) -> usize {
     place.files("threads").into_iter().map(of_file).sum()
 }
 
-/// THREADS threads at a time, then CHILDREN children of a thread each; every one posts a semaphore POSTS times.
+/// Runs THREADS threads at a time, then CHILDREN children with one more thread each; every one of them posts a semaphore POSTS times.
 const MANY: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
@@ -145,7 +145,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn a_recording_of_many_threads_and_children_is_complete_in_two_files() {
+fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
@@ -163,7 +163,7 @@ fn a_recording_of_many_threads_and_children_is_complete_in_two_files() {
 }
 
 #[test]
-fn what_killed_threads_and_children_recorded_is_there() {
+fn what_killed_threads_and_children_recorded_is_kept() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
@@ -176,7 +176,7 @@ fn what_killed_threads_and_children_recorded_is_there() {
     assert!(!report["notes"].to_string().contains("corrupt"), "{:#}", report["notes"]);
 }
 
-/// Children that are copies of the process, by functions that call no handlers.
+/// Creates children by functions and system calls that do not call fork handlers.
 const COPIES: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -210,7 +210,7 @@ int main(void) {
 "#;
 
 #[test]
-fn children_by_system_calls_are_processes_of_their_own() {
+fn children_made_by_system_calls_are_separate_processes() {
     let place = Place::new();
     place.build("gcc", "copies.c", COPIES, &["-O1", "-pthread"]);
     place.record(&["./app"]);
@@ -221,7 +221,7 @@ fn children_by_system_calls_are_processes_of_their_own() {
 }
 
 #[test]
-fn a_recording_may_have_more_threads_than_a_process_may_have_files() {
+fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     let limited = "ulimit -n 40 && exec ./app 100 30 2";
@@ -232,7 +232,7 @@ fn a_recording_may_have_more_threads_than_a_process_may_have_files() {
     must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
 }
 
-/// The program closes every descriptor, and has files of its own under all of these numbers.
+/// Closes every descriptor, and opens its own files under all of these numbers.
 const CLOSES: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -264,7 +264,7 @@ int main(void) {
 "#;
 
 #[test]
-fn descriptors_are_the_programs() {
+fn the_program_may_use_every_descriptor() {
     let place = Place::new();
     place.build("gcc", "closes.c", CLOSES, &["-O1", "-pthread"]);
     let output = place.record(&["./app"]);
@@ -274,7 +274,7 @@ fn descriptors_are_the_programs() {
 }
 
 #[test]
-fn damaged_chunks_are_said_to_be_missing() {
+fn corrupt_chunks_are_reported_as_missing() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
@@ -307,7 +307,7 @@ fn damaged_chunks_are_said_to_be_missing() {
     assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
     let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
     assert!(said.contains("has no header, and is left out"), "{said}");
-    // A record in front of others is lost.
+    // A lost record that precedes others is reported.
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
     let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
     let mut bytes = kept.clone();
@@ -320,7 +320,7 @@ fn damaged_chunks_are_said_to_be_missing() {
 }
 
 #[test]
-fn ranks_that_a_recording_claims_to_have_cost_no_memory() {
+fn claimed_ranks_cost_no_memory() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);
@@ -332,7 +332,7 @@ fn ranks_that_a_recording_claims_to_have_cost_no_memory() {
         text += &format!("{process}\nmpi openmpi 5 2147483647\ncommunicator 9 local 0-2147483646\nmore 8 remote 7-2147483640\n");
     }
     std::fs::write(&path, text).unwrap();
-    // The command itself is mapped, with its information for debuggers.
+    // The limit must leave room for the command, which is mapped with its debug information.
     let report = "ulimit -v 1500000 && exec \"$0\" report app.waits --json";
     let output = must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -340,7 +340,7 @@ fn ranks_that_a_recording_claims_to_have_cost_no_memory() {
 }
 
 #[test]
-fn a_file_of_another_version_or_kind_is_refused() {
+fn files_of_another_version_or_kind_are_rejected() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
@@ -360,9 +360,9 @@ fn a_file_of_another_version_or_kind_is_refused() {
     }
 }
 
-/// Single bytes of the headers of an extent and of a chunk: either the file is refused, or what is lost is named with it.
+/// Changes single bytes in the headers of an extent and a chunk: either the file is rejected, or the lost part is named with it.
 #[test]
-fn a_changed_byte_of_a_header_is_named() {
+fn changed_header_bytes_are_reported() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
@@ -383,7 +383,7 @@ fn a_changed_byte_of_a_header_is_named() {
 }
 
 #[test]
-fn a_recording_is_its_owners() {
+fn only_the_owner_can_read_recordings() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
@@ -392,7 +392,7 @@ fn a_recording_is_its_owners() {
     assert_eq!(mode(&place.path("app.waits")), 0o700);
     let files = [place.files("process"), place.files("threads")].concat();
     assert_eq!(files.iter().map(|path| mode(path)).collect::<Vec<_>>(), [0o600; 2]);
-    // A folder that the user made is shared as the user wants.
+    // A folder that the user created keeps its permissions.
     std::fs::set_permissions(place.path("app.waits"), std::fs::Permissions::from_mode(0o755)).unwrap();
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o755);

@@ -1,8 +1,7 @@
 //! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
 //!
-//! Each program has a function that makes others wait: it must be named first. Times are never compared with a clock, and the machine
-//! may be busy:
-//! the injected work is many times that of the rest.
+//! Each program has a function that makes others wait, which must be named first. Times are never compared with a clock, and the machine
+//! may be busy; the injected work is many times the rest.
 
 mod beyond_messages;
 mod files;
@@ -59,7 +58,7 @@ impl Place {
     }
 }
 
-/// Builds the recorder beside the command, where that looks for it.
+/// Builds the recorder next to the command, which looks for it there.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -82,8 +81,8 @@ fn sum(path: &Value) -> i64 {
     path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
 }
 
-/// What line 5 of the report's definition promises, and the invariant: the two paths differ by the wait, before redundant steps are
-/// left out.
+/// Checks that the report is consistent: each wait has a site, the two paths of a class differ by the wait (before common steps are left
+/// out), and the causes add up to the waits.
 fn check(report: &Value) {
     assert_eq!(report["schema_version"], 1);
     let mut total = 0;
@@ -138,7 +137,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn the_slow_function_of_an_mpi_program_is_named_first_with_both_libraries() {
+fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
         place.build(&format!("mpicc.{library}"), "ring.c", RING, &["-O2"]);
@@ -156,7 +155,7 @@ fn the_slow_function_of_an_mpi_program_is_named_first_with_both_libraries() {
     }
 }
 
-/// The same run as if its ranks had been on two hosts, whose clocks differ by some time: only text is changed.
+/// Moves the clock of one rank, as if the ranks had run on two hosts with different clocks; only text is changed.
 #[test]
 fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     let place = Place::new();
@@ -198,7 +197,7 @@ fn move_clock(text: &str, by_ns: i64) -> String {
     moved
 }
 
-/// A loop of tests, as programs that overlap communication have it, is a wait.
+/// A loop of tests, as in programs that overlap communication and computation, counts as a wait.
 const POLLING: &str = r#"
 #include <mpi.h>
 #include <unistd.h>
@@ -259,7 +258,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_forked_child_that_is_killed_has_its_waits() {
+fn waits_of_a_killed_child_are_reported() {
     let place = Place::new();
     place.build("gcc", "killed.c", KILLED, &["-O1", "-pthread", "-w"]);
     place.record(&["./app"]);
@@ -283,7 +282,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn a_process_that_is_killed_after_few_calls_has_its_times_in_nanoseconds() {
+fn times_of_a_process_killed_after_few_calls_are_in_nanoseconds() {
     let place = Place::new();
     place.build("mpicc.mpich", "alone.c", KILLED_ALONE, &["-O1", "-w"]);
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--", "./app"]).output().unwrap();
@@ -293,7 +292,7 @@ fn a_process_that_is_killed_after_few_calls_has_its_times_in_nanoseconds() {
 }
 
 #[test]
-fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
+fn corrupt_recordings_never_make_the_command_panic() {
     let place = Place::new();
     place.build("gcc", "threads.c", threads::THREADS, &["-O1", "-pthread"]);
     place.record(&["./app"]);
@@ -307,7 +306,7 @@ fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
         let file = &files[random(files.len())];
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
-        // Records are at the beginning: the rest of a file is zeros.
+        // The records are at the beginning; the rest of a file is zero.
         let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),

@@ -1,4 +1,4 @@
-//! Forms of reports, and traces of other tools: a page clicked in a browser, Chrome traces there and back, the scheduler's events.
+//! Forms of reports, and traces of other tools: a page in a browser, export to a Chrome trace and back, the scheduler's events.
 
 use super::threads::LOCKS;
 use super::webdriver::Browser;
@@ -11,7 +11,7 @@ fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
 }
 
 #[test]
-fn a_page_is_clicked_and_a_chrome_trace_is_read_back() {
+fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let place = Place::new();
     place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
     place.record(&["./app"]);
@@ -23,17 +23,17 @@ fn a_page_is_clicked_and_a_chrome_trace_is_read_back() {
     click(&place, &own, &String::from_utf8(text.stdout).unwrap());
     let back = report(&place, "trace.json", &[]);
     check(&back);
-    // Times are in microseconds there, and short slices may be left out.
+    // Chrome traces have times in microseconds, and may lack short slices.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
     assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
-    // A Chrome trace has no stacks: what is named there is the innermost function, not the caller that makes it slow.
+    // A Chrome trace has no stacks, so its report names the innermost function, not the caller that makes it slow.
     let classes = own["waits"].as_array().unwrap().iter().flat_map(|w| w["classes"].as_array().unwrap());
     let steps = classes.flat_map(|c| c["plus"].as_array().unwrap());
     let longest = steps.max_by_key(|step| step["ns"].as_u64()).unwrap();
     assert_eq!(back["causes"][0]["function"], longest["function"]);
 }
 
-/// Figure 4 of Carnival's paper as a Chrome trace, in ms: each process computes, waits and computes.
+/// Figure 4 of the Carnival paper as a Chrome trace, in milliseconds: each process computes, waits and computes.
 fn figure_4() -> String {
     let slices =
         [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
@@ -51,7 +51,7 @@ fn figure_4() -> String {
 }
 
 #[test]
-fn waits_are_printed_as_the_paper_prints_them() {
+fn waits_are_printed_as_in_the_paper() {
     let place = Place::new();
     std::fs::write(place.path("fig4.json"), figure_4()).unwrap();
     let explained = |file: &str, form: &[&str]| {
@@ -75,7 +75,7 @@ fn waits_are_printed_as_the_paper_prints_them() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
 }
 
-/// The facts of some sections of the text report: each line without its times and percentages.
+/// Returns the facts in some sections of the text report: each line without its times and percentages.
 fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     let mut section = report.lines().next().unwrap();
     let lines = report.lines().filter(|line| {
@@ -88,7 +88,7 @@ fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     lines.map(|line| line.rsplit("  ").next().unwrap().trim()).collect()
 }
 
-/// The page has the facts of the text report.
+/// Checks that the page has the facts of the text report.
 fn compare_with_text(browser: &Browser, report: &str) {
     let headline = report.lines().next().unwrap();
     assert_eq!(browser.eval("return document.getElementById('headline').textContent"), headline);
@@ -148,7 +148,7 @@ fn click(place: &Place, own: &Value, report: &str) {
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
 
-/// `worker` sleeps from 1 us to 11 us, when `main` wakes it; `timer` is woken by an interrupt in the idle thread.
+/// `worker` sleeps from 1 µs to 11 µs, when `main` wakes it; an interrupt in the idle thread wakes `timer`.
 const SCHEDULER: &str = "\
     main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main \
     next_pid=10 next_prio=120
@@ -169,7 +169,7 @@ const SCHEDULER: &str = "\
 ";
 
 #[test]
-fn the_schedulers_events_say_who_woke_whom() {
+fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
     std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
     let found = report(&place, "app.txt", &[]);
@@ -179,7 +179,7 @@ fn the_schedulers_events_say_who_woke_whom() {
     assert_eq!(found["causes"][0]["ns"], 10_000);
 }
 
-/// The same run, as `babeltrace2` prints a trace of LTTng's: who wakes is who has the processor.
+/// The same run as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
 const COMMON: &str = "\
 [5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
 next_comm = \"main\", next_tid = 10, next_prio = 20 }
@@ -200,7 +200,7 @@ next_comm = \"swapper/1\", next_tid = 0, next_prio = 20 }
 ";
 
 #[test]
-fn a_trace_of_the_kernel_in_the_common_format_says_the_same() {
+fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     let place = Place::new();
     std::fs::write(place.path("common.txt"), COMMON).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
@@ -211,7 +211,7 @@ fn a_trace_of_the_kernel_in_the_common_format_says_the_same() {
     }
 }
 
-/// One thread is woken ten times by another, 10 ms after it fell asleep each time.
+/// One thread is woken ten times by another, each time 10 ms after it fell asleep.
 fn woken_by(event: &str) -> String {
     let mut text = String::from(
         "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
@@ -237,7 +237,7 @@ fn woken_by(event: &str) -> String {
 }
 
 #[test]
-fn wake_ups_are_those_of_the_trace_or_said_to_be_missing() {
+fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     let place = Place::new();
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
         std::fs::write(place.path("app.txt"), woken_by(event)).unwrap();
@@ -254,9 +254,9 @@ fn wake_ups_are_those_of_the_trace_or_said_to_be_missing() {
     }
 }
 
-/// The same, as perf prints it with the plugins of libtraceevent.
+/// Reads the same events as perf prints them with the plugins of libtraceevent.
 #[test]
-fn the_other_text_form_of_perf_says_the_same() {
+fn perf_text_printed_by_plugins_gives_the_same_report() {
     let place = Place::new();
     let named = woken_by("sched_waking");
     let by_plugin = |line: &str| {
@@ -282,9 +282,9 @@ fn the_other_text_form_of_perf_says_the_same() {
     }
 }
 
-/// The text of what `perf data convert --to-ctf` writes, in which the thread of each event is named.
+/// Reads the text of what `perf data convert --to-ctf` writes, in which each event names its thread.
 #[test]
-fn events_of_perf_in_the_common_format_need_no_context_of_a_processor() {
+fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     let place = Place::new();
     let of_perf = |line: &str| {
         let waker = if line.contains("{ cpu_id = 0 }, { comm = \"worker\"") { 10 } else { 0 };
@@ -298,11 +298,12 @@ fn events_of_perf_in_the_common_format_need_no_context_of_a_processor() {
     }
 }
 
-/// What perf 6.1 recorded of two threads that take turns, converted by `perf data convert --to-ctf`, and as `perf script --ns` prints it.
+/// perf 6.1 recorded two threads that take turns. The recording is read both as converted by `perf data convert --to-ctf` and as printed by
+/// `perf script --ns`.
 #[test]
-fn a_recording_that_perf_converted_is_read_as_its_text_is() {
+fn converted_perf_recordings_agree_with_their_text() {
     const STREAM: &[u8] = include_bytes!("perf.ctf/perf_stream_0");
-    // The packet is padded with zeros up to this length.
+    // The packet is padded with zeros to this length.
     const PACKET: usize = 32_768;
     let place = Place::new();
     std::fs::create_dir(place.path("perf.ctf")).unwrap();
@@ -314,7 +315,7 @@ fn a_recording_that_perf_converted_is_read_as_its_text_is() {
     assert_eq!(converted, text);
 }
 
-/// Describes a trace of the scheduler's events (Common Trace Format 1.8).
+/// The metadata of a trace of scheduler events (Common Trace Format 1.8).
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
 typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
@@ -328,7 +329,7 @@ event { name = sched_switch; id = 0; stream_id = 0;
 event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string comm; int32_t tid; }; };
 ";
 
-/// The events of a line of [`COMMON`], as the trace has them: the processor, and the bytes.
+/// Encodes the event of a line of [`COMMON`] as in the binary trace; returns its processor and bytes.
 fn packed(line: &str) -> (u32, Vec<u8>) {
     let value = |name: &str| {
         let rest = line.split_once(&format!(" {name} = ")).unwrap().1;
@@ -353,7 +354,7 @@ fn packed(line: &str) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn a_trace_in_the_common_format_is_read() {
+fn binary_traces_in_the_common_trace_format_are_read() {
     let place = Place::new();
     let kernel = place.path("app.lttng").join("kernel");
     std::fs::create_dir_all(&kernel).unwrap();
@@ -370,7 +371,7 @@ fn a_trace_in_the_common_format_is_read() {
 }
 
 #[test]
-fn damaged_traces_are_errors_with_their_line() {
+fn corrupt_traces_are_errors_with_their_line() {
     let place = Place::new();
     let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
     let cases = [

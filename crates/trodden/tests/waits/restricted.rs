@@ -1,5 +1,5 @@
-//! Programs that are restricted, or restrict themselves: limits, filters of system calls, rights of their files. They do what they do
-//! alone, or are refused by name before they start.
+//! Programs that are restricted, or restrict themselves: limits, system call filters, special permissions of their files. They must behave
+//! as without the recorder, or be rejected by name before they start.
 
 use super::files::POSTS;
 use super::{Place, check, must};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use trodden_wire::waits::kind;
 
 impl Place {
-    /// A script whose first argument is trodden.
+    /// Runs a shell script in which `$0` is `trodden`.
     fn script(&self, script: &str) -> Output {
         self.command("sh").args(["-c", script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap()
     }
@@ -20,7 +20,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn a_limit_of_file_sizes_ends_no_program() {
+fn file_size_limits_do_not_end_the_program() {
     let place = Place::new();
     place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
     for limit in [0, 8, 200] {
@@ -35,7 +35,7 @@ fn a_limit_of_file_sizes_ends_no_program() {
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }
 
-/// It says what limit its address space has and how much it can map below that, limits itself, and makes threads before and after.
+/// Prints the limit of its address space and how much it can map below that, limits itself, and creates threads before and after.
 const LIMITED: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -74,7 +74,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn a_program_that_limits_its_address_space_has_the_same_room() {
+fn programs_that_limit_their_address_space_have_the_same_room() {
     let place = Place::new();
     place.build("gcc", "limited.c", LIMITED, &["-O1", "-pthread"]);
     for word in ["", "before"] {
@@ -88,7 +88,7 @@ fn a_program_that_limits_its_address_space_has_the_same_room() {
 }
 
 #[test]
-fn a_program_whose_address_space_is_limited_is_refused_or_left_alone() {
+fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     let place = Place::new();
     place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
     let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
@@ -102,7 +102,7 @@ fn a_program_whose_address_space_is_limited_is_refused_or_left_alone() {
     assert!(errors(&recorded).contains("its address space is limited"), "{}", errors(&recorded));
 }
 
-/// Threads post; then a filter ends the process at system calls that it does not make itself, among them those of this recorder.
+/// Threads post a semaphore; then a filter ends the process at system calls that it does not make itself, among them those of the recorder.
 const FILTERED: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -181,17 +181,17 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
         check(&report);
         let notes = report["notes"].to_string();
         assert!(notes.contains("system call filter (seccomp)"), "{way}: {notes}");
-        // The posts of both threads before the filter, and what they post to each other.
+        // The recording has the posts of both threads before the filter, and those that they post to each other.
         let posts = if way == "strict" { 202 } else { 201 };
         assert_eq!(place.count(kind::SEMAPHORE_POST), (2, posts), "{way}");
     }
 }
 
-/// A user without rights.
+/// A user without privileges.
 const OTHER_USER: &str = "65534";
 
 #[test]
-fn programs_that_get_more_rights_are_refused_before_they_start() {
+fn programs_that_gain_privileges_are_rejected_before_they_start() {
     let is_root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t"));
     if !is_root || !["/usr/bin/setpriv", "/usr/sbin/setcap"].iter().all(|program| Path::new(program).exists()) {
         eprintln!("skipped: only root can become another user, by setpriv and setcap");
@@ -218,7 +218,7 @@ fn programs_that_get_more_rights_are_refused_before_they_start() {
     must(by_other(&record("./app")));
     mode(&program, 0o4755);
     refused("the setuid bit");
-    // Root gains nothing by it.
+    // Root gains nothing, so the program is recorded.
     place.record(&["./app", "1"]);
     assert_eq!(place.count(kind::SEMAPHORE_POST), (2, 2));
     mode(&program, 0o2755);
@@ -228,7 +228,7 @@ fn programs_that_get_more_rights_are_refused_before_they_start() {
         true => refused("capabilities (setcap)"),
         false => eprintln!("skipped: this file system has no capabilities"),
     }
-    // With a shell between, the program runs as it does alone.
+    // A program that is started by a shell runs as without the recorder.
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);

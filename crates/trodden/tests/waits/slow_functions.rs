@@ -1,4 +1,4 @@
-//! Slow functions that are named by more than the line that is executed: procedures of Fortran, functions that call helpers.
+//! Slow functions that need more than the executed line to be named: Fortran procedures, and functions that spend their time in helpers.
 
 use super::{Place, check, first};
 
@@ -45,7 +45,7 @@ fn fortran_is_recorded_with_both_libraries() {
     }
 }
 
-/// As old programs have it: procedures of their own, the arguments of the reduction are one buffer, and source and tag are any.
+/// As in old programs: separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
 const FORTRAN_77: &str = r#"
       program old
       include 'mpif.h'
@@ -78,7 +78,7 @@ const FORTRAN_77: &str = r#"
 "#;
 
 #[test]
-fn procedures_of_fortran_have_the_names_of_their_source() {
+fn fortran_procedures_have_their_source_names() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
         place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77, &["-O2"]);
@@ -90,7 +90,7 @@ fn procedures_of_fortran_have_the_names_of_their_source() {
     }
 }
 
-/// The function that is slow on rank 1 spends its time in several that it calls, some of them inlined.
+/// The function that is slow on rank 1 spends its time in several helpers, one of which is inlined.
 const HELPERS: &str = r#"
 #include <mpi.h>
 static volatile double sink;
@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn a_function_that_is_slow_in_all_of_its_parts_is_named_instead_of_them() {
+fn functions_that_are_slow_in_all_their_parts_are_named_instead_of_them() {
     for (language, compiler) in [("c", "mpicc.openmpi"), ("cc", "mpicxx.mpich")] {
         let place = Place::new();
         place.build(compiler, &format!("helpers.{language}"), HELPERS, &["-O2"]);

@@ -1,4 +1,4 @@
-//! Threads of C and Rust that wait for each other.
+//! Threads in C and Rust that wait for each other.
 
 use super::{Place, check, first};
 
@@ -54,7 +54,7 @@ fn main() {
 "#;
 
 #[test]
-fn the_holder_of_a_lock_of_rusts_standard_library_is_named_first() {
+fn the_holder_of_a_rust_mutex_is_named_first() {
     let place = Place::new();
     place.build("rustc", "locks.rs", RUST, &["-O", "--edition=2021"]);
     place.record(&["./app"]);
@@ -114,7 +114,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
         sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
     };
     let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // Sleeps of 100 ms: a thread that comes late on a busy machine still waits for most of one.
+    // The sleeps last 100 ms: even a thread that is late on a busy machine still waits for part of one.
     for call in calls {
         assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
     }
@@ -122,7 +122,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
-/// A pipe as a lock: who holds its byte holds the lock. Writing the byte back never blocks.
+/// A pipe used as a lock: whoever has its byte holds the lock. Writing the byte back never blocks.
 const PIPE: &str = r#"
 #include <pthread.h>
 #include <unistd.h>
@@ -142,7 +142,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_call_in_which_only_the_processor_is_lost_is_not_blocked() {
+fn calls_that_only_lose_the_processor_are_not_blocked() {
     let place = Place::new();
     place.build("gcc", "pipe.c", PIPE, &["-O1", "-pthread"]);
     place.record(&["./app"]);

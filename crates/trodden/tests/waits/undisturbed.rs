@@ -1,10 +1,10 @@
-//! Programs that are recorded behave as those that are not: their signals, their coroutines, and libraries that they load themselves.
+//! Recorded programs behave like unrecorded ones: their signals, their coroutines, and the libraries that they load themselves.
 
 use super::{Place, must};
 use std::process::Output;
 
 impl Place {
-    /// The program's output alone and under the recorder.
+    /// Returns the program's output without and with the recorder.
     fn both(&self, command: &[&str]) -> (Output, Output) {
         let alone = must(self.command(command[0]).args(&command[1..]).output().unwrap());
         (alone, self.record(command))
@@ -29,7 +29,7 @@ int go(void) {
 }
 "#;
 
-/// As interpreters load their modules.
+/// Loads a module as interpreters do.
 const HOST: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ int main(void) {
 "#;
 
 #[test]
-fn mpi_that_a_module_brings_is_recorded() {
+fn mpi_in_a_loaded_module_is_recorded() {
     for library in ["openmpi", "mpich"] {
         for visibility in ["RTLD_LOCAL", "RTLD_GLOBAL"] {
             let place = Place::new();
@@ -59,7 +59,7 @@ fn mpi_that_a_module_brings_is_recorded() {
     }
 }
 
-/// Stacks of coroutines begin at one address; the second one's is shorter. Both call with equal stack pointers.
+/// The stacks of the coroutines begin at the same address, but the second is shorter. Both call with equal stack pointers.
 const COROUTINES: &str = r#"
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -97,7 +97,7 @@ int main(void) {
 "#;
 
 #[test]
-fn stacks_of_coroutines_may_be_unmapped() {
+fn coroutine_stacks_may_be_unmapped() {
     let place = Place::new();
     place.build("gcc", "coroutines.c", COROUTINES, &["-O1", "-pthread"]);
     let (alone, recorded) = place.both(&["./app"]);
@@ -107,7 +107,8 @@ fn stacks_of_coroutines_may_be_unmapped() {
     assert!(frames.len() == 6 && frames.iter().all(|frame| *frame == frames[0]), "the program does not do what is tested: {text}");
 }
 
-/// A profiler of its own, handlers of all signals, and a thread that waits for all signals while the others block them.
+/// Depending on the argument: profiles itself, handles all signals, or has one thread that waits for all signals while the others block
+/// them.
 const SIGNALS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -187,7 +188,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn signals_of_the_program_are_its_own() {
+fn programs_keep_their_own_signals() {
     let place = Place::new();
     place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
     for (mode, expected) in [("profile", "1 1\n"), ("handlers", "1 0 1 1\n"), ("block", "read -1\ntaken 12\nend 12\n")] {
@@ -203,7 +204,7 @@ fn signals_of_the_program_are_its_own() {
 }
 
 #[test]
-fn only_a_recording_is_replaced() {
+fn only_recordings_are_replaced() {
     let place = Place::new();
     place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
     let record = || {
@@ -213,7 +214,7 @@ fn only_a_recording_is_replaced() {
     must(record());
     must(record());
     let threads = place.files("threads").remove(0);
-    // Files of others with the names of a recording's, in a recording.
+    // Put files of the user, with names like those in a recording, into the recording.
     for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();

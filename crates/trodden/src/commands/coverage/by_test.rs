@@ -12,7 +12,7 @@ use trodden_stored::named;
 
 /// Prints the tests of a suite in the order of the lines and paths that they add.
 pub fn run(job: &SuiteOrder) -> Result<()> {
-    refuse_options_of_paths(job)?;
+    reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
     let files = CoverageFileSelection { object: job.object.clone(), include, ..CoverageFileSelection::default() };
     let runs = named::runs_of_suite(&job.suite)?;
@@ -38,8 +38,8 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-/// Refuses options that select paths, which have no effect on lines.
-fn refuse_options_of_paths(job: &SuiteOrder) -> Result<()> {
+/// Rejects options that select paths, because they have no effect on lines.
+fn reject_path_options(job: &SuiteOrder) -> Result<()> {
     let options = [
         ("--function", job.functions.function.is_some()),
         ("--except", !job.functions.except.is_empty()),

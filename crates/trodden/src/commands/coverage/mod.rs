@@ -54,8 +54,8 @@ fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<Covera
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
-/// Returns the executions of source lines according to the coverage mapping, by the files' names in debug information; nothing for a
-/// program without a mapping.
+/// Returns the executions of source lines according to the coverage mapping, keyed by the file names in debug information. The result is
+/// empty if the program has no mapping.
 fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());

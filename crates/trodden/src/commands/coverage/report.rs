@@ -73,7 +73,7 @@ mod tests {
     use trodden_report::coverage::CoverageRatio;
 
     #[test]
-    fn missed_thresholds_are_named() {
+    fn message_names_each_missed_threshold() {
         let least = [CoverageThreshold::Share(CoverageMeasure::Lines, 80.0), CoverageThreshold::Share(CoverageMeasure::Regions, 50.0)];
         let total = CoverageRow {
             lines: Some(CoverageRatio { all: 10, hit: 7 }),

@@ -39,56 +39,56 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
 
 fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
     let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).is(name);
-    let Some((kind, rest)) = set.split_once(':') else { return of_profile(set) };
+    let Some((kind, rest)) = set.split_once(':') else { return executed_paths(set) };
     match kind {
-        "executed" => of_profile(rest),
+        "executed" => executed_paths(rest),
         "top" => {
             let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
-            let mut paths = of_profile(profile)?;
+            let mut paths = executed_paths(profile)?;
             choice::keep_most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is not a number of paths"))?);
             Ok(paths)
         }
         "share" => {
             let (share, profile) = rest.split_once(':').unwrap_or((rest, LAST));
-            let mut paths = of_profile(profile)?;
-            choice::keep_share(&mut paths, percent(share)?);
+            let mut paths = executed_paths(profile)?;
+            choice::keep_share(&mut paths, parse_percent(share)?);
             Ok(paths)
         }
         "function" => Ok(choice::all_paths_of(maps, |f| named(f, rest))?),
-        "touch" => Ok(choice::paths_touching(maps, &places(rest)?)?),
-        "through" => Ok(choice::paths_through_all(maps, &places(rest)?)?),
+        "touch" => Ok(choice::paths_touching(maps, &parse_places(rest)?)?),
+        "through" => Ok(choice::paths_through_all(maps, &parse_places(rest)?)?),
         "paths" => {
             let text = fs::read_to_string(rest).with_context(|| format!("cannot read {rest}"))?;
             Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
         }
         "diff" => {
             let places = {
-                let UnifiedDiff { text, root } = difference(rest)?;
+                let UnifiedDiff { text, root } = read_changes(rest)?;
                 choice::changed_places(&text, root.as_deref())?
             };
             if places.is_empty() {
-                bail!("the difference contains no changed line");
+                bail!("the diff contains no changed line");
             }
             Ok(choice::paths_touching(maps, &places)?)
         }
-        _ => of_profile(set),
+        _ => executed_paths(set),
     }
 }
 
-/// Returns the executed paths of a profile, or those of a file of known paths.
-fn of_profile(name: &str) -> Result<KnownPaths> {
+/// Returns the paths that a profile executed, or the paths in a file of known paths.
+fn executed_paths(name: &str) -> Result<KnownPaths> {
     match read_known_paths(Path::new(name))? {
         Some(paths) => Ok(paths),
         None => Ok(load(name)?.complete_paths()?),
     }
 }
 
-fn places(text: &str) -> Result<Vec<LineSpan>> {
+fn parse_places(text: &str) -> Result<Vec<LineSpan>> {
     Ok(text.split(',').map(LineSpan::parse).collect::<Result<_, _>>()?)
 }
 
 /// Parses a percentage such as `99%` as a fraction of one.
-fn percent(text: &str) -> Result<f64> {
+fn parse_percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
@@ -97,7 +97,7 @@ fn percent(text: &str) -> Result<f64> {
 }
 
 /// Reads a diff from a file, or runs `git diff` from a revision to the working tree.
-fn difference(source: &str) -> Result<UnifiedDiff> {
+fn read_changes(source: &str) -> Result<UnifiedDiff> {
     let file = Path::new(source);
     if file.is_file() { git::read_diff(file) } else { git::diff(source) }
 }

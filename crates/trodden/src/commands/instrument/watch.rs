@@ -1,9 +1,9 @@
 //! `trodden instrument --watch EXPRESSION`: a program that acts at the end of each path that matches an expression.
 //!
-//! The program is a residual build ([`trodden_flow::residual`]) that knows all paths except the matching ones: these are counted exactly,
-//! the action runs where they end, in the thread that took them, and functions without a match get no code. The matches are found here by
-//! trying all paths of the selected functions. Paths that end at a call that does not return are known, too, since only the end of the
-//! program shows that a call has not returned.
+//! The program is a residual build ([`trodden_flow::residual`]) that knows all paths except the matching ones. Matching paths are counted
+//! exactly, and the action runs where they end, in the thread that took them; functions without a match get no code. The matches are found
+//! here by trying all paths of the selected functions. Paths that end at a call that does not return are known, too, since only the end of
+//! the program shows that a call has not returned.
 
 use crate::context::context;
 use crate::notes::{note, warn};
@@ -29,7 +29,7 @@ const REMEDY: &str = "Watch a variant with whole paths, made by `trodden-lab wit
 /// Returns all paths of a program that do not match the expression.
 ///
 /// # Errors
-/// The expression is malformed, uses `call`, or matches no path; or a function has too many paths, or a scheme without an order to try.
+/// The expression is malformed, uses `call`, or matches no path; or a function has too many paths, or does not use the standard numbering.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: Expression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
@@ -41,10 +41,10 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let (mut matching, mut matching_functions) = (0usize, 0usize);
     let mut unmatched_places: Option<Vec<&BlockSet>> = None;
     let mut undecided: Vec<String> = Vec::new();
-    for (at, (map, function)) in functions.iter().enumerate() {
+    for (index, (map, function)) in functions.iter().enumerate() {
         check_paths(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
-        if selected.contains(&at) {
+        if selected.contains(&index) {
             let matcher = Matcher::new(&expression, map, function);
             let missing = matcher.unmatched_places();
             unmatched_places = Some(unmatched_places.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));

@@ -85,7 +85,7 @@ fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
     Ok(suite)
 }
 
-/// Time limit of the search for a smallest set of tests; after it, the best set so far is printed with a lower bound.
+/// Time limit of the search for a smallest set of tests. After this time, the best set so far is printed with a lower bound.
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 
 fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<()> {
@@ -108,7 +108,7 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
     let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load(&job.suite, &job.functions)?;
     let changes = changes(job)?;
-    let wanted = match changes {
+    let changed_paths = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
             note_changes(&changes);
@@ -116,8 +116,8 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
         }
         None => None,
     };
-    let mut placed = order(&suite.tests, wanted.as_ref(), by);
-    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
+    let mut placed = order(&suite.tests, changed_paths.as_ref(), by);
+    let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, changed_paths.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
         placed.retain(|p| p.paths > 0);
@@ -126,7 +126,7 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
         suite: &suite,
         name: &job.suite,
         tests: &placed,
-        changed_paths: wanted.as_ref(),
+        changed_paths: changed_paths.as_ref(),
         average: now,
         average_recorded: before,
     };

@@ -29,8 +29,8 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         return run_by_cargo(job);
     }
     let tests = list_tests(&source(job)?)?;
-    let around = recording_context();
-    let recorder = Recorder::new(&job.suite, Path::new("."), &around)?;
+    let recording = recording_context();
+    let recorder = Recorder::new(&job.suite, Path::new("."), &recording)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));
@@ -46,7 +46,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-/// Runs the tests by cargo, which calls [`step`] for each test binary.
+/// Runs the tests with cargo, which calls [`step`] for each test binary.
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
@@ -89,7 +89,7 @@ fn source(job: &SuiteRun) -> Result<TestSource> {
     }
 }
 
-/// Runs each test of a test binary as a run of its own; cargo calls this.
+/// Records each test of a test binary as a separate run; cargo calls this.
 pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let job = TestBinary {
         suite: suite.to_owned(),
