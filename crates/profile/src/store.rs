@@ -15,7 +15,7 @@ pub use index::{Repair, UnreadableProfile};
 pub use leftovers::Leftover;
 
 use crate::atomic_file::{Access, UnnamedFile};
-use crate::container::{ProfileHead, TEMPORARY_PREFIX, change_run};
+use crate::container::{ProfileHeader, TEMPORARY_PREFIX, change_run};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
@@ -228,7 +228,7 @@ impl RunStore {
         let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
-        let head = ProfileHead { run: profile.run.clone(), images };
+        let header = ProfileHeader { run: profile.run.clone(), images };
         let mut named = None;
         let listed = self.writing(|t| {
             let mut number = index::next_number(t, &self.folder)?;
@@ -242,7 +242,7 @@ impl RunStore {
                 number += 1;
             };
             let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
-            insert_run(t, number, &head, bytes)?;
+            insert_run(t, number, &header, bytes)?;
             Ok::<u64, Failure>(number)
         });
         match (listed, named) {

@@ -221,9 +221,9 @@ fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
-    let head = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
+    let region = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
     // SAFETY: the region is mapped, belongs to this thread, and is new, so nothing else refers to it.
-    unsafe { (new as *mut RegionStream).write_volatile(head) };
+    unsafe { (new as *mut RegionStream).write_volatile(region) };
     stream.more_regions += 1;
     if base == first_region(stream) {
         stream.next = new as u64;

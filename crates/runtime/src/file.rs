@@ -1,13 +1,13 @@
 //! Opening a raw file safely, and writing its header. `trodden_wire` defines the layout.
 //!
-//! Invariants: nothing is written before the file is known to be a regular file of the effective user with one name, and empty or begun by
-//! a runtime; the checksum of the file's head is written last, with the header locked.
+//! Invariants: before the first write, the file is known to be a regular file of the effective user with a single hard link, and either
+//! empty or begun by a runtime; the file header's checksum is written last, with the header locked.
 
 use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
-use crate::wire::head::{FileHead, HEAD_BYTES, HEAD_CHECKSUM, HeadError};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
 use crate::wire::{
     Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
     region_stride,
@@ -51,8 +51,8 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_NO_SPACE_LENGTH && header.head == [0; HEAD_BYTES];
-            if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
+            let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
+            if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(rejection(&header));
             }
             // Other processes lost their counts.
@@ -158,14 +158,14 @@ fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure>
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
-    FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
+    FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
-/// Returns the reason for rejecting a file with an unexpected head.
+/// Returns the reason for rejecting a file with an unexpected file header.
 fn rejection(header: &RawHeader) -> Failure {
-    match FileHead::read(&header.head) {
-        Err(HeadError::EarlierFormat) => OTHER_VERSION,
-        Err(HeadError::Checksum) => CORRUPT,
+    match FileHeader::read(&header.file_header) {
+        Err(HeaderError::EarlierFormat) => OTHER_VERSION,
+        Err(HeaderError::Checksum) => CORRUPT,
         _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
@@ -174,7 +174,7 @@ const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wro
 const CORRUPT: Failure = Failure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
-    if header.head != *image.file_head() {
+    if header.file_header != *image.file_header() {
         return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
@@ -220,23 +220,23 @@ fn write_header(
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
     }
-    header.head = *image.file_head();
-    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
+    header.file_header = *image.file_header();
+    write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
 }
 
-/// Fills in the header of a new file, except the checksum of its head.
+/// Fills in the raw header of a new file, except for the checksum of its file header.
 fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
-    let mut head = *image.file_head();
-    if let Some(checksum) = head.last_chunk_mut() {
-        *checksum = [0; HEAD_BYTES - HEAD_CHECKSUM];
+    let mut file_header = *image.file_header();
+    if let Some(checksum) = file_header.last_chunk_mut() {
+        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM];
     }
     *header = RawHeader {
-        head,
+        file_header,
         image: identity,
         counters: image.counters,
         units: image.len(),

@@ -2,7 +2,7 @@
 //! counters; otherwise, the complete image is rejected.
 
 use crate::text::Failure;
-use crate::wire::head::{FileHead, FileKind, HEAD_BYTES};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
 use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -166,10 +166,10 @@ impl Image {
         if is_stream() { FileKind::STREAM_FILE } else { FileKind::RAW_COUNTS }
     }
 
-    /// Returns the head of the image's files.
-    pub fn file_head(&self) -> &'static [u8; HEAD_BYTES] {
-        const COUNTS: [u8; HEAD_BYTES] = FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
-        const STREAM: [u8; HEAD_BYTES] = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+    /// Returns the file header of the image's files.
+    pub fn file_header(&self) -> &'static [u8; FILE_HEADER_BYTES] {
+        const COUNTS: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
+        const STREAM: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
         if is_stream() { &STREAM } else { &COUNTS }
     }
 

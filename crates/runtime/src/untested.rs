@@ -12,7 +12,7 @@ use crate::output;
 use crate::stub;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, Failure, Text};
-use crate::wire::head::{FileHead, FileKind, HeadError};
+use crate::wire::file_header::{FileHeader, FileKind, HeaderError};
 use crate::wire::layout::Layout;
 use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
@@ -116,13 +116,13 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 
 /// Returns the checksum in a header, if it belongs to a file of this image.
 fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
-    match FileHead::read(bytes) {
-        Ok(head) if head.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
-        Ok(head) if head.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
+    match FileHeader::read(bytes) {
+        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
+        Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
-        Err(HeadError::EarlierFormat) => return Err(&OTHER_VERSION),
-        Err(HeadError::NotTrodden) => return Err(&NOT_OF_IMAGE),
-        Err(HeadError::Truncated | HeadError::Checksum) => return Err(&CORRUPT),
+        Err(HeaderError::EarlierFormat) => return Err(&OTHER_VERSION),
+        Err(HeaderError::NotTrodden) => return Err(&NOT_OF_IMAGE),
+        Err(HeaderError::Truncated | HeaderError::Checksum) => return Err(&CORRUPT),
     }
     let header = KnownHeader::read(bytes).ok_or(&CORRUPT)?;
     match header.image == image.identity() && header.counters == image.counters {

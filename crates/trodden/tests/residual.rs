@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::mem::offset_of;
 use std::process::Output;
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
 /// Two branches of which tests take both edges, but only two of the four combinations; a third that no test takes; an end by `exit`.
@@ -453,13 +453,13 @@ fn more_becomes_known_without_a_new_build() {
         bytes[at] ^= 0x10;
         bytes
     };
-    let later = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
+    let later = FileHeader::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
     for (name, bytes, wanted) in [
         ("a bit", flipped(whole.len() - 1), "it is corrupt"),
         ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is corrupt"),
         ("the end", whole[..whole.len() - 1].to_vec(), "it is corrupt"),
-        ("the header", whole[..30].to_vec(), "it is corrupt"),
-        ("the head", flipped(9), "it is corrupt"),
+        ("an incomplete header", whole[..30].to_vec(), "it is corrupt"),
+        ("the file header", flipped(9), "it is corrupt"),
         ("the program", flipped(offset_of!(KnownHeader, image)), "no known paths of this program"),
         ("an earlier one", [b"TRODMOR2", &whole[8..]].concat(), "a different version of trodden wrote it"),
         ("a later one", [&later[..], &whole[later.len()..]].concat(), "a different version of trodden wrote it"),

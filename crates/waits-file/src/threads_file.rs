@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_container::{FileError, FileKind, HeadError, expect_head};
+use trodden_container::{FileError, FileKind, HeaderError, expect_header};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
     CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE,
@@ -67,9 +67,9 @@ impl ThreadsFile {
             ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), corrupt: Vec::new() };
         let begin = reader.bytes_at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
-            match expect_head(begin, FileKind::WAITS, VERSION) {
+            match expect_header(begin, FileKind::WAITS, VERSION) {
                 // A corrupt first header counts as a loss, like any other corrupt header.
-                Ok(_) | Err(FileError::Head(HeadError::Checksum)) => {}
+                Ok(_) | Err(FileError::Header(HeaderError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
                         "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that \
@@ -77,7 +77,7 @@ impl ThreadsFile {
                         path.display()
                     )
                 }
-                Err(FileError::Head(error @ HeadError::EarlierFormat)) => {
+                Err(FileError::Header(error @ HeaderError::EarlierFormat)) => {
                     bail!("{}: {error}. Use that version, or record again", path.display())
                 }
                 Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),

@@ -1,6 +1,5 @@
-//! The stream of executed blocks that the QEMU plugin writes to a pipe, so that no part changes after it was written. It is a head
-//! ([`crate::head`], kind BLOCKS) followed by frames, each with a header. A block is described before it is executed. Everything is
-//! little-endian.
+//! The stream of executed blocks that the QEMU plugin writes to a pipe: a file header ([`crate::file_header`], kind BLOCKS), followed by
+//! frames, each with a header. A block is described before it is executed. Everything is little-endian.
 
 // Content of each kind of frame:
 //
@@ -14,7 +13,7 @@
 
 use crate::layout::Layout;
 
-/// Version of this layout, of kind [`crate::head::FileKind::BLOCKS`].
+/// Version of this layout, of kind [`crate::file_header::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
 /// Bit that marks a word as a memory access.
 pub const MEMORY: u64 = 1 << 63;

@@ -14,13 +14,13 @@
 // | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 
 pub mod blocks;
-pub mod head;
+pub mod file_header;
 pub mod layout;
 pub mod live;
 pub mod stream;
 pub mod waits;
 
-use head::HEAD_BYTES;
+use file_header::FILE_HEADER_BYTES;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
@@ -103,7 +103,7 @@ pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
-/// Version of files of further known paths, of kind [`head::FileKind::FURTHER_KNOWN_PATHS`].
+/// Version of files of further known paths, of kind [`file_header::FileKind::FURTHER_KNOWN_PATHS`].
 pub const KNOWN_VERSION: u32 = 3;
 
 /// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1 if the path is
@@ -111,8 +111,8 @@ pub const KNOWN_VERSION: u32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHeader {
-    /// The [`head::FileHead`].
-    pub head: [u8; HEAD_BYTES],
+    /// The [`file_header::FileHeader`].
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image.
     pub image: Identity,
     /// Number of counters in the image's template.
@@ -213,7 +213,7 @@ pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
 /// Value of [`SWITCH_VARIABLE`] that makes a program count from its first path on.
 pub const SWITCH_IS_ON: &str = "on";
 
-/// Version of raw files, of kind [`head::FileKind::RAW_COUNTS`].
+/// Version of raw files, of kind [`file_header::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
 /// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in contrast, was just
 /// created.
@@ -246,8 +246,8 @@ pub struct UnitRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawHeader {
-    /// The [`head::FileHead`]. Its checksum is written last; without it the file is incomplete.
-    pub head: [u8; HEAD_BYTES],
+    /// The [`file_header::FileHeader`]. Its checksum is written last; without it the file is incomplete.
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image: [`image_identity`] of its units.
     pub image: Identity,
     /// Number of counters in each region.
@@ -270,7 +270,7 @@ pub struct RawHeader {
     pub created_ns: u64,
     /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
-    /// [`Checksum`] of the fields between head and checksum, of the [`RawUnit`]s and of the path.
+    /// [`Checksum`] of the fields between the file header and this field, of the [`RawUnit`]s and of the path.
     pub checksum: u64,
     /// Losses of processes without a region ([`LostThreads`]). Changes while programs run.
     pub lost: u64,
@@ -278,7 +278,7 @@ pub struct RawHeader {
 
 impl RawHeader {
     /// Byte range of the fields that [`RawHeader::checksum`] covers.
-    pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
+    pub const CHECKED: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
     /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if they do not include all that the checksum
     /// covers.
@@ -363,11 +363,11 @@ pub struct RawUnit {
 layout::layouts! {
     UnitRecord { magic, version, unit, counters_delta, counters }
     RawHeader {
-        head, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns, switch_offset,
-        checksum, lost,
+        file_header, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns,
+        switch_offset, checksum, lost,
     }
     RawUnit { unit, first, counters }
-    KnownHeader { head, image, counters, checksum }
+    KnownHeader { file_header, image, counters, checksum }
 }
 
 /// Returns the offset of the byte of a raw file whose lock means ownership of region `index`. The offset is far greater than the file's
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
-        assert_eq!(size_of::<RawHeader>(), HEAD_BYTES + 16 + 12 * 8);
+        assert_eq!(size_of::<RawHeader>(), FILE_HEADER_BYTES + 16 + 12 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
         assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 64));
     }

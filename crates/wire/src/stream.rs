@@ -20,7 +20,7 @@
 
 use crate::Checksum;
 
-/// Version of stream files, of kind [`crate::head::FileKind::STREAM_FILE`].
+/// Version of stream files, of kind [`crate::file_header::FileKind::STREAM_FILE`].
 pub const STREAM_VERSION: u32 = 3;
 /// Size of a chunk in bytes; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;

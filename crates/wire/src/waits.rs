@@ -14,7 +14,7 @@
 // - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
 
 use crate::Checksum;
-use crate::head::{FileHead, FileKind, HEAD_BYTES};
+use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 
 /// Version of this layout, of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
@@ -51,8 +51,8 @@ pub const ANY_TAG: i32 = -1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHeader {
-    /// The [`FileHead`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
-    pub head: [u8; HEAD_BYTES],
+    /// The [`FileHeader`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// When recording of the process began, in ticks: part of its name in the process file.
     pub start: u64,
     /// Number of the process.
@@ -68,14 +68,14 @@ pub struct ExtentHeader {
 impl ExtentHeader {
     /// Creates a header with its checksums.
     pub fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
-        let head = FileHead::new(FileKind::WAITS, VERSION).to_bytes();
-        let header = ExtentHeader { head, start, process, size, checksum: 0, reserved: 0 };
+        let file_header = FileHeader::new(FileKind::WAITS, VERSION).to_bytes();
+        let header = ExtentHeader { file_header, start, process, size, checksum: 0, reserved: 0 };
         ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
     /// Returns true if a recorder of this version wrote the header, and it is not corrupt.
     pub fn is_intact(&self) -> bool {
-        FileHead::read(&self.head) == Ok(FileHead::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
+        FileHeader::read(&self.file_header) == Ok(FileHeader::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
 
     fn fields_checksum(&self) -> u64 {
@@ -198,7 +198,7 @@ pub struct SampleRecord {
 }
 
 crate::layout::layouts! {
-    ExtentHeader { head, start, process, size, checksum, reserved }
+    ExtentHeader { file_header, start, process, size, checksum, reserved }
     ChunkHeader { magic, kind, thread, first, size, reserved, checksum }
     ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
     CallRecord { enter, exit, kind, function, stack, object, peer, tag, size_or_count, request, cpu_ns }

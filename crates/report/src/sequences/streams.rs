@@ -50,7 +50,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
+    let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;

@@ -71,11 +71,11 @@ impl StreamStatistics {
         for file in logs {
             let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
-            let places = CounterLookup::new(log.head(), maps.image());
+            let places = CounterLookup::new(log.header(), maps.image());
             let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();
             report.logs.push(LogReport {
-                image: log.head().image_path.clone(),
+                image: log.header().image_path.clone(),
                 bytes,
                 is_cut: log.is_truncated(),
                 threads,

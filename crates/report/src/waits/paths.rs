@@ -93,7 +93,7 @@ fn find_paths(
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), maps, &view, &sources);
+    let event_names = EventNames::new(log.header(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
     let mut walk = SampleWalk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };

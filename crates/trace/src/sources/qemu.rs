@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_container::{FileError, FileKind, HEAD_BYTES, expect_head};
+use trodden_container::{FILE_HEADER_BYTES, FileError, FileKind, expect_header};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, LEAVES_HANDLER, MemoryAccess, VERSION, memory_access};
 use trodden_wire::layout::Layout;
@@ -41,9 +41,9 @@ impl<R: Read> QemuSource<R> {
     /// The stream is not the plugin's, or has another version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut head = [0; HEAD_BYTES];
-        bytes.read_exact(&mut head, "the start of the plugin's stream")?;
-        expect_head(&head, FileKind::BLOCKS, VERSION).map_err(|error| match error {
+        let mut header = [0; FILE_HEADER_BYTES];
+        bytes.read_exact(&mut header, "the start of the plugin's stream")?;
+        expect_header(&header, FileKind::BLOCKS, VERSION).map_err(|error| match error {
             FileError::Version { found, .. } => {
                 bytes.foreign(format!("the plugin writes version {found}, but this program reads version {VERSION}. Rebuild both"))
             }

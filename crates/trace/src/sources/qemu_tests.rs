@@ -1,14 +1,14 @@
 //! Tests with a hand-written stream of executed blocks: branches, handlers, damage.
 
 use super::*;
-use trodden_container::FileHead;
+use trodden_container::FileHeader;
 
 #[derive(Default)]
 struct Stream(Vec<u8>, u64);
 
 impl Stream {
     fn new() -> Stream {
-        Stream(FileHead::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
+        Stream(FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
     }
 
     fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> Stream {
@@ -144,12 +144,12 @@ fn damage_is_reported_with_its_offset() {
     let end = truncated.0.len();
     assert!(text(truncated).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
-    wrong.0[HEAD_BYTES] = 99;
-    assert!(text(wrong).contains(&format!("damaged at offset {HEAD_BYTES}")));
-    assert!(text(Stream(b"something else that is long enough for a head".to_vec(), 0)).contains("not a stream"));
-    let newer = FileHead::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
+    wrong.0[FILE_HEADER_BYTES] = 99;
+    assert!(text(wrong).contains(&format!("damaged at offset {FILE_HEADER_BYTES}")));
+    assert!(text(Stream(b"something else that is long enough for a header".to_vec(), 0)).contains("not a stream"));
+    let newer = FileHeader::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
     assert!(text(Stream(newer.to_vec(), 0)).contains(&format!("writes version {}", VERSION + 1)));
-    for at in 0..HEAD_BYTES {
+    for at in 0..FILE_HEADER_BYTES {
         let mut damaged = Stream::with_blocks().executed(0, &[0, 1]);
         damaged.0[at] ^= 1;
         assert!(text(damaged).contains("not a stream"), "byte {at}");
