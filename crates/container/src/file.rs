@@ -8,7 +8,7 @@ use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderE
 /// Compression level of such files.
 const LEVEL: i32 = 3;
 
-/// The reason why a file's content is not as expected. Messages are preceded by "FILE: ".
+/// The reason why a file cannot be read. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// It does not start with a valid header.
@@ -62,17 +62,17 @@ pub struct FileFormat {
     pub kind: FileKind,
     /// Version of the value.
     pub version: u32,
-    /// How to obtain such a file, for messages.
+    /// How to obtain a valid file of this kind; the end of error messages.
     pub remedy: &'static str,
 }
 
-/// The reason why a file's content is not as expected. Messages are preceded by "FILE: " and end with the remedy.
+/// The reason why a file cannot be read, with advice. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {remedy}")]
 pub struct ContentError {
-    /// The fault.
+    /// The reason.
     pub error: FileError,
-    /// How to obtain such a file.
+    /// How to obtain a valid file.
     pub remedy: &'static str,
 }
 
@@ -100,8 +100,8 @@ impl FileFormat {
         value.map_err(|error| ContentError { error, remedy: self.remedy })
     }
 
-    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version may be any, and the rest of the file may be
-    /// corrupt.
+    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version is not checked, and the rest of the file may
+    /// be corrupt.
     pub fn matches_kind(&self, bytes: &[u8]) -> bool {
         FileKind::of(bytes) == Some(self.kind)
     }

@@ -1,8 +1,9 @@
-//! The container of all files that trodden writes at once: profiles, traces, maps of units, sets and requests.
+//! The container format of all files that trodden does not write while a program runs: profiles, traces, maps of units, sets and requests.
 //!
 //! A file is a [header](FileHeader), which identifies its kind, and a sequence of [sections](Section), which are compressed separately and
 //! have checksums of their header, index and content. Readers can skip a section without reading it. A corrupt section does not affect the
-//! others, because readers search for the next [`MARKER`]. Files that programs write while they run have only the header in common with it.
+//! others, because readers search for the next [`MARKER`]. Files that programs write while they run start with the same header, but have no
+//! sections.
 
 #![forbid(unsafe_code)]
 

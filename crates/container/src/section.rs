@@ -31,7 +31,7 @@ const CHECKED_BYTES: usize = SECTION_HEADER_BYTES - 8;
 const MAX_INDEX: u32 = 1 << 28;
 /// Maximum size of content. If a header has a larger size, it is corrupt.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// Maximum ratio of content to compressed content, so that a small file cannot exhaust memory.
+/// Maximum ratio of the size of content to its compressed size, so that a small file cannot exhaust memory.
 const MAX_RATIO: u64 = 1024;
 /// Size of content below which [`MAX_RATIO`] does not apply.
 const MIN_SIZE_FOR_RATIO: u64 = 16 << 20;
@@ -50,9 +50,7 @@ pub struct Section<'a> {
     pub layout: u32,
     /// Identity of the section's subject. Zeros if there is none.
     pub subject: [u8; 16],
-    /// Meaning by tag.
-    pub count: u32,
-    /// Data that can be read without the content.
+    /// A number whose meaning depends on the tag. pub count: u32, Data that can be read without decompressing the content.
     pub index: &'a [u8],
 }
 
@@ -74,7 +72,7 @@ pub struct SectionHeader {
     checksum: u64,
 }
 
-/// A fault of a section.
+/// The reason why a section cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
     /// No section begins here.
@@ -93,7 +91,7 @@ pub enum SectionError {
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
-    #[error("its content of {packed} compressed bytes cannot have {claimed} bytes, which its header claims")]
+    #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
     Size {
         /// The claimed size.
         claimed: u64,

@@ -8,9 +8,9 @@
 // <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
 // <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
 //
-// - `<process>` consists of process id and start time, so that a process that executes another program starts new files.
-// - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are one that its process
-//   did not live to start. Zeros after the last chunk of an extent are free space.
+// - `<process>` consists of process id and start time, so that a process that executes a different program starts new files.
+// - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are an extent whose
+//   process ended before writing its header. Zeros after the last chunk of an extent are free space.
 // - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
 
 use crate::Checksum;
@@ -38,7 +38,7 @@ pub const RECORD_SIZE: usize = 64;
 pub const SAMPLE_SIZE: usize = 32;
 /// Stack number of a record without a stack.
 pub const NO_STACK: u32 = u32::MAX;
-/// Peer of a record without one: a null process, or a call without partner.
+/// Peer of a record for a null process or a call without partner.
 pub const NO_PEER: i32 = -1;
 /// Peer of a receive from any source.
 pub const ANY_PEER: i32 = -2;
@@ -147,7 +147,7 @@ pub struct ThreadHeader {
     pub begin_ns: u64,
     /// Object of the [`kind::THREAD_CREATE`] that created the thread; 0 for a process's first thread.
     pub token: u64,
-    /// A later anchor, in ticks.
+    /// The time of a later anchor, in ticks.
     pub anchor_ticks: u64,
     /// The monotonic clock at that anchor, in ns.
     pub anchor_ns: u64,
