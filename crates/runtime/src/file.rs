@@ -42,7 +42,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    // A single header is reused, because there may be little stack space.
+    // A single header is reused, because the stack may be small.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
@@ -55,7 +55,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
             if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(rejection(&header));
             }
-            // Other processes lost their counts.
+            // The processes that found no space lost their counts.
             let lost = if given_up { LostThreads::default().with(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
@@ -273,9 +273,11 @@ pub fn cannot_write(error: Errno) -> Failure {
     }
 }
 
-const NO_SPACE: Failure =
-    Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
-        .because(LostReason::NoSpace);
+const NO_SPACE: Failure = Failure::new(
+    b"the disk has no space for its counters",
+    b"free some space, or let TRODDEN_OUTPUT name a file on a different file system",
+)
+.because(LostReason::NoSpace);
 
 /// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. A page that
 /// cannot be stored later would kill the subject.
@@ -298,7 +300,7 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), F
     .map_err(cannot_write)
 }
 
-/// Marks a file as having no space for its header. The mark itself needs no space. The caller holds the header's lock.
+/// Marks a file as one for whose header the disk had no space. The mark needs no space itself. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
@@ -308,7 +310,7 @@ fn mark_without_space(file: &Descriptor) {
 
 /// Records in the written header that a thread's counts are lost.
 pub fn note_lost(file: &Descriptor, reason: LostReason) {
-    // Written through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
+    // Changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
     if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
         && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
     {
@@ -319,7 +321,7 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
 
 /// Counts a thread in the [`LostThreads`] at `address`, an aligned word of a mapped raw file.
 pub fn add_lost(address: usize, reason: LostReason) {
-    // SAFETY: the caller has the word mapped; all users access it atomically, or read the file.
+    // SAFETY: the caller guarantees that the word is mapped; all processes access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).with(reason).0));
 }

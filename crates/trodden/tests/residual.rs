@@ -274,7 +274,7 @@ fn programs_act_on_untested_paths() {
     let aborted = act(&["1", "20"], "abort");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&aborted.status), Some(6));
     assert!(act(&["1", "1"], "abort").status.success());
-    assert!(errors(&act(&["1", "1"], "callback")).contains("there is no function trodden_untested"));
+    assert!(errors(&act(&["1", "1"], "callback")).contains("does not define the function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
     // With a callback, which takes untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
