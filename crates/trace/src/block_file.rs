@@ -2,9 +2,9 @@
 //!
 //! This is a form of the [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its
 //! number of symbols as count. Nothing written later is needed to read a block. A file whose last block is incomplete or not of kind
-//! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once.
-//! Symbols are stored as words of four bytes if all of a block fit, which is the fastest; otherwise each as its difference from the one
-//! before (zigzag, LEB128). The layout of the section says which.
+//! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once. If all
+//! symbols of a block fit into words of four bytes, they are stored as such words, which is the fastest; otherwise, each symbol is stored
+//! as its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use serde::{Deserialize, Serialize};
@@ -33,9 +33,9 @@ pub struct TraceFormat {
     pub version: u32,
 }
 
-/// Layout of a block whose symbols are differences, or that has none.
+/// Layout of a block whose symbols are stored as differences, or that has no symbols.
 const DIFFERENCES: u32 = 0;
-/// Layout of a block whose symbols are words.
+/// Layout of a block whose symbols are stored as words.
 const WORDS: u32 = 1;
 
 /// The kind of a block.
@@ -60,7 +60,7 @@ pub enum TraceFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file is of another kind or version.
+    /// The file has a different kind or version.
     #[error("{}: {error}. Record the trace again", path.display())]
     Foreign {
         /// The file.
@@ -68,9 +68,9 @@ pub enum TraceFileError {
         /// What is wrong.
         error: FileError,
     },
-    /// A block is damaged.
-    #[error("{}: the block at byte {offset} is damaged: {error}. Record the trace again", path.display())]
-    Damaged {
+    /// A block is corrupt.
+    #[error("{}: the block at byte {offset} is corrupt: {error}. Record the trace again", path.display())]
+    Corrupt {
         /// The file.
         path: PathBuf,
         /// Offset of the block.
@@ -79,7 +79,7 @@ pub enum TraceFileError {
         error: SectionError,
     },
     /// The contents of a block contradict the rest of the file.
-    #[error("{}: the block at byte {offset} is damaged: {what}. Record the trace again", path.display())]
+    #[error("{}: the block at byte {offset} is corrupt: {what}. Record the trace again", path.display())]
     Inconsistent {
         /// The file.
         path: PathBuf,
@@ -189,7 +189,7 @@ impl Reader {
     /// Opens a file and reads the headers of its blocks.
     ///
     /// # Errors
-    /// The file cannot be read, or has another format.
+    /// The file cannot be read, or has a different format.
     pub fn open(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let io = |source| TraceFileError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
@@ -214,7 +214,7 @@ impl Reader {
     /// Reads the description in the first block.
     ///
     /// # Errors
-    /// The file ends before it, or it is damaged.
+    /// The file ends before the description, or the description is corrupt.
     pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
         let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: FILE_HEADER_BYTES as u64, what };
@@ -235,7 +235,7 @@ impl Reader {
     pub fn index(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut bytes = vec![0; header.section.index_length() as usize];
         self.read(&mut bytes, header.offset + SECTION_HEADER_BYTES as u64)?;
-        header.section.check_index(&bytes).map_err(|error| self.damaged(header, error))?;
+        header.section.check_index(&bytes).map_err(|error| self.corrupt(header, error))?;
         Ok(bytes)
     }
 
@@ -243,7 +243,7 @@ impl Reader {
     pub fn data(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
         let mut packed = vec![0; header.section.packed_length() as usize];
         self.read(&mut packed, header.offset + SECTION_HEADER_BYTES as u64 + header.section.index_length())?;
-        header.section.unpack(&packed).map_err(|error| self.damaged(header, error))
+        header.section.unpack(&packed).map_err(|error| self.corrupt(header, error))
     }
 
     /// Reads the symbols of a block.
@@ -264,11 +264,11 @@ impl Reader {
 
     /// Reads the encoded value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
-        trodden_container::decode(&self.data(header)?).map_err(|error| self.damaged(header, error))
+        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
     }
 
-    fn damaged(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
-        TraceFileError::Damaged { path: self.path.clone(), offset: header.offset, error }
+    fn corrupt(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
+        TraceFileError::Corrupt { path: self.path.clone(), offset: header.offset, error }
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), TraceFileError> {
@@ -282,9 +282,9 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     if file.read_exact_at(&mut bytes, offset).is_err() {
         return Ok(None);
     }
-    let damaged = |error| TraceFileError::Damaged { path: path.to_owned(), offset, error };
+    let corrupt = |error| TraceFileError::Corrupt { path: path.to_owned(), offset, error };
     let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
-    let section = SectionHeader::read(&bytes).map_err(damaged)?;
+    let section = SectionHeader::read(&bytes).map_err(corrupt)?;
     let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
     let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
@@ -325,7 +325,7 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Decodes `count` words; `None` if there is another number of them.
+/// Decodes `count` words; `None` if the number of words is different.
 fn unpack_words(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let (words, []) = bytes.as_chunks::<4>() else { return None };
     (words.len() == count).then(|| words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).collect())
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_block_is_reported() {
+    fn corrupt_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);
@@ -410,7 +410,7 @@ mod tests {
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Damaged { error: SectionError::Content, .. })));
+        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Corrupt { error: SectionError::Content, .. })));
     }
 
     /// Any change to any byte of a file is detected.

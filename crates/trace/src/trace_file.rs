@@ -1,5 +1,5 @@
-//! Trace files: the whole execution of each thread as a sequence of blocks, calls and returns, with all that is needed to show it without
-//! the binary.
+//! Trace files: the complete execution of each thread as a sequence of blocks, calls and returns, with all that is needed to show it
+//! without the binary.
 //!
 //! The file is a [sequence of blocks](crate::block_file): first a description of the program (functions, blocks, lines), then blocks of
 //! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
@@ -372,7 +372,7 @@ impl TraceFile {
     /// Opens a trace, which may be truncated.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a sound trace.
+    /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
         let about = reader.about()?;
@@ -429,7 +429,7 @@ impl TraceFile {
     /// Reads the events of a piece.
     ///
     /// # Errors
-    /// The block cannot be read or is damaged.
+    /// The block cannot be read, or is corrupt.
     pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
         let symbols = self.reader.symbols(&piece.header)?;
         let events: Option<Vec<TraceEvent>> =

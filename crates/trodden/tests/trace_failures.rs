@@ -205,8 +205,8 @@ fn a_process_outlives_what_no_collection_goes_on_with() {
     let library = folder.path("libtwice.so").display().to_string();
     let ways: [(&str, &[&str], &str); 3] = [
         ("gs", &["--collector", "trampolines"], "gs register"),
-        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no free memory near"),
-        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no free memory near"),
+        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no memory near"),
+        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no memory near"),
     ];
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
@@ -331,7 +331,7 @@ fn processes_that_cannot_be_traced_are_refused_by_name_before_anything_is_planne
     };
     // The shell becomes the recorder.
     refused("$$", "it is the recorder itself");
-    refused("4194305", "there is no such process");
+    refused("4194305", "it does not exist");
     let mut ended = Command::new("true").spawn().unwrap();
     while !std::fs::read_to_string(format!("/proc/{}/status", ended.id())).unwrap().contains("State:\tZ") {
         std::thread::sleep(Duration::from_millis(2));

@@ -32,7 +32,7 @@ fn temporary(folder: &Folder) -> Vec<PathBuf> {
     fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A line of `/proc/PID/status`; nothing if there is no such process.
+/// A line of `/proc/PID/status`; nothing if the process does not exist.
 fn status(process: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())

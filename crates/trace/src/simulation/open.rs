@@ -180,7 +180,7 @@ impl EmulatedProgram<'_> {
     /// QEMU is missing, or cannot run the program.
     pub fn start(self) -> Result<OpenedSource> {
         let (name, arguments) = self.command.split_first().context("no program is given")?;
-        refuse_script(self.file)?;
+        reject_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
         nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe")?;
         let mut command = Command::new(QEMU);
@@ -241,7 +241,7 @@ fn wait(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Re
     })
 }
 
-fn refuse_script(program: &Path) -> Result<()> {
+fn reject_script(program: &Path) -> Result<()> {
     let mut beginning = [0; 2];
     let is_read = File::open(program).and_then(|mut file| file.read_exact(&mut beginning)).is_ok();
     ensure!(

@@ -38,7 +38,7 @@ impl<R: Read> QemuSource<R> {
     /// accesses.
     ///
     /// # Errors
-    /// The stream is not the plugin's, or has another version.
+    /// The stream is not the plugin's, or has a different version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut header = [0; FILE_HEADER_BYTES];
@@ -72,14 +72,14 @@ impl<R: Read> QemuSource<R> {
         }
         let FrameHeader { kind, thread, bytes: size } = FrameHeader::read(&header).expect("as many bytes as a header has");
         let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= MAX_FRAME_SIZE) else {
-            return Err(self.bytes.damaged(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
+            return Err(self.bytes.corrupt(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
         };
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(size as usize, 0);
         self.bytes.read_exact(&mut frame, "a frame's content")?;
         let taken = self.take(kind, thread, &frame, batch);
         self.frame = frame;
-        taken.map_err(|what| self.bytes.damaged(offset, what))?;
+        taken.map_err(|what| self.bytes.corrupt(offset, what))?;
         Ok(true)
     }
 

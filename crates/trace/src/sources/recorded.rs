@@ -32,7 +32,7 @@ impl<R: Read> RecordedSource<R> {
     /// Reads the start of a recording. `path` identifies it in messages.
     ///
     /// # Errors
-    /// The file cannot be read, is not a recording, or has another version.
+    /// The file cannot be read, is not a recording, or has a different version.
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
         let mut header = [0; FILE_HEADER_BYTES];
@@ -45,7 +45,7 @@ impl<R: Read> RecordedSource<R> {
                 );
             }
             Err(FileError::Header(error @ HeaderError::EarlierFormat)) => return Err(bytes.foreign(format!("{error}. Record again"))),
-            Err(FileError::Header(error @ HeaderError::Checksum)) => return Err(bytes.damaged(0, error.to_string())),
+            Err(FileError::Header(error @ HeaderError::Checksum)) => return Err(bytes.corrupt(0, error.to_string())),
             Err(error) => return Err(bytes.foreign(format!("not a recording of `trodden simulate --record`: {error}"))),
         };
         if flags & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
@@ -63,7 +63,7 @@ impl<R: Read> RecordedSource<R> {
         };
         match source.read_chunk()? {
             Some((_, ChunkKind::Origin, origin)) => source.origin = String::from_utf8_lossy(&origin).into_owned(),
-            Some((offset, ..)) => return Err(source.bytes.damaged(offset, "it does not start with its origin")),
+            Some((offset, ..)) => return Err(source.bytes.corrupt(offset, "it does not start with its origin")),
             None => return Err(source.bytes.truncated("its origin is missing")),
         }
         Ok(source)
@@ -76,22 +76,22 @@ impl<R: Read> RecordedSource<R> {
         if !self.bytes.fill(&mut header, "a chunk's header")? {
             return Ok(None);
         }
-        let header = SectionHeader::read(&header).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
+        let header = SectionHeader::read(&header).map_err(|error| self.bytes.corrupt(offset, format!("a chunk: {error}")))?;
         let kind = match header.tag {
             1 => ChunkKind::Origin,
             2 => ChunkKind::Events,
             3 => ChunkKind::Notes,
             4 => ChunkKind::End,
             5 => ChunkKind::Instructions,
-            other => return Err(self.bytes.damaged(offset, format!("a chunk has the unknown kind {other}"))),
+            other => return Err(self.bytes.corrupt(offset, format!("a chunk has the unknown kind {other}"))),
         };
         let (packed, size) = (header.packed_length(), header.unpacked_length());
         if packed.max(size) > MAX_CHUNK_SIZE || header.index_length() > 0 {
-            return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
+            return Err(self.bytes.corrupt(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
         let mut content = vec![0; packed as usize];
         self.bytes.read_exact(&mut content, "a chunk's content")?;
-        let content = header.unpack(&content).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
+        let content = header.unpack(&content).map_err(|error| self.bytes.corrupt(offset, format!("a chunk: {error}")))?;
         Ok(Some((offset, kind, content)))
     }
 
@@ -164,7 +164,7 @@ impl<R: Read> BranchSource for RecordedSource<R> {
                 Some(())
             }
         };
-        taken.ok_or_else(|| self.bytes.damaged(offset, "a chunk is malformed"))?;
+        taken.ok_or_else(|| self.bytes.corrupt(offset, "a chunk is malformed"))?;
         Ok(!self.is_ended)
     }
 

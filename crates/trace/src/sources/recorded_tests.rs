@@ -1,4 +1,4 @@
-//! Tests that recordings are read back as they were written, and that any damage is reported with its offset.
+//! Tests that recordings are read back as they were written, and that corrupt bytes are reported with their offset.
 
 use super::super::{RecordedWriter, Recording};
 use super::*;

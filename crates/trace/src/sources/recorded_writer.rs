@@ -1,7 +1,7 @@
 //! Writes the compact format of recorded branches.
 //!
-//! Programs execute few different branches, each with few targets and few distances from the branch before. So each different event is
-//! described once and then referred to by a number, and the result is compressed by zstd. Numbers are assigned in the order of first
+//! Programs execute few different branches, each with few targets and few distances from the branch before. So each distinct event is
+//! described once and then referred to by a number, and the result is compressed with zstd. Numbers are assigned in the order of first
 //! appearance.
 //!
 //! It is a file of the [container](trodden_container) whose header has flags (1: instructions; 2: no return addresses; 4: frames). Each
@@ -54,7 +54,7 @@ pub enum ChunkKind {
 const LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
-/// The same for recordings with instructions, of which there are some ten times as many.
+/// The same for recordings with instructions, which outnumber events by about ten to one.
 const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
 /// The properties of a recording.
