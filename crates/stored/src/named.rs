@@ -55,7 +55,7 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
         };
         log::warn!("{} is skipped: {reason}{more}", file.display());
     }
-    let lost = merged.damaged.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
+    let lost = merged.corrupt.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
     Ok((merged.profile.with_context(|| format!("no run of `{name}` can be read"))?, lost))
 }
 

@@ -106,12 +106,12 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
-    let mut of_recorder = own;
-    while of_recorder != 0 && program(of_recorder).is_some_and(|other| Some(other) == program(own)) {
-        if of_recorder == process || number(&status(process), "Tgid") == Some(of_recorder) {
+    let mut ancestor = own;
+    while ancestor != 0 && program(ancestor).is_some_and(|other| Some(other) == program(own)) {
+        if ancestor == process || number(&status(process), "Tgid") == Some(ancestor) {
             return true;
         }
-        of_recorder = number(&status(of_recorder), "PPid").unwrap_or(0);
+        ancestor = number(&status(ancestor), "PPid").unwrap_or(0);
     }
     false
 }

@@ -200,14 +200,14 @@ impl ThreadsReader<'_> {
     /// Returns the next offset for which `is_match` holds, or `to` if there is none. Skipped bytes are recorded as corrupt unless all are
     /// zero.
     fn skip(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
-        let (mut at, mut is_damaged) = (from, false);
+        let (mut at, mut is_corrupt) = (from, false);
         while at < to && !is_match(self, at)? {
             let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
-            is_damaged |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+            is_corrupt |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
             at += step as u64;
         }
         let at = at.min(to);
-        if is_damaged {
+        if is_corrupt {
             self.corrupt.push((from, at));
         }
         Ok(at)
