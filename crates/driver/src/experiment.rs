@@ -17,7 +17,7 @@ use trodden_unit::{Identity, KnownPaths};
 /// Returns the settings in the environment, which override the request in the environment.
 ///
 /// # Errors
-/// Fails if the settings cannot be parsed, or the request's file is corrupt.
+/// Fails if the settings cannot be parsed, or the request's file is damaged.
 pub fn from_environment(context: &DriverContext) -> Result<Settings> {
     let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;

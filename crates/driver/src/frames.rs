@@ -76,7 +76,7 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
         return Ok(bytes);
     }
     let folder = path.parent().unwrap_or(Path::new("."));
-    let archive = ArchiveFile::parse(&*bytes).with_context(|| format!("{} is corrupt", path.display()))?;
+    let archive = ArchiveFile::parse(&*bytes).with_context(|| format!("{} is damaged", path.display()))?;
     let mut found = Vec::new();
     for member in archive.members() {
         let name = String::from_utf8_lossy(member?.name()).into_owned();

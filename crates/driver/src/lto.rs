@@ -92,7 +92,7 @@ fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> 
         let Ok(bytes) = fs::read(&path) else { continue };
         let bytes = frames::expand_thin_archive(context, &path, bytes)?;
         if frames::is_archive(&bytes) {
-            let members = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
+            let members = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
             members.iter().try_for_each(|m| llvm.check_bitcode(&m.bytes, format!("{}({})", path.display(), m.name).as_ref()))?;
         }
     }
@@ -199,7 +199,7 @@ fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) 
         if !frames::is_archive(&bytes) {
             continue;
         }
-        let all = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
+        let all = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
         let rest: Vec<ArchiveMember> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
         if rest.len() < all.len() {
             let folder = scratch.join(format!("archive-{i}"));

@@ -173,7 +173,7 @@ impl Rebuilder {
             return Ok(bytes);
         }
         let mut members = Vec::new();
-        for member in frames::members(&bytes).with_context(|| format!("the archive {name} is corrupt"))? {
+        for member in frames::members(&bytes).with_context(|| format!("the archive {name} is damaged"))? {
             let bytes = self.replace_object(&format!("{name}({})", member.name), member.bytes)?;
             members.push(ArchiveMember { name: member.name, bytes });
         }

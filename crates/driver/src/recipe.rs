@@ -131,7 +131,7 @@ impl RecipeStore {
     /// Returns the recipe of an image.
     ///
     /// # Errors
-    /// Fails if there is none, or it is corrupt or has a different version.
+    /// Fails if there is none, or it is damaged or of another version.
     pub fn get(&self, image: &Image) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
@@ -145,7 +145,7 @@ impl RecipeStore {
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
         let recipe: Recipe = serde_json::from_slice(&text)
-            .with_context(|| format!("the link recipe {} is corrupt: link the program again", path.display()))?;
+            .with_context(|| format!("the link recipe {} is damaged: link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
                 "the link recipe {} has version {}, but this trodden reads version {SCHEMA_VERSION}: link the program again",
@@ -186,12 +186,12 @@ impl RecipeStore {
     /// Reads a content by name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity =
-            Identity::parse(name).ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is corrupt"))?;
+            Identity::parse(name).ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is damaged"))?;
         let path = self.content_path(name);
         let bytes =
             fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
         if Identity::from_content(&bytes) != identity {
-            bail!("{} is corrupt: remove it and link the program again", path.display());
+            bail!("{} is damaged: remove it and link the program again", path.display());
         }
         Ok(bytes)
     }
@@ -221,6 +221,6 @@ mod tests {
         fs::write(&other, "content").unwrap();
         assert_eq!(store.put_file(&other, b"content").unwrap(), name);
         fs::write(&file, "Content").unwrap();
-        assert!(store.content(&name).unwrap_err().to_string().contains("is corrupt"));
+        assert!(store.content(&name).unwrap_err().to_string().contains("is damaged"));
     }
 }

@@ -112,7 +112,7 @@ impl LinkInputs {
                 frames.push(unit_of_store(&store, unit)?);
             }
         }
-        // Corrupt maps are reported when they are needed.
+        // Damaged maps are reported when they are needed.
         let maps: Vec<UnitMap> = frames.iter().filter_map(|frame| frame.map().ok()).collect();
         let llvm = llvm_for(context, maps.iter().map(|map| (&*map.source, map.llvm)))?;
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
@@ -269,7 +269,7 @@ fn lay_out(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder)
 }
 
 fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
-    let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is corrupt"))?;
+    let identity = Identity::parse(unit).ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is damaged"))?;
     match store.get(identity)? {
         Some(frame) => Ok(frame),
         None => bail!("unit {unit} is missing from the store {}: build the program again", store.root().display()),

@@ -107,7 +107,7 @@ fn paths_are_ranked_by_users() {
     assert_eq!(executions, ["1", "3"], "{csv}");
     let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
-    // One file with all reports gives the same result. The corrupt report is left out, with those after it.
+    // All in one file is the same; a damaged one is left out from there on.
     let mut all = Vec::new();
     for machine in ["a", "b", "c"] {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());
@@ -120,7 +120,7 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
-    // A file that cannot be read is an error, not a corrupt report.
+    // But what cannot be read at all is no damage.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "missing.field: cannot read"), ("none.field", "contain no report")] {
         let output = place.command(trodden()).args(["fleet", "aggregate", file]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Reading profiles: what is asked of paths that are cut, of corrupt files, of suites of several programs, and what the answers hold.
+//! Reading profiles: what is asked of paths that are cut, of damaged files, of suites of several programs, and what the answers hold.
 
 mod place;
 
@@ -116,7 +116,7 @@ fn places_that_do_not_exist_are_errors() {
 }
 
 #[test]
-fn the_intact_parts_of_a_corrupt_profile_are_used() {
+fn what_is_intact_of_a_damaged_profile_is_used() {
     let place = cut();
     place.write("b.c", "int other(int n) { return n * 3; }\n");
     place.cc("-O1 -g a.c b.c -o prog");

@@ -474,7 +474,7 @@ fn more_becomes_known_without_a_new_build() {
 }
 
 #[test]
-fn a_corrupt_file_of_known_paths_is_named() {
+fn a_damaged_file_of_known_paths_is_named() {
     let place = place();
     place.trodden("export known tests -o whole.known");
     let whole = std::fs::read(place.path("whole.known")).unwrap();

@@ -78,13 +78,13 @@ fn a_lost_index_is_made_again_with_one_line() {
     place.trodden("runs suite smoke 2");
     let before = listed(&place);
     let profile = fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap();
-    for content in ["", "no database"] {
+    for damage in ["", "no database"] {
         for name in ["runs.db-wal", "runs.db-shm"] {
             let _ = fs::remove_file(place.path(".trodden").join(name));
         }
-        match content.is_empty() {
+        match damage.is_empty() {
             true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
-            false => fs::write(place.path(".trodden/runs.db"), content).unwrap(),
+            false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
         }
         // A command that reads, in a folder below.
         fs::create_dir_all(place.path("below")).unwrap();
@@ -103,7 +103,7 @@ fn a_lost_index_is_made_again_with_one_line() {
 }
 
 #[test]
-fn corrupt_profiles_are_named_and_not_listed() {
+fn damaged_profiles_are_named_and_not_listed() {
     let place = place();
     place.trodden("record -- ./prog one");
     place.trodden("record -- ./prog two");

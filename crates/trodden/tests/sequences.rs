@@ -116,15 +116,15 @@ fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
 }
 
 #[test]
-fn corrupt_texts_are_rejected_with_their_line() {
-    let corrupt = [
+fn damaged_texts_are_refused_with_their_line() {
+    let damaged = [
         ("leave\n", "line 2", "`leave` without an earlier `enter`"),
         ("path\tx\t0\treturn\n", "line 2", "`path` without an earlier `enter`"),
         ("enter\tx\npath\ty\t1\treturn\n", "line 3", "not of the innermost open function `x`"),
         ("enter\tx\nleave\nleave\n", "line 4", "`leave` without an earlier `enter`"),
         ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` without an earlier `enter`"),
     ];
-    for (lines, line, expected) in corrupt {
+    for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);
         let said = error(&place, &["patterns", "hot", "bad.events"]);
         assert!(said.contains(line) && said.contains(expected), "{said}");

@@ -112,10 +112,10 @@ fn a_recording_serves_many_tables_and_says_the_same() {
     assert!(run["branches"]["retired"].as_u64().unwrap() > 100_000);
     let functions: Vec<&str> = run["paths"].as_array().unwrap().iter().filter_map(|p| p["function"].as_str()).collect();
     assert!(functions.iter().any(|f| f.starts_with("BZ2_")), "{:?}", &functions[..functions.len().min(20)]);
-    corrupt_recordings(at);
+    damaged_recordings(at);
 }
 
-fn corrupt_recordings(at: &Path) {
+fn damaged_recordings(at: &Path) {
     let whole = fs::read(at.join("b.trodrec")).unwrap();
     fs::write(at.join("cut.trodrec"), &whole[..whole.len() - 30]).unwrap();
     assert!(error(at, &["--from", "cut.trodrec"]).contains("truncated at offset"));
@@ -430,7 +430,7 @@ fn traces_of_other_simulators_are_converted() {
     let found = json(at, &["--json", "--from", "t.trodrec"]);
     // Four branches, and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
-    // A corrupt trace is still recognised as one of a different simulator.
+    // Damaged, it is a trace of another simulator all the same.
     fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
     fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {

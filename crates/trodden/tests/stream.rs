@@ -263,7 +263,7 @@ fn path_numbers_and_counts_of_random_programs_are_those_of_a_counting_build() {
     }
 }
 
-/// What a log has of each thread, and how much of it is said to be missing; none if it cannot be read, or says that it is corrupt.
+/// What a log has of each thread, and how much of it is said to be missing; none if it cannot be read, or says that it is damaged.
 fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {

@@ -1,4 +1,4 @@
-//! Journals that a killed recorder left, corrupt or truncated: what they lack is an error or lost events, and never a shorter stream.
+//! Journals that a killed recorder left, damaged or cut off: what they lack is an error or lost events, and never a shorter stream.
 
 mod place;
 
@@ -74,7 +74,7 @@ fn stream_is_used(stream: &Path) -> bool {
     processes.into_iter().any(|process| fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(name)))
 }
 
-/// Of each thread what the collected log has, and the events that it says are lost; and the bytes that were reported as corrupt.
+/// Of each thread what the collected log has, and the events that it says are lost; and the bytes that were said to be damaged.
 type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
 /// Collects a stream file whose log and journals are as they are; `None` where that is refused.

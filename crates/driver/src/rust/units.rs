@@ -36,7 +36,7 @@ struct UnitsJob<'u> {
 }
 
 impl UnitsJob<'_> {
-    /// Returns the summaries of the units. A corrupt summary is made again.
+    /// Returns the summaries of the units. A damaged one is made again.
     fn summaries(&self, contents: &[Identity]) -> Result<Vec<CallSummary>> {
         let places: Vec<PathBuf> = contents.iter().map(|content| self.compiler.place("summary", *content, "calls")).collect();
         let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);

@@ -146,7 +146,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     };
     for file in files_of(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
-            // One corrupt file must not stop the aggregation of thousands.
+            // One damaged file must not stop the aggregation of thousands.
             Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }

@@ -23,7 +23,7 @@ use trodden_stored::streams::logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Image, ImageError};
 
-/// Describes a file. Returns status 1 if it is a corrupt profile.
+/// Describes a file. Returns status 1 if it is a damaged profile.
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
         let found = StoragePlaces::find()?;

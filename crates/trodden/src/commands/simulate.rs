@@ -35,7 +35,7 @@ const PLUGIN: OwnLibrary =
 /// Simulates the profiler, and writes the report. Returns the program's exit status.
 ///
 /// # Errors
-/// A parameter is out of range, the input cannot be opened or is corrupt, or a file cannot be written.
+/// A parameter is out of range, the input cannot be opened or is damaged, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
     if job.from.is_none() && job.command.is_empty() {

@@ -1,4 +1,4 @@
-//! The files of a recording: how many there are, that everything is in them, and what is reported about corrupt ones.
+//! The files of a recording: how many there are, that everything is in them, and what is said of damaged ones.
 
 use super::{Place, check, must};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ pub struct FoundChunk {
     pub header: ChunkHeader,
 }
 
-/// All chunks of an intact file, by the layout alone.
+/// All chunks of an undamaged file, by the layout alone.
 pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     let mut found = Vec::new();
     let mut extent = 0;
@@ -274,7 +274,7 @@ fn descriptors_are_the_programs() {
 }
 
 #[test]
-fn corrupt_chunks_are_reported_as_missing() {
+fn damaged_chunks_are_said_to_be_missing() {
     let place = Place::new();
     place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
@@ -289,7 +289,7 @@ fn corrupt_chunks_are_reported_as_missing() {
         report["notes"].to_string()
     };
     assert!(!notes(&kept).contains("missing"));
-    let corrupt = |chunk: &FoundChunk, with: u8| {
+    let damage = |chunk: &FoundChunk, with: u8| {
         let mut bytes = kept.clone();
         bytes[chunk.at..chunk.at + CHUNK_HEADER_SIZE].fill(with);
         bytes
@@ -297,15 +297,15 @@ fn corrupt_chunks_are_reported_as_missing() {
     for with in [0, 0x5a] {
         for kind in [chunk_kind::THREAD, chunk_kind::CALLS, chunk_kind::STACKS] {
             let chunk = of(kind).nth(3).unwrap();
-            let said = notes(&corrupt(chunk, with));
+            let said = notes(&damage(chunk, with));
             assert!(said.contains("are corrupt, so the records in them are missing"), "{kind} {with}: {said}");
             let at = format!("bytes {} to ", chunk.at);
             assert!(with == 0 || said.contains(&at), "{kind}: {said} does not say {at}");
         }
     }
-    let said = notes(&corrupt(of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap(), 0x5a));
+    let said = notes(&damage(of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap(), 0x5a));
     assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
-    let said = notes(&corrupt(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
+    let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
     assert!(said.contains("has no header, and is left out"), "{said}");
     // A record in front of others is lost.
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();

@@ -293,7 +293,7 @@ fn a_process_that_is_killed_after_few_calls_has_its_times_in_nanoseconds() {
 }
 
 #[test]
-fn corrupt_recordings_are_errors_with_their_place_or_reports_never_panics() {
+fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
     let place = Place::new();
     place.build("gcc", "threads.c", threads::THREADS, &["-O1", "-pthread"]);
     place.record(&["./app"]);

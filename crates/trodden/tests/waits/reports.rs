@@ -370,7 +370,7 @@ fn a_trace_in_the_common_format_is_read() {
 }
 
 #[test]
-fn corrupt_traces_are_errors_with_their_line() {
+fn damaged_traces_are_errors_with_their_line() {
     let place = Place::new();
     let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
     let cases = [
