@@ -98,7 +98,7 @@ pub enum RawProblem {
         /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// There are nonzero words outside all counters.
+    /// Words outside all counters are nonzero.
     #[error(
         "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
         plural((*words).into(), "nonzero word", "nonzero words")

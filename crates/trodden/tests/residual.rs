@@ -139,7 +139,7 @@ fn the_field_says_what_tests_did_not_take() {
     let text = String::from_utf8(place.trodden(&format!("untested {}", own.unwrap())).stdout).unwrap();
     assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["untested", "nowhere"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no file or folder nowhere, and no such run or suite in"));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("file or folder nowhere does not exist, nor a run or suite of that name in"));
     check_recorded(&place);
 }
 

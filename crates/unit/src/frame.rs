@@ -106,7 +106,7 @@ impl Frame {
     /// [`Frame::bitcode`].
     ///
     /// # Errors
-    /// There is no frame at this offset, or it has a different version or is corrupt.
+    /// The bytes at this offset are not a frame, or the frame has a different version or is corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_header(rest, FileKind::UNIT, MAP_VERSION) {

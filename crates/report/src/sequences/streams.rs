@@ -21,7 +21,7 @@ use trodden_stored::{Folders, streams as kept};
 /// Reads the sequence of one thread, numbered from 0 over all logs of the run.
 ///
 /// # Errors
-/// There are no streams, they cannot be read, or they do not have the thread.
+/// The run has no streams, they cannot be read, or they do not have the thread.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in kept::logs(wanted)? {

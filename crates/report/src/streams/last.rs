@@ -91,7 +91,7 @@ impl LastReport {
     /// Reads the last events and live frames from stream files.
     ///
     /// # Errors
-    /// There are no stream files, they cannot be read, or the core file belongs to none of them.
+    /// No stream files are given, they cannot be read, or the core file belongs to none of them.
     pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in request.files {

@@ -60,7 +60,7 @@ impl StreamStatistics {
     /// Reads the streams of a run or a folder.
     ///
     /// # Errors
-    /// There are no streams, or they cannot be read.
+    /// The run or folder has no streams, or they cannot be read.
     pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
         StreamStatistics::of_logs(&kept::logs(run)?, folders)
     }

@@ -28,7 +28,7 @@ impl StreamPaths {
     /// Opens the streams of a run or a folder.
     ///
     /// # Errors
-    /// There are no streams, or they cannot be read.
+    /// The run or folder has no streams, or they cannot be read.
     pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
