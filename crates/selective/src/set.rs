@@ -61,7 +61,7 @@ impl InterestingSet {
     /// Creates the set of all paths of marked edges. `marked` has an entry for each edge of the DAG.
     ///
     /// # Errors
-    /// No path has marked edges only.
+    /// There is no such path.
     pub fn from_edges(dag: &Dag, marked: &[bool]) -> Result<InterestingSet, NumberingError> {
         let edges = dag.on_marked_paths(|e| marked[e.index()]);
         match count(dag, &edges) {

@@ -278,9 +278,9 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
     threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
-/// A corrupt byte anywhere in a log is an error or reported as a loss. If a frame's header is corrupt, all other frames can be read.
+/// Whatever byte of a log is damaged: it is an error, or it is said; and where the head of a frame is damaged, the other frames are read.
 #[test]
-fn every_corrupt_byte_of_a_log_is_an_error_or_a_loss() {
+fn a_damaged_log_is_never_read_as_another() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
     must(place.command(trodden()).args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--"]).arg(place.path("prog")));
@@ -288,28 +288,28 @@ fn every_corrupt_byte_of_a_log_is_an_error_or_a_loss() {
     let log = logs.max_by_key(|file| StreamLog::open(file).unwrap().threads().len()).unwrap();
     let (bytes, whole) = (std::fs::read(&log).unwrap(), read_log(&log).unwrap());
     assert!(whole.len() >= 4 && whole.iter().all(|thread| thread.1 == 0), "{}", whole.len());
-    let file = place.path("corrupt.log");
+    let file = place.path("damaged.log");
     for at in 0..bytes.len() {
-        let mut corrupt = bytes.clone();
-        corrupt[at] ^= 1 << (at % 8);
-        std::fs::write(&file, corrupt).unwrap();
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&file, damaged).unwrap();
         assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
     }
     // The first section describes the program, the others are frames.
-    let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
-    assert!(frames.len() >= whole.len());
-    for at in &frames {
+    let heads: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
+    assert!(heads.len() >= whole.len());
+    for at in &heads {
         for byte in [0, 33, 79, 130] {
-            let mut corrupt = bytes.clone();
-            corrupt[at + byte] ^= 0x10;
-            std::fs::write(&file, corrupt).unwrap();
+            let mut damaged = bytes.clone();
+            damaged[at + byte] ^= 0x10;
+            std::fs::write(&file, damaged).unwrap();
             let log = StreamLog::open(&file).unwrap();
             let read: usize = log.threads().iter().map(ThreadLog::windows).sum();
-            assert_eq!((read, log.is_truncated()), (frames.len() - 1, false), "frame at {at}, byte {byte}");
+            assert_eq!((read, log.is_truncated()), (heads.len() - 1, false), "head at {at}, byte {byte}");
             assert!(log.corrupt_bytes() > 136);
         }
     }
-    for length in [bytes.len() - 1, frames[frames.len() - 1] + 1, frames[1] + 90] {
+    for length in [bytes.len() - 1, heads[heads.len() - 1] + 1, heads[1] + 90] {
         std::fs::write(&file, &bytes[..length]).unwrap();
         let log = StreamLog::open(&file).unwrap();
         assert_eq!((log.is_truncated(), log.corrupt_bytes()), (true, 0));

@@ -94,7 +94,7 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 }
 
 #[test]
-fn a_corrupt_journal_is_an_error_or_a_loss() {
+fn a_damaged_journal_is_an_error_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let stream = killed(&place);
@@ -102,45 +102,45 @@ fn a_corrupt_journal_is_an_error_or_a_loss() {
     let whole = collected(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
-    // The first section describes the program. The others are frames: header and index of each have 136 bytes.
+    // The first section describes the program, the others are frames, with heads and indexes of 136 bytes together.
     let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(frames.len() >= 3);
 
-    let (mut rejected, mut marked) = (0, 0);
-    let mut check = |corrupt: &[u8], what: String| {
-        fs::write(&journal, corrupt).unwrap();
-        match collected(&stream, &place.path("corrupt.log")) {
-            None => rejected += 1,
-            Some((threads, corrupt_bytes)) => {
+    let (mut refused, mut marked) = (0, 0);
+    let mut check = |damaged: &[u8], what: String| {
+        fs::write(&journal, damaged).unwrap();
+        match collected(&stream, &place.path("damaged.log")) {
+            None => refused += 1,
+            Some((threads, damaged_bytes)) => {
                 let lost: u64 = threads.iter().map(|thread| thread.1).sum();
                 let symbols: usize = threads.iter().map(|thread| thread.2.len()).sum();
                 if symbols == whole.0[0].2.len() {
                     assert_eq!(threads, whole.0, "{what}");
                 } else {
-                    assert!(lost > 0 && symbols < whole.0[0].2.len(), "{what}: {symbols} symbols, {lost} lost, {corrupt_bytes} bytes");
+                    assert!(lost > 0 && symbols < whole.0[0].2.len(), "{what}: {symbols} symbols, {lost} lost, {damaged_bytes} bytes");
                     marked += 1;
                 }
             }
         }
     };
-    // Every byte before the first frame, and some bytes of each frame's header, index and content.
-    let headers = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
+    // Any byte of the journal's and the frames' heads, and some of each frame's contents.
+    let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
     let contents = frames.iter().map(|frame| frame + 136 + 5);
-    for at in headers.chain(contents) {
-        let mut corrupt = bytes.clone();
-        corrupt[at] ^= 1 << (at % 8);
-        check(&corrupt, format!("byte {at} of {}", bytes.len()));
+    for at in heads.chain(contents) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        check(&damaged, format!("byte {at} of {}", bytes.len()));
     }
-    // Truncated at the start of each frame, within it, and before the first.
+    // Cut off at and within each frame, and before its first.
     let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 135, frame + 137]);
     for length in within.chain([0, 11, frames[0] - 1, bytes.len() - 1]) {
-        check(&bytes[..length], format!("truncated at {length} of {}", bytes.len()));
+        check(&bytes[..length], format!("cut off at {length} of {}", bytes.len()));
     }
     fs::remove_file(&journal).unwrap();
     check(b"", "an empty journal".into());
-    assert!(rejected > 0 && marked > frames.len(), "{rejected} rejected, {marked} marked");
+    assert!(refused > 0 && marked > frames.len(), "{refused} refused, {marked} marked");
 
-    // The command imports the rest of the run, says that events are lost, and fails.
+    // What the command makes of it: a run whose counts are known to be too few, and a status that says so.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
     let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
