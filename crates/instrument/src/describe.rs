@@ -65,7 +65,7 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// Returns, for each edge, whether it is a `Reach` edge. A path that ends with such an edge is a prefix of paths that continue.
+    /// For each edge, returns true if it is a `Reach` edge. Paths that end with one are prefixes of the paths that continue.
     pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
