@@ -1,4 +1,4 @@
-//! Analyses of path profiles and of sequences of paths. Each module answers one question, which its head states.
+//! Analyses of path profiles and of sequences of paths. Each module answers one question, which its documentation states first.
 //!
 //! The analyses read no clock and no environment: folders that the environment names are passed in ([`trodden_stored::Folders`]).
 #![forbid(unsafe_code)]

@@ -96,11 +96,11 @@ impl AddressMap {
         let mut functions = Vec::new();
         let mut found = false;
         for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
-            let data = section.uncompressed_data().map_err(|e| BinaryError::damaged(binary.path(), format!("section {SECTION}: {e}")))?;
+            let data = section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION}: {e}")))?;
             found = true;
             functions.extend(
                 AddressMap::parse(&data)
-                    .map_err(|what| BinaryError::damaged(binary.path(), format!("section {SECTION}, {what}")))?
+                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION}, {what}")))?
                     .functions,
             );
         }

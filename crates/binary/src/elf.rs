@@ -174,7 +174,7 @@ impl Binary {
 }
 
 pub(crate) fn parsed<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
-    ElfFile64::parse(data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))
+    ElfFile64::parse(data).map_err(|e| BinaryError::corrupt(path, format!("ELF header: {e}")))
 }
 
 pub(crate) fn hex(id: &[u8]) -> String {

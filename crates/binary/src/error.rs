@@ -40,7 +40,7 @@ pub enum BinaryError {
     },
     /// A part of the file is corrupt.
     #[error("{path} is corrupt: {what}. Rebuild or reinstall it")]
-    Damaged {
+    Corrupt {
         /// The file.
         path: PathBuf,
         /// Which part, and what is wrong with it.
@@ -62,7 +62,7 @@ impl BinaryError {
         move |source| BinaryError::Read { path, source }
     }
 
-    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> BinaryError {
-        BinaryError::Damaged { path: path.to_owned(), what: what.into() }
+    pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> BinaryError {
+        BinaryError::Corrupt { path: path.to_owned(), what: what.into() }
     }
 }

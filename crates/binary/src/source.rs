@@ -115,17 +115,17 @@ fn has_lines(data: &[u8]) -> bool {
 }
 
 fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
-    let damaged = |what: String| BinaryError::damaged(path, format!("debug information: {what}"));
-    let file = object::File::parse(data).map_err(|e| damaged(e.to_string()))?;
+    let corrupt = |what: String| BinaryError::corrupt(path, format!("debug information: {what}"));
+    let file = object::File::parse(data).map_err(|e| corrupt(e.to_string()))?;
     let section = |id: gimli::SectionId| -> Result<Slice, BinaryError> {
         let content = match file.section_by_name(id.name()) {
-            Some(section) => content(&section).map_err(|what| damaged(format!("{}: {what}", id.name())))?,
+            Some(section) => content(&section).map_err(|what| corrupt(format!("{}: {what}", id.name())))?,
             None => Vec::new(),
         };
         Ok(EndianArcSlice::new(Arc::from(content), RunTimeEndian::Little))
     };
     let dwarf = gimli::Dwarf::load(section)?;
-    let context = Context::from_dwarf(dwarf).map_err(|e| damaged(e.to_string()))?;
+    let context = Context::from_dwarf(dwarf).map_err(|e| corrupt(e.to_string()))?;
     let code = binary.segments().iter().filter(|s| s.executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
     Ok(SourceLocations { context, code, file: path.to_owned() })
 }
@@ -210,8 +210,8 @@ mod tests {
             file.section_by_name(".debug_line").unwrap().file_range().unwrap().0 as usize
         };
         bytes[at + 8..at + 16].copy_from_slice(&u64::MAX.to_le_bytes());
-        let damaged = Binary::parse(Path::new("damaged"), bytes.into()).unwrap();
-        assert!(SourceLocations::read(&damaged).unwrap_err().to_string().contains(".debug_line"));
+        let corrupt = Binary::parse(Path::new("corrupt"), bytes.into()).unwrap();
+        assert!(SourceLocations::read(&corrupt).unwrap_err().to_string().contains(".debug_line"));
     }
 
     #[test]

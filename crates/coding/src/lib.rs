@@ -44,7 +44,7 @@ pub enum CodingError {
     /// The numbers of the interesting paths through two edges out of this node overlap, so the values are not a preferential numbering.
     #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
-    /// There are no paths to build a model from.
+    /// The set of interesting paths is empty.
     #[error("a model needs at least one interesting path")]
     NoPaths,
 }

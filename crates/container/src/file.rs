@@ -1,19 +1,19 @@
 //! Files with a single section that contains a value: requests, parts, weights and sets.
 
-use crate::section::{SECTION_HEAD, Section, SectionError, SectionHead};
+use crate::section::{SECTION_HEADER_BYTES, Section, SectionError, SectionHeader};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES, HeadError};
+use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
 
 /// Compression level of such files.
 const LEVEL: i32 = 3;
 
-/// The reason why a file's content is not as expected. Messages are preceded by "FILE: ".
+/// The reason why a file cannot be read. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It does not start with a valid head.
+    /// It does not start with a valid header.
     #[error(transparent)]
-    Head(#[from] HeadError),
+    Header(#[from] HeaderError),
     /// It is a file of a different kind.
     #[error("it is {}, not {}", found.description(), expected.description())]
     Kind {
@@ -40,19 +40,19 @@ pub enum FileError {
     Inconsistent,
 }
 
-/// Reads and checks the head at the start of `bytes`.
+/// Reads and checks the header at the start of `bytes`.
 ///
 /// # Errors
-/// The head is corrupt, or of a different kind or version.
-pub fn expect_head(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHead, FileError> {
-    let head = FileHead::read(bytes)?;
-    if head.kind != kind {
-        return Err(FileError::Kind { found: head.kind, expected: kind });
+/// The header is corrupt, or of a different kind or version.
+pub fn expect_header(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHeader, FileError> {
+    let header = FileHeader::read(bytes)?;
+    if header.kind != kind {
+        return Err(FileError::Kind { found: header.kind, expected: kind });
     }
-    if head.version != version {
-        return Err(FileError::Version { kind, found: head.version, known: version });
+    if header.version != version {
+        return Err(FileError::Version { kind, found: header.version, known: version });
     }
-    Ok(head)
+    Ok(header)
 }
 
 /// A file format for a single value.
@@ -62,17 +62,17 @@ pub struct FileFormat {
     pub kind: FileKind,
     /// Version of the value.
     pub version: u32,
-    /// How to obtain such a file, for messages.
+    /// How to obtain a valid file of this kind; the end of error messages.
     pub remedy: &'static str,
 }
 
-/// The reason why a file's content is not as expected. Messages are preceded by "FILE: " and end with the remedy.
+/// The reason why a file cannot be read, with advice. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {remedy}")]
 pub struct ContentError {
-    /// The fault.
+    /// The reason.
     pub error: FileError,
-    /// How to obtain such a file.
+    /// How to obtain a valid file.
     pub remedy: &'static str,
 }
 
@@ -80,7 +80,7 @@ impl FileFormat {
     /// Returns the bytes of a file with this value.
     pub fn to_bytes(&self, value: &impl Serialize) -> Vec<u8> {
         let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, LEVEL);
-        [&FileHead::new(self.kind, self.version).to_bytes()[..], &section].concat()
+        [&FileHeader::new(self.kind, self.version).to_bytes()[..], &section].concat()
     }
 
     /// Reads the value in a file.
@@ -100,20 +100,20 @@ impl FileFormat {
         value.map_err(|error| ContentError { error, remedy: self.remedy })
     }
 
-    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version may be any, and the rest of the file may be
-    /// corrupt.
+    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version is not checked, and the rest of the file may
+    /// be corrupt.
     pub fn matches_kind(&self, bytes: &[u8]) -> bool {
         FileKind::of(bytes) == Some(self.kind)
     }
 
     fn value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {
-        expect_head(bytes, self.kind, self.version)?;
-        let section = &bytes[HEAD_BYTES..];
-        let head = SectionHead::read(section)?;
-        if section.len() as u64 != head.length() {
+        expect_header(bytes, self.kind, self.version)?;
+        let section = &bytes[FILE_HEADER_BYTES..];
+        let header = SectionHeader::read(section)?;
+        if section.len() as u64 != header.length() {
             return Err(SectionError::Truncated.into());
         }
-        Ok(head.value(&section[SECTION_HEAD + head.index_length() as usize..])?)
+        Ok(header.value(&section[SECTION_HEADER_BYTES + header.index_length() as usize..])?)
     }
 }
 

@@ -23,20 +23,20 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The first bytes of a section.
 pub const MARKER: [u8; 8] = *b"\x93SECTION";
-/// Size of a section's head in bytes.
-pub const SECTION_HEAD: usize = 80;
-/// Number of bytes of the head that its checksum covers.
-const CHECKED_BYTES: usize = SECTION_HEAD - 8;
+/// Size of a section's header in bytes.
+pub const SECTION_HEADER_BYTES: usize = 80;
+/// Number of bytes of the header that its checksum covers.
+const CHECKED_BYTES: usize = SECTION_HEADER_BYTES - 8;
 /// Maximum size of an index.
 const MAX_INDEX: u32 = 1 << 28;
-/// Maximum size of content. If a head has a larger size, it is corrupt.
+/// Maximum size of content. If a header has a larger size, it is corrupt.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// Maximum ratio of content to compressed content, so that a small file cannot exhaust memory.
+/// Maximum ratio of the size of content to its compressed size, so that a small file cannot exhaust memory.
 const MAX_RATIO: u64 = 1024;
 /// Size of content below which [`MAX_RATIO`] does not apply.
 const MIN_SIZE_FOR_RATIO: u64 = 16 << 20;
 
-/// Returns the maximum size of content with this compressed size. If a head has a larger size, it is corrupt.
+/// Returns the maximum size of content with this compressed size. If a header has a larger size, it is corrupt.
 pub fn max_unpacked(packed: u64) -> u64 {
     packed.saturating_mul(MAX_RATIO).clamp(MIN_SIZE_FOR_RATIO, MAX_UNPACKED)
 }
@@ -50,15 +50,13 @@ pub struct Section<'a> {
     pub layout: u32,
     /// Identity of the section's subject. Zeros if there is none.
     pub subject: [u8; 16],
-    /// Meaning by tag.
-    pub count: u32,
-    /// Data that can be read without the content.
+    /// A number whose meaning depends on the tag. pub count: u32, Data that can be read without decompressing the content.
     pub index: &'a [u8],
 }
 
-/// The head of a section.
+/// The header of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SectionHead {
+pub struct SectionHeader {
     /// The meaning of the section, by kind of file.
     pub tag: u32,
     /// Version of the tag's layout.
@@ -74,7 +72,7 @@ pub struct SectionHead {
     checksum: u64,
 }
 
-/// A fault of a section.
+/// The reason why a section cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
     /// No section begins here.
@@ -83,17 +81,17 @@ pub enum SectionError {
     /// The file ends within the section.
     #[error("the file ends within it")]
     Truncated,
-    /// The head is corrupt.
-    #[error("the checksum of its head does not match")]
-    Head,
+    /// The header is corrupt.
+    #[error("the checksum of its header does not match")]
+    Header,
     /// The index is corrupt.
     #[error("the checksum of its index does not match")]
     Index,
     /// The content is corrupt.
     #[error("its checksum does not match")]
     Content,
-    /// The head has a size that no writer produces.
-    #[error("its content of {packed} compressed bytes cannot have {claimed} bytes, which its head claims")]
+    /// The header has a size that no writer produces.
+    #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
     Size {
         /// The claimed size.
         claimed: u64,
@@ -124,7 +122,7 @@ impl Section<'_> {
     /// As for [`Section::to_bytes`].
     pub fn to_bytes_of_packed(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
-        let mut bytes = Vec::with_capacity(SECTION_HEAD + self.index.len() + packed.len());
+        let mut bytes = Vec::with_capacity(SECTION_HEADER_BYTES + self.index.len() + packed.len());
         bytes.extend(MARKER);
         bytes.extend(self.tag.to_le_bytes());
         bytes.extend(self.layout.to_le_bytes());
@@ -146,22 +144,22 @@ impl Section<'_> {
     }
 }
 
-impl SectionHead {
-    /// Reads the head at the start of `bytes`.
+impl SectionHeader {
+    /// Reads the header at the start of `bytes`.
     ///
     /// # Errors
-    /// `bytes` do not start with a head, the head is corrupt, or it has sizes that no section can have.
-    pub fn read(bytes: &[u8]) -> Result<SectionHead, SectionError> {
+    /// `bytes` do not start with a header, the header is corrupt, or it has sizes that no section can have.
+    pub fn read(bytes: &[u8]) -> Result<SectionHeader, SectionError> {
         if !bytes.starts_with(&MARKER) {
             return Err(SectionError::Marker);
         }
-        let bytes = bytes.first_chunk::<SECTION_HEAD>().ok_or(SectionError::Truncated)?;
+        let bytes = bytes.first_chunk::<SECTION_HEADER_BYTES>().ok_or(SectionError::Truncated)?;
         let half = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"));
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("eight bytes"));
         if xxh3_64(&bytes[..CHECKED_BYTES]) != word(CHECKED_BYTES) {
-            return Err(SectionError::Head);
+            return Err(SectionError::Header);
         }
-        let head = SectionHead {
+        let header = SectionHeader {
             tag: half(8),
             layout: half(12),
             subject: *bytes[16..].first_chunk().expect("sixteen bytes"),
@@ -172,16 +170,16 @@ impl SectionHead {
             index_checksum: word(56),
             checksum: word(64),
         };
-        let is_sound = head.index <= MAX_INDEX && head.packed <= MAX_UNPACKED && head.unpacked <= max_unpacked(head.packed);
-        is_sound.then_some(head).ok_or(SectionError::Size { claimed: head.unpacked.max(head.index.into()), packed: head.packed })
+        let is_sound = header.index <= MAX_INDEX && header.packed <= MAX_UNPACKED && header.unpacked <= max_unpacked(header.packed);
+        is_sound.then_some(header).ok_or(SectionError::Size { claimed: header.unpacked.max(header.index.into()), packed: header.packed })
     }
 
     /// Returns the size of the complete section in bytes.
     pub fn length(&self) -> u64 {
-        SECTION_HEAD as u64 + self.index_length() + self.packed
+        SECTION_HEADER_BYTES as u64 + self.index_length() + self.packed
     }
 
-    /// Returns the size of the index, which follows the head.
+    /// Returns the size of the index, which follows the header.
     pub fn index_length(&self) -> u64 {
         self.index.into()
     }
@@ -215,7 +213,7 @@ impl SectionHead {
     /// Verifies and decompresses content. Memory is allocated for the actual content, not for the claimed size.
     ///
     /// # Errors
-    /// The checksum does not match, or the content does not have the size in the head.
+    /// The checksum does not match, or the content does not have the size in the header.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
         let cannot = |e: std::io::Error| SectionError::Decompression(e.to_string());
@@ -231,7 +229,7 @@ impl SectionHead {
     /// Decodes content that is a value.
     ///
     /// # Errors
-    /// As for [`SectionHead::unpack`], or the content is not a value of this type.
+    /// As for [`SectionHeader::unpack`], or the content is not a value of this type.
     pub fn value<T: DeserializeOwned>(&self, packed: &[u8]) -> Result<T, SectionError> {
         decode(&self.unpack(packed)?)
     }
@@ -268,21 +266,21 @@ mod tests {
         described.value_to_bytes(&("content".repeat(9), 5u64), 3)
     }
 
-    fn read(bytes: &[u8]) -> Result<(SectionHead, (String, u64)), SectionError> {
-        let head = SectionHead::read(bytes)?;
-        if bytes.len() as u64 != head.length() {
+    fn read(bytes: &[u8]) -> Result<(SectionHeader, (String, u64)), SectionError> {
+        let header = SectionHeader::read(bytes)?;
+        if bytes.len() as u64 != header.length() {
             return Err(SectionError::Truncated);
         }
-        let (index, packed) = bytes[SECTION_HEAD..].split_at(head.index_length() as usize);
-        head.check_index(index)?;
+        let (index, packed) = bytes[SECTION_HEADER_BYTES..].split_at(header.index_length() as usize);
+        header.check_index(index)?;
         assert_eq!(index, b"index");
-        Ok((head, head.value(packed)?))
+        Ok((header, header.value(packed)?))
     }
 
     #[test]
     fn written_section_is_read_unchanged() {
-        let (head, value) = read(&section()).unwrap();
-        assert_eq!((head.tag, head.layout, head.subject, head.count), (3, 2, [7; 16], 9));
+        let (header, value) = read(&section()).unwrap();
+        assert_eq!((header.tag, header.layout, header.subject, header.count), (3, 2, [7; 16], 9));
         assert_eq!(value, ("content".repeat(9), 5));
     }
 
@@ -303,28 +301,28 @@ mod tests {
     fn small_section_with_large_claimed_size_is_rejected() {
         let bytes = Section::default().to_bytes(&vec![0; 64 << 20], 19);
         assert!(bytes.len() < 16 << 10);
-        assert!(matches!(SectionHead::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
+        assert!(matches!(SectionHeader::read(&bytes), Err(SectionError::Size { claimed, .. }) if claimed == 64 << 20));
     }
 
     #[test]
     fn memory_is_allocated_for_actual_content_only() {
-        // The head of a frame that claims 4 GB, with nothing after it.
+        // The header of a frame that claims 4 GB, with nothing after it.
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
-        let head = SectionHead {
+        let header = SectionHeader {
             packed: claim.len() as u64,
             unpacked: MIN_SIZE_FOR_RATIO,
             checksum: xxh3_64(&claim),
             ..read(&section()).unwrap().0
         };
-        assert!(matches!(head.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Decompression(_))));
+        assert!(matches!(header.unpack(&claim), Err(SectionError::Size { .. } | SectionError::Decompression(_))));
     }
 
     #[test]
     fn value_of_unexpected_form_is_rejected() {
-        let head = SectionHead::read(&section()).unwrap();
-        let packed = &section()[SECTION_HEAD + 5..];
-        assert!(matches!(head.value::<u8>(packed), Err(SectionError::UnexpectedForm(_))));
-        assert!(matches!(head.value::<(String, u64, u64)>(packed), Err(SectionError::UnexpectedForm(_))));
+        let header = SectionHeader::read(&section()).unwrap();
+        let packed = &section()[SECTION_HEADER_BYTES + 5..];
+        assert!(matches!(header.value::<u8>(packed), Err(SectionError::UnexpectedForm(_))));
+        assert!(matches!(header.value::<(String, u64, u64)>(packed), Err(SectionError::UnexpectedForm(_))));
     }
 
     #[test]

@@ -70,7 +70,7 @@ fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
 
 /// Names and paths of the files that a process has mapped.
 fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
-    let mappings = mappings(process).with_context(|| format!("there is no process {process}"))?;
+    let mappings = mappings(process).with_context(|| format!("process {process} does not exist"))?;
     let mut files: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     files.dedup();
     let name = |path: PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), path));

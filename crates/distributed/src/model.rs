@@ -100,7 +100,7 @@ pub fn build_model(
     observed: Option<&ObservedCalls>,
 ) -> Result<Model> {
     for name in excluded {
-        graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to exclude"))?;
+        graphs.functions_named(name).next().with_context(|| format!("cannot exclude function `{name}`, which does not exist"))?;
     }
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();

@@ -215,7 +215,7 @@ impl Planner<'_> {
     fn witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is not an address"))?,
-            None => self.code.entry_of(word).with_context(|| format!("there is no traced function `{word}`"))?,
+            None => self.code.entry_of(word).with_context(|| format!("`{word}` is not a traced function"))?,
         };
         let known = self.model.witnesses.get(&address).copied();
         known.with_context(|| format!("no block of a traced function starts at {address:#x}. `--plan=json` lists the blocks"))

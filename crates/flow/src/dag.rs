@@ -83,7 +83,7 @@ pub enum Entries {
 /// An acyclic graph made from a [`Graph`].
 ///
 /// Invariants:
-/// - There is no cycle. All nodes with edges are reachable from the entry, and the exit is reachable from them.
+/// - The graph has no cycles. All nodes with edges are reachable from the entry, and the exit is reachable from them.
 /// - No edge enters the entry, and none leaves the exit.
 /// - A reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]).
 /// - Out-edges are ordered: real edges by number, then dummy edges in the order of the cuts, unless [`Dag::in_order`] reordered them.

@@ -3,7 +3,7 @@
 //! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before a
 //! reader gets the file, its sizes and checksums are corrected; otherwise the reader would reject the file at once.
 
-use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD, Section, find_marker};
+use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES, Section, find_marker};
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
@@ -12,12 +12,12 @@ const LEVEL: i32 = 1;
 
 /// Returns a file with the kind, the version and the sections of the input.
 pub fn seal_container(input: &[u8]) -> Vec<u8> {
-    let mut head = [0; HEAD_BYTES];
-    let (present, mut rest) = input.split_at(input.len().min(HEAD_BYTES));
-    head[..present.len()].copy_from_slice(present);
-    let kind = FileKind(*head[8..].first_chunk().expect("four bytes"));
-    let version = u32::from_le_bytes(*head[12..].first_chunk().expect("four bytes"));
-    let mut file = FileHead::new(kind, version).to_bytes().to_vec();
+    let mut header = [0; FILE_HEADER_BYTES];
+    let (present, mut rest) = input.split_at(input.len().min(FILE_HEADER_BYTES));
+    header[..present.len()].copy_from_slice(present);
+    let kind = FileKind(*header[8..].first_chunk().expect("four bytes"));
+    let version = u32::from_le_bytes(*header[12..].first_chunk().expect("four bytes"));
+    let mut file = FileHeader::new(kind, version).to_bytes().to_vec();
     while let Some(at) = find_marker(rest) {
         let section = &rest[at..];
         let end = find_marker(&section[MARKER.len()..]).map_or(section.len(), |next| MARKER.len() + next);
@@ -32,18 +32,20 @@ pub fn seal_raw(input: &[u8], kind: FileKind, version: u32) -> Vec<u8> {
     let mut file = input.to_vec();
     if let Some(header) = RawHeader::read(input) {
         let checksum = RawHeader::checksum_of(input).unwrap_or(header.checksum);
-        RawHeader { head: FileHead::new(kind, version).to_bytes(), checksum, ..header }.write(&mut file).expect("it was read from there");
+        RawHeader { file_header: FileHeader::new(kind, version).to_bytes(), checksum, ..header }
+            .write(&mut file)
+            .expect("it was read from there");
     }
     file
 }
 
 /// Compresses a section, given as its header, index and uncompressed content, and corrects its sizes and checksums.
 fn seal(section: &[u8]) -> Vec<u8> {
-    let mut head = [0; SECTION_HEAD];
-    let (present, body) = section.split_at(section.len().min(SECTION_HEAD));
-    head[..present.len()].copy_from_slice(present);
-    let half = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("four bytes"));
+    let mut header = [0; SECTION_HEADER_BYTES];
+    let (present, body) = section.split_at(section.len().min(SECTION_HEADER_BYTES));
+    header[..present.len()].copy_from_slice(present);
+    let half = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().expect("four bytes"));
     let (index, content) = body.split_at(body.len().min(half(36) as usize));
-    let subject = *head[16..].first_chunk().expect("sixteen bytes");
+    let subject = *header[16..].first_chunk().expect("sixteen bytes");
     Section { tag: half(8), layout: half(12), subject, count: half(32), index }.to_bytes(content, LEVEL)
 }

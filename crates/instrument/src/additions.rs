@@ -1,4 +1,4 @@
-//! Additions to words in memory that stay correct if a signal handler adds to the same word in between.
+//! Additions to words in memory that remain correct if a signal handler interrupts them and adds to the same word.
 
 use crate::llvm::{Block, Builder, Value, llvm};
 use crate::unoptimised;
@@ -7,16 +7,16 @@ use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 
 /// Adds to a word in memory in one instruction.
 const ADD: &str = "addq $1, $0";
-/// The word, and an immediate or register operand. The clobbers omit FPU status and direction flag, which do not change: naming them
-/// accounts for most of the compile time of this code.
+/// The word, and an immediate or register operand. FPU status and direction flag are not clobbered, because they do not change: naming them
+/// would account for most of the compile time of this code.
 const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 
 const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
 const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
 
-/// Adds to the word at an address; atomically if other threads also add to it.
+/// Emits an addition to the word at an address, which is atomic if other threads also add to the word.
 pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
-    // Unoptimised code would load, add and store separately, and lose the additions of a signal handler in between.
+    // Unoptimised code would load, add and store separately, and lose the additions of a signal handler that interrupts it.
     if unoptimised::is_unoptimised(function_of(builder)) {
         unoptimised::add_to_word(builder, address, by, atomic);
         return;
@@ -24,7 +24,8 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     emit_add(builder, address, by, atomic);
 }
 
-/// Adds like [`add_to_word`], but never by a call, where that would be mistaken for a call of the program or charged to its paths.
+/// Emits an addition like [`add_to_word`], but never by a call, which could be mistaken for a call of the program, or whose events would be
+/// charged to paths.
 pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if !atomic && unoptimised::is_unoptimised(function_of(builder)) {
         builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
@@ -44,8 +45,8 @@ fn emit_add(builder: &Builder, address: Value, by: Value, atomic: bool) {
     builder.store(new, address);
 }
 
-/// Adds to a 128-bit number in memory. A signal handler that adds to it between the two instructions does no harm: the carry is in the
-/// flags, which are restored when the handler returns.
+/// Emits an addition to a 128-bit number in memory. A signal handler may add to the number between the two instructions: the carry is in
+/// the flags, which are restored when the handler returns.
 pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
     let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
     builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);

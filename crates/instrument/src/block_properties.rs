@@ -1,8 +1,8 @@
-//! Properties of a unit's blocks ([`UnitProperties`]): what they compute, for analyses along paths. The module is not compiled then.
+//! Properties of a unit's blocks ([`UnitProperties`]), which describe what the blocks compute, for analyses along paths. A module whose
+//! properties are collected is not compiled.
 //!
 //! Blocks are prepared and described as for instrumentation, so that the numbers of blocks, files and scopes are those in the unit's map.
-//! Unsupported instructions become values that equal no other, or writes to arbitrary memory: properties may say too little, but nothing
-//! false.
+//! An unsupported instruction is described conservatively: as a value that equals no other, or as a write to arbitrary memory.
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
@@ -196,9 +196,9 @@ fn byte_distance(address: Value) -> Option<i64> {
     address.operand(1).as_integer()
 }
 
-/// Bits of [`effects`] that mean writing. LLVM has two bits per kind of memory, the lower for reading.
+/// The bits of [`effects`] that represent writes. LLVM has two bits per kind of memory, of which the lower represents reads.
 const WRITES: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// The kind of memory that the module's code cannot access.
+/// The bits of [`effects`] for memory that the module's code cannot access.
 const INACCESSIBLE: u64 = 0b11 << 2;
 
 /// Returns the effects of a call on memory that this module can access, as bits of LLVM's attribute `memory`.
@@ -215,7 +215,7 @@ fn effects(call: Value) -> u64 {
     here & there & !INACCESSIBLE
 }
 
-/// Numbers of operations, types and classes of memory, shared by the functions of a unit.
+/// Numbers of operations and memory classes, and names of types, shared by the functions of a unit.
 struct PropertyNames {
     module: Module,
     numbers: IndexMap<String, OperationId>,
@@ -270,7 +270,7 @@ fn indices(instruction: Value) -> Vec<u32> {
     unsafe { std::slice::from_raw_parts(LLVMGetIndices(instruction.0), count) }.to_vec()
 }
 
-/// Classes of memory by source types (`!tbaa`): the node of a scalar type has its name and its parent type.
+/// Memory classes by source type, from LLVM's metadata `!tbaa`, in which the node of a scalar type has the type's name and its parent.
 #[derive(Default)]
 struct Classes {
     parents: Vec<Option<ClassId>>,

@@ -9,21 +9,21 @@ use crate::flags::{code_generation_flags, set_option};
 use std::ffi::CStr;
 use std::sync::Once;
 
-/// A limit, with its higher value.
+/// A limit of LLVM's that can be raised to one higher value.
 pub struct RaisedLimit {
     name: &'static str,
     raised: &'static CStr,
     once: Once,
 }
 
-/// Maximum number of predecessors of an indirect branch that is still duplicated into each of them: as many as
-/// `dispatch::MAX_COPIED_LANDINGS` of the sample tier allows an interpreter. It only matters where values are merged at such branches.
+/// The maximum number of predecessors for which an indirect branch is duplicated into each of them. The value is that of the sample tier's
+/// `dispatch::MAX_COPIED_LANDINGS`. The limit only matters where values are merged at such branches.
 pub static DUPLICATED_BRANCHES: RaisedLimit =
     RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
-/// Maximum number of attempts to coalesce a value with more than a hundred definitions into another's register, so that it need not be
-/// moved. At the default, every instruction of an interpreter moves its values before it jumps, which was 8 % of the instructions in one
-/// case. The default bounds compile time, which the higher value did not change.
+/// The maximum number of attempts to coalesce a value that has more than a hundred definitions with other values, which avoids moves. With
+/// the default, each instruction of an interpreter moves its values before it jumps, which was 8 % of the instructions in one case. The
+/// purpose of the default is to limit compile time, but the higher value did not change it.
 pub static COALESCED_VALUES: RaisedLimit =
     RaisedLimit { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
 
@@ -32,7 +32,7 @@ impl RaisedLimit {
     pub fn raise(&self) {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
-            // A response file hides it from the arguments, but the driver passes its words on.
+            // An option in a response file is not among the arguments, but the driver passes it on.
             if given || code_generation_flags().iter().any(|word| word.contains(self.name)) {
                 return;
             }

@@ -50,7 +50,7 @@ fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
     std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))))
 }
 
-/// Resolves an alias, or a chain of aliases, to its function; `None` if the target is no function. LLVM rules out cycles.
+/// Resolves an alias, or a chain of aliases, to its function; `None` if the target is not a function. LLVM rules out cycles.
 pub fn resolve_alias(alias: Value) -> Option<Value> {
     let mut value = alias;
     while is_alias(value) {

@@ -1,8 +1,8 @@
-//! A digest of a function's code, to find out whether two functions with the same graph do the same.
+//! A digest of a function's code, which tells functions with the same graph but different code apart.
 //!
-//! It covers the instructions with their operands, constants and callees. It leaves out what can change without an edit to the function:
-//! numbers and names that the compiler assigns, source positions, and the file names and line numbers that assertions pass on. A function
-//! that only moved within its file, or whose file moved, keeps its digest.
+//! It covers the instructions with their operands, constants and callees, but nothing that can change without an edit to the function:
+//! numbers and names that the compiler assigns, source positions, and the file names and line numbers that assertions pass to their
+//! handlers. A function that only moved within its file, or whose file moved, keeps its digest.
 
 use crate::handle_map::HandleMap;
 use crate::host::type_kind;

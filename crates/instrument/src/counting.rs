@@ -2,9 +2,9 @@
 //!
 //! A plain increment is emitted in place ([`Counters::add`]). Counts that need new blocks are emitted after the path register's values are
 //! final ([`DeferredCount`]); until then a call of a placeholder function marks the position. In tables ([`trodden_unit::CountTable`]) the
-//! code probes the cell that the path number hashes to and the following ones, until it finds the key or a free cell, or has probed
-//! [`MAX_PROBES`] cells. Executions that find neither are counted as lost. Unknown paths are looked up first ([`Lookup`]) and then
-//! counted, at their first execution by the runtime.
+//! code probes cells, from the one that the path number hashes to, until it finds the key or a free cell, or has probed [`MAX_PROBES`]
+//! cells. Executions that find neither are counted as lost. If only unknown paths are counted, the path is looked up first ([`Lookup`]).
+//! The runtime counts an unknown path's first execution, and inline code the others.
 
 use crate::additions::{add_inline, add_to_word};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -20,8 +20,8 @@ use trodden_unit::CountTable;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: i64 = 8;
 
-/// Maximum number of cells probed for a path, because a full table would cost too much. With 256, one of three programs executes 4.6 %
-/// more instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
+/// Maximum number of cells probed for a path, which limits the cost of a full table. With 256, one of three programs executes 4.6 % more
+/// instructions; with 4, 0.6 % fewer (docs/benchmarks/constants.md).
 const MAX_PROBES: u64 = 32;
 
 /// Branch weights of the dominant iteration and of all others. With 1, three programs are within 0.1 %; with 15, -2.8 to +1 %
@@ -31,8 +31,7 @@ const DOMINANT_WEIGHTS: [u64; 2] = [3, 1];
 /// Name of the placeholder function that marks a deferred count.
 const PLACEHOLDER: &str = "__trodden_place_of_a_count";
 
-/// Jumps to the runtime's counting function and back. Not a call, because a function without other calls would need a stack frame for it,
-/// on known paths too.
+/// Jumps to the runtime's counting function and back. A call would force a leaf function to set up a stack frame, on known paths too.
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// Operands (the counter's address, the function) and clobbers.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
@@ -54,9 +53,9 @@ pub struct Counters<'a> {
 /// How the iterations of a loop are counted at its exits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By code that is skipped if there were none, as for most loops. Splits blocks.
+    /// By code that is skipped if the loop did not iterate, which is usual. Splits blocks.
     Branch,
-    /// By straight-line code, where blocks must not be split.
+    /// By straight-line code, for functions whose blocks must not be split.
     Branchless,
 }
 
@@ -66,8 +65,7 @@ impl Counters<'_> {
         Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEnd::Word }
     }
 
-    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word of one
-    /// thread.
+    /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word of one thread.
     pub fn may_count_split(&self) -> bool {
         self.at_end.may_count_split() && !self.atomic
     }
@@ -102,12 +100,12 @@ struct DominantPath {
     in_register: Option<Value>,
 }
 
-/// Whether a path must be looked up where only unknown ones are counted.
+/// If only unknown paths are counted: whether a path must be looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// The path may be known.
     Needed,
-    /// The path is already known to be unknown.
+    /// The path is certainly unknown.
     NotNeeded,
 }
 
@@ -118,8 +116,8 @@ impl DeferredCount {
         DeferredCount { place, path, by, lookup, dominant: None }
     }
 
-    /// Names the path that is usually counted, and the comparison that is true for it. It gets an increment of its own, or, with a
-    /// register, `in_register` is the `select` between its value plus one and its old value.
+    /// Sets the path that is usually counted, and the comparison that is true for it. The path gets its own increment, unless its
+    /// executions are accumulated in a register: `in_register` is the `select` between the register plus one and its old value.
     pub fn with_dominant_path(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
         DeferredCount { dominant: Some(DominantPath { holds, number, in_register }), ..self }
     }
@@ -161,8 +159,8 @@ impl CountEmitter<'_> {
         self.module.constant(value as i64)
     }
 
-    /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets a block of its own, unless it is
-    /// accumulated in a register.
+    /// Returns the blocks in which the count is emitted, each with its path. A dominant path gets its own block, unless it is accumulated
+    /// in a register.
     fn split(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
         let Some(DominantPath { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
@@ -178,8 +176,8 @@ impl CountEmitter<'_> {
         vec![(other, path)]
     }
 
-    /// Replaces the `select` of a register by a phi node: plus one if control comes from the comparison, unchanged if it comes from a
-    /// count.
+    /// Replaces the `select` of the accumulating register by a phi node: the register plus one if control comes from the comparison, its
+    /// old value if control comes from a count.
     fn update_register(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| choice.operand(i));
@@ -199,7 +197,7 @@ impl CountEmitter<'_> {
         }
     }
 
-    /// Looks the path up and counts it if it is unknown: here, if it has been counted before, else by the runtime.
+    /// Looks the path up and counts it if it is unknown: inline if it has been counted before, otherwise by the runtime.
     fn count_if_unknown(&self, block: Block, unknown: UnknownPaths) {
         let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
         let count = test.map_or(block, |test| self.look_up(block, test));
@@ -235,7 +233,7 @@ impl CountEmitter<'_> {
         builder.jump(self.rest);
     }
 
-    /// Branches to the check unless there is nothing to count; returns how many executions are left to count.
+    /// Branches to the check, unless the number of executions to count is 0. Returns the number of executions left to count.
     fn branch_to_check(&self, from: Block, check: Block) -> Value {
         let (builder, by) = (self.at_end(from), self.count.by);
         if by == self.constant(1) {
@@ -248,7 +246,8 @@ impl CountEmitter<'_> {
         left
     }
 
-    /// The runtime has counted one execution; the check decides whether it also sees the next one.
+    /// Emits the code after the runtime has counted one execution: if more are left, goes back to the check, which decides who counts the
+    /// next one.
     fn check_remaining(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
@@ -263,7 +262,7 @@ impl CountEmitter<'_> {
         builder.equal(value, self.constant(0))
     }
 
-    /// Branches to the count only if the path is unknown; returns the block of the count.
+    /// Emits a branch to a new block if the path is unknown, and to the remaining code if it is known. Returns the new block.
     fn look_up(&self, block: Block, test: KnownTest) -> Block {
         let unknown = new_block_after(self.module, self.rest);
         let builder = self.at_end(block);
@@ -341,8 +340,8 @@ impl CountEmitter<'_> {
         }
     }
 
-    /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire it at the same time. Returns
-    /// whether the cell has the key now.
+    /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire the cell at the same time.
+    /// Returns a condition: the cell has the key now.
     fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);

@@ -122,7 +122,7 @@ pub fn path_of(file: LLVMMetadataRef) -> String {
     }
 }
 
-/// Normalises a path: removes `.`, and `..` if the result is the same file. Units refer to a header by whichever path they included it.
+/// Normalises a path: removes `.`, and `..` if the result is the same file. Different units may include a header by different paths.
 fn normalise(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {

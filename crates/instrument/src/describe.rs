@@ -1,4 +1,4 @@
-//! Describes an LLVM function as a graph, and says when each edge is taken.
+//! Describes an LLVM function as a graph, with the condition under which each edge is taken.
 //!
 //! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches, then
 //! the exit. Parallel edges between two blocks are merged, since a path is a sequence of blocks. Every block that ends the function has an
@@ -27,7 +27,7 @@ pub struct FunctionCfg {
     pub nodes: Vec<Option<Block>>,
     /// The blocks' entries in the map.
     pub blocks: Vec<BlockMap>,
-    /// For each block, its calls that may not return, each with the number of source positions up to it.
+    /// For each block, its calls that may not return, each with the number of the block's source positions up to the call.
     pub reached: Vec<Vec<(Value, u32)>>,
     /// Digest of the function's code.
     pub code: u64,
@@ -42,12 +42,12 @@ pub struct FunctionCfg {
     pub forced: Vec<(Edge, CutReason)>,
 }
 
-/// Where code for an edge can be inserted.
+/// The point at which code for an edge can be inserted.
 #[derive(Clone, Debug)]
 pub enum EdgeSite {
     /// Before this instruction of the edge's tail, which is only executed when the edge is taken.
     Before(Value),
-    /// Before this instruction; a path that starts with this edge starts at the head.
+    /// Before this instruction of the edge's tail. A path that starts with the edge starts at the edge's head.
     BeforeThenHead(Value),
     /// On the edge itself, which comprises these successors of the tail's terminator.
     OnEdge(Vec<usize>),
@@ -70,8 +70,8 @@ impl FunctionCfg {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
 
-    /// Returns the edges of this graph that are missing from another description of the same function, which considered fewer calls as
-    /// possibly not returning; each with the node it starts from.
+    /// Returns the edges that are missing from `fewer`, a description of the same function in which fewer calls may not return, each with
+    /// the node it starts from.
     pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
         let mut own = fewer.edges.iter().peekable();
         let extra_edges = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
@@ -187,7 +187,7 @@ impl FunctionCfg {
         }
     }
 
-    /// Adds the edges to the exit: the function ends here, or a call may not return.
+    /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
@@ -199,7 +199,7 @@ impl FunctionCfg {
         }
     }
 
-    /// Marks edges into blocks that never return as cold.
+    /// Marks edges to blocks that never return as cold.
     fn mark_cold(&mut self) {
         let mut cold = vec![false; self.nodes.len() + 1];
         for edge in self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume)) {
@@ -245,7 +245,7 @@ fn has_return_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
-/// Returns true if a block does nothing but return.
+/// Returns true if a block only returns.
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,

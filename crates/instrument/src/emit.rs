@@ -1,8 +1,8 @@
 //! Sections of the object file besides code: counters, unit record, frame.
 //!
-//! All three are emitted as module-level assembly: an LLVM global in a custom section would store its zeros in the file, cannot be in a
-//! section that is not loaded, and is dropped by the linker unless `llvm.used` lists it. The record has the flag `R` so that
-//! `--gc-sections` keeps it. It refers to the counters by distance and needs no relocation at start-up.
+//! All three are emitted as module-level assembly. LLVM globals are unsuitable: in a custom section their zeros would be stored in the
+//! file, they cannot be in a section that is not loaded, and the linker drops them unless `llvm.used` lists them. The record has the flag
+//! `R` so that `--gc-sections` keeps it. It refers to the counters by distance and needs no relocation at start-up.
 
 use crate::llvm::{Module, Value, attribute_kind, llvm};
 use llvm_sys::LLVMVisibility;
@@ -58,12 +58,14 @@ pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Valu
     function
 }
 
-/// Returns the bias of counts that residual code makes itself, declaring it if necessary; [`define_direct_bias`] defines it.
+/// Returns the bias with which residual code counts without calling the runtime, declaring it if necessary. [`define_direct_bias`]
+/// defines it.
 pub fn direct_bias(module: Module) -> Value {
     module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
-/// Defines that bias, and the function by which the runtime finds it. All units of the residual tier define them; linkers keep one.
+/// Defines the direct bias, and the function by which the runtime finds it. All units of the residual tier define both; linkers keep
+/// one definition.
 pub fn define_direct_bias(module: Module) {
     thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
@@ -147,7 +149,7 @@ pub fn switch(module: Module) {
     zeros(module, SWITCH_SYMBOL, 12);
 }
 
-/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. With `several` cells per path the
+/// Emits the unit's counters, its record, and its frame, which is included from the file `frame`. If each path has `several` cells, the
 /// counters are aligned so that no path's cells straddle two cache lines.
 pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, frame: &Path) {
     let unit_bytes = unit.0.map(|b| format!("0x{b:02x}")).join(",");
@@ -181,10 +183,11 @@ fn quoted(path: &Path) -> String {
     bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()
 }
 
-/// Emits a record of each function, from which the runtime derives a counter's function and where its time is recorded.
+/// Emits a record of each function, from which the runtime derives the function that a counter belongs to, and the address of the
+/// counter's time.
 pub fn functions(module: Module, map: &UnitMap) {
-    // Hidden here, because the runtime does not declare them hidden: if there are none, gold would give them its own address. If no unit
-    // has such a function, there is no section, and a reference to hidden bounds would not link.
+    // The section's bounds are hidden only where the section is not empty: gold gives undefined hidden symbols a wrong address instead
+    // of 0, and other linkers reject them.
     if map.functions.iter().all(|f| f.counters == 0) {
         return;
     }

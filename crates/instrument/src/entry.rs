@@ -11,8 +11,8 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
-/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. `may_lack_region`: the thread may not
-/// have a region yet, so check.
+/// Emits, at function entry, the address of the calling thread's copy of the unit's counters. If the thread `may_lack_region`, the code
+/// acquires one first.
 pub fn thread_counters(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {
@@ -26,8 +26,8 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
     base
 }
 
-/// Emits, at function entry, the address for counts that residual code makes itself: the thread's copy, or the template while the runtime
-/// has to see each count (the template's counters then stay 0). The thread has a region afterwards.
+/// Emits, at function entry, the address at which residual code counts without calling the runtime: that of the thread's copy, or of
+/// the template while the runtime has to see each count (the template's counters stay 0). Afterwards the thread has a region.
 pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
     let module = context.module;
     let (check, entry) = new_entry(module, function);
@@ -38,7 +38,7 @@ pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bi
     copies
 }
 
-/// Creates a new entry block with the static allocas and no terminator. Returns it and the old one.
+/// Creates a new entry block, without terminator, to which the static allocas are moved. Returns the new and the old entry block.
 pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     let old = function.entry();
     let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
@@ -46,8 +46,8 @@ pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     (new, old)
 }
 
-/// Emits the same address, with the check, at the end of a block without terminator. Returns it and the block where code continues, which
-/// has no terminator either.
+/// Emits the check for a region and the address of the thread's counters at the end of `check`, a block without terminator. Returns the
+/// address and the block where code continues, which has no terminator either.
 pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
     let module = context.module;
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));

@@ -23,13 +23,13 @@ pub enum Error {
     /// The file of block properties cannot be written.
     #[error("cannot write the block properties {file} ({source}): set TMPDIR to a writable folder")]
     PropertiesWrite { file: PathBuf, source: std::io::Error },
-    /// The tasks of the plugin, or a file that they name, cannot be read or written.
+    /// The plugin's task list, or a file that it names, cannot be read or written.
     #[error("cannot process the units in {file}: {what}; set TMPDIR to a writable folder with free space")]
     Tasks { file: PathBuf, what: String },
     /// A function's graph cannot be built.
     #[error("function `{function}`: {source}; please report it with the source file")]
     Graph { function: String, source: GraphError },
-    /// A stream needs a number for each partial path up to a call, and the function has too many.
+    /// A stream needs a number for each partial path that ends at a call, and the function has too many of them.
     #[error("function `{0}` has too many partial paths (up to calls) to stream: build with a smaller max-paths=N in TRODDEN_INSTRUMENT")]
     TooManyEvents(String),
     /// The unit is assembled by an assembler that does not support pseudo probes.
@@ -52,11 +52,11 @@ pub enum Error {
         /// The verifier's finding.
         what: String,
     },
-    /// The part of a copy belongs to a different graph.
+    /// The partition was computed for a different graph of the function.
     #[error("function `{0}` differs from the one that was partitioned among copies: rebuild the program and partition it again")]
     PartMismatch(String),
-    /// LLVM refuses to run passes.
-    #[error("function `{function}`: LLVM refused to run the passes {passes} ({what}); please report it with the version of clang")]
+    /// LLVM cannot run a pass pipeline.
+    #[error("function `{function}`: LLVM cannot run the passes {passes} ({what}); please report it with the version of clang")]
     Passes {
         function: String,
         passes: &'static str,

@@ -1,9 +1,9 @@
 //! Sums of events per path: an event counter is read at function entry and where paths end, and the difference is added to the path's sum.
-//! A path is only charged its own events, without those charged to paths of callees. That needs no stack of activations: each thread keeps
-//! a sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With
-//! `start = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own *
-//! own; spent += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the
-//! next path that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
+//! A path is only charged its own events, without those charged to paths of callees. This needs no stack of activations: each thread has a
+//! sum `spent` of all events charged so far, including the estimated cost of reading the counter ([`trodden_wire::EventCost`]). With `start
+//! = now - spent` at entry, a path's own events are `own = now - start - spent`; then `count += 1; sum += own; squares += own * own; spent
+//! += own`. An activation that never reaches a path end (exception, `longjmp`) needs no clean-up: its events are charged to the next path
+//! that ends. All of these are additions to memory, `spent` last, so that charges made by a signal handler are not lost.
 
 use crate::additions::{add_inline, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
@@ -89,7 +89,7 @@ impl EventActivation {
     }
 }
 
-/// Declares what reads the counter: an intrinsic, or a function of the runtime.
+/// Declares the intrinsic or runtime function that reads the counter.
 fn declare_reading(module: Module, source: EventSource) -> Value {
     if source == EventSource::Tsc {
         return module.intrinsic("llvm.readcyclecounter", &mut []);

@@ -2,8 +2,8 @@
 //!
 //! Generated programs may contain state machines: one loop with hundreds of switches. LLVM hoists the addresses of all jump tables out of
 //! that loop, and the register allocator then splits each live range over all blocks of the loop, only to rematerialise the address at its
-//! switch. That takes time in O(switches x blocks). A probe per edge multiplies the blocks, so seconds may become minutes. If the product
-//! is too large, the pass is disabled for the whole unit (LLVM cannot disable it for one function), with a note.
+//! switch. This takes O(switches x blocks) time. A probe per edge multiplies the blocks, so seconds may become minutes. If the product is
+//! too large, the pass is disabled for the whole unit (LLVM cannot disable it for one function), with a note.
 
 use crate::flags::set_option;
 use crate::llvm::Value;

@@ -42,8 +42,8 @@ pub struct PassPluginLibraryInfo {
     before_code_generation: Option<BeforeCodeGeneration>,
 }
 
-/// Describes the plugin to LLVM. A structure of this size is returned in memory that the caller passes as a hidden first argument. This
-/// function takes it as an ordinary one, since the structure's size differs.
+/// Describes the plugin to LLVM. By the ABI, a structure of this size is returned in memory whose address is a hidden first argument.
+/// Here the argument is explicit, because the structure's size depends on the version of LLVM.
 ///
 /// # Safety
 /// Only LLVM calls it, with memory for the structure of its version.
@@ -84,9 +84,9 @@ fn version_text() -> String {
     version().map(|part| part.to_string()).join(".")
 }
 
-/// Returns the address of a function or variable of the process, which is null if there is none.
+/// Returns the address of a function or variable of this process; null if it has none of that name.
 fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: a null handle stands for the process, and the name is terminated.
+    // SAFETY: a null handle represents the process, and the name is terminated.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
@@ -121,7 +121,7 @@ pub fn run_passes(function: LLVMValueRef, names: &CStr, machine: LLVMTargetMachi
     unsafe { std::mem::transmute::<*mut c_void, Function>(found)(function, names.as_ptr(), machine, options) }
 }
 
-/// Runs passes on the module of a function, while its other functions have an attribute with which LLVM skips them.
+/// Runs passes on a function's module. Meanwhile the other functions have an attribute that makes LLVM skip them.
 fn run_passes_on_one(
     function: LLVMValueRef,
     names: &CStr,

@@ -1,10 +1,10 @@
 //! Works around a miscompilation of identical phi nodes in the two successors of an `invoke`.
 //!
 //! LLVM's code generation (at least up to 22) lowers phi nodes to copies at the ends of the predecessors. For a landing pad the copies go
-//! before the call, for the normal destination after it. Of two identical phi nodes only the first gets copies (`PHIElimination`,
-//! identical phi nodes of critical edges). If that is the one after the call, the landing pad reads an uninitialised register. Compilers
-//! hardly ever produce such phi nodes, but merging a path register at both destinations does. So one edge gets a block with empty inline
-//! assembly, which keeps it alive at no cost in instructions.
+//! before the call, for the normal destination after it. Of two identical phi nodes only the first gets copies (`PHIElimination`, identical
+//! phi nodes of critical edges). If the first one is that of the normal destination, the landing pad reads an uninitialised register.
+//! Compilers hardly ever produce such phi nodes, but merging a path register at both destinations does. So one edge is split: it gets a
+//! block with empty inline assembly, which prevents LLVM from removing the block and costs no instruction.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
@@ -12,7 +12,7 @@ use crate::shape::{new_block_after, predecessors};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
-/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in another successor of the
+/// Splits edges so that no unwind destination (or jump target of `callbr`) has a phi node identical to one in a different successor of the
 /// same calls.
 pub fn split_edges(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
@@ -28,7 +28,7 @@ pub fn split_edges(module: Module, function: Value) {
     }
 }
 
-/// Returns true if control leaves to a block from within the terminator: by unwinding, or by a jump in inline assembly.
+/// Returns true if control leaves for block `to` in the middle of the terminator: by unwinding, or by a jump in inline assembly.
 fn is_left_early(terminator: Value, to: Block) -> bool {
     let successors = terminator.successors();
     match terminator.opcode() {

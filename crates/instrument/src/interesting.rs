@@ -1,9 +1,9 @@
-//! Interesting paths: planning and verifying their numbering, and counting them in words of their own, with one word for all other paths
+//! Interesting paths: planning and verifying their numbering, and counting each in its own word, with one word for all other paths
 //! ([`trodden_flow::interesting`]).
 //!
-//! The word is computed without branches: the register (or its hash, or its upper bits) is the index of the word, unless it is out of
-//! range or a constant table shows that the word belongs to another path; then it is the last word. A constant register gives a constant
-//! word. Table entries have as few bytes as possible.
+//! The word is computed without branches. Its index is the register, a hash of the register, or the register's upper bits. If this index is
+//! out of range, or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant,
+//! so is the word. Table entries have as few bytes as possible.
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use llvm_sys::LLVMIntPredicate;
@@ -30,7 +30,7 @@ pub const RESTARTS: u32 = 16;
 pub struct InterestingRequest<'a> {
     pub graph: &'a Graph,
     pub frequencies: &'a Frequencies,
-    /// The scheme, the paths, and the edges that are not part of the flow.
+    /// The numbering scheme, the interesting paths, and the edges that are excluded from the flow.
     pub input: InterestingInput<'a>,
     pub options: &'a PlanOptions,
     /// Time limit of the optimal scheme, in seconds.
@@ -40,7 +40,7 @@ pub struct InterestingRequest<'a> {
 /// Plans a program that counts the interesting paths of an acyclic graph.
 ///
 /// # Errors
-/// The numbering is wrong, or all paths should be counted instead.
+/// The verifier rejects the numbering, or counting all paths is cheaper.
 pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let began = Instant::now();
@@ -52,10 +52,10 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
-/// Plans a program that counts the unknown paths of an acyclic graph; known ones are recognised by preferential numbering.
+/// Plans a program that counts the unknown paths of an acyclic graph. Preferential numbering distinguishes them from known paths.
 ///
 /// # Errors
-/// The numbering is wrong, or the numbers do not fit.
+/// The verifier rejects the numbering, or its numbers do not fit.
 pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, InterestingPlanError> {
     let InterestingRequest { graph, frequencies, input, options, .. } = request;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
@@ -100,7 +100,7 @@ impl<'a> Words<'a> {
     pub fn entries(ending: &PathEnding) -> Option<Vec<u64>> {
         match ending {
             PathEnding::Direct { .. } => None,
-            // One more entry for the index after the last word, which is read but has no effect.
+            // One more entry, because the entry of the last word is read too, without effect.
             PathEnding::Checked { expected, .. } => Some(expected.iter().copied().chain([0]).collect()),
             PathEnding::Hashed { keys, .. } => Some(keys.clone()),
         }
@@ -117,7 +117,7 @@ impl<'a> Words<'a> {
     }
 
     /// Emits the computation of the word.
-    pub fn of(&self, builder: &Builder, register: Value) -> Value {
+    pub fn emit_index(&self, builder: &Builder, register: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.ending.counter_count() == 1 {
             return constant(0);
@@ -145,7 +145,7 @@ impl<'a> Words<'a> {
 
     /// Emits the condition that a path has no word of its own.
     pub fn has_no_own_word(&self, builder: &Builder, register: Value) -> Value {
-        builder.equal(self.of(builder, register), builder.constant(self.ending.counter_count() - 1))
+        builder.equal(self.emit_index(builder, register), builder.constant(self.ending.counter_count() - 1))
     }
 
     /// Emits the condition that the table has this number for a word.
@@ -159,8 +159,8 @@ fn plus(builder: &Builder, register: Value, by: i64) -> Value {
     if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 
-/// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` stands for "none", and becomes the maximum of the
-/// chosen width.
+/// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` means "none", and becomes the maximum of the chosen
+/// width.
 pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
     const NONE: u64 = u64::MAX;
     let max = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);

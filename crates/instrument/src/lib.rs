@@ -29,6 +29,7 @@ mod identical_phis;
 mod interesting;
 mod line_graphs;
 mod llvm;
+mod map_only_debug_info;
 mod module;
 mod module_context;
 mod no_return;
@@ -44,13 +45,12 @@ mod probes;
 mod residual;
 mod sample;
 mod segments;
-mod several;
 mod shape;
 mod stream;
 mod supergraph;
+mod task_list;
 mod transform;
 mod trip_count;
-mod unasked;
 mod unit;
 mod unoptimised;
 mod values;
@@ -64,7 +64,7 @@ use trodden_unit::tasks::TASKS_VARIABLE;
 /// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| match std::env::var_os(TASKS_VARIABLE) {
-        Some(tasks) => several::run(&tasks, machine.cast()),
+        Some(tasks) => task_list::run(&tasks, machine.cast()),
         None => module::instrument(llvm::Module::new(module), machine.cast()),
     });
     let message = match outcome {

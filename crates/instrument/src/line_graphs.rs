@@ -1,7 +1,7 @@
 //! Line graphs: functions as the front end emitted them ([`trodden_unit::line_graphs`]).
 //!
 //! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is removed
-//! here. Its graphs are kept in a metadata node, which stays in the bitcode that variants are built from.
+//! here. The line graphs of that module are stored in a metadata node, which remains in the bitcode that variants are built from.
 
 use crate::debug::{path_of, subprogram};
 use crate::error::Error;
@@ -21,11 +21,11 @@ const EMBEDDED: &str = "llvm.embedded.module";
 /// The metadata node with the graphs.
 const NODE: &str = "trodden.line.graphs";
 
-/// Removes the embedded front-end module, and keeps its line graphs in a metadata node.
+/// Removes the embedded front-end module, and stores its line graphs in a metadata node.
 pub fn extract(module: Module) -> Result<(), Error> {
     let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
-    // The user may have asked for an empty marker only.
+    // With `-fembed-bitcode=marker`, clang embeds an empty constant.
     if bytes.is_empty() {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Thin wrappers for the parts of LLVM-C that the plugin uses.
 //!
-//! Handles are copies of pointers into the module that clang passed in. The module outlives the plugin's call, and no handle is kept
-//! beyond it. During the call nothing is deleted unless the code says so: deleting an instruction ([`Value::erase`]) is unsafe, and the
-//! few places that delete a function or a global have just created it, or have replaced all its uses, and drop the handle.
+//! Handles are copies of pointers into the module that clang passed in. The module outlives the call of the plugin, and handles are
+//! dropped before the call ends. Values are deleted only explicitly: deleting an instruction ([`Value::erase`]) is unsafe, and code that
+//! deletes a function or a global has just created it, or has replaced all its uses, and drops the handle.
 
 mod builder;
 mod module;
@@ -22,8 +22,8 @@ pub use module::Module;
 
 /// Calls a function of LLVM-C, which requires of its arguments:
 ///
-/// - *Handles are live.* They come from LLVM, for the module being compiled, and safe code deletes nothing of which it keeps a copy (see
-///   the module's documentation). LLVM's passes do delete values; they run only on modules of which no handle is kept (`passes.rs`).
+/// - *Handles are live.* They come from LLVM, for the module being compiled, and safe code deletes no value to which it keeps a handle
+///   (see the module's documentation). LLVM's passes do delete values; they run only on modules to which no handle is kept (`passes.rs`).
 /// - *Values have the kind that the function expects.* The caller has checked (`is`, `opcode`, `LLVMIsA...`), or has created the value
 ///   itself. LLVM builds with assertions abort on a violation.
 ///

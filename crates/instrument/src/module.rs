@@ -7,24 +7,24 @@ use crate::flags::code_generation_flags;
 use crate::hoisting;
 use crate::line_graphs;
 use crate::llvm::{Module, Value};
+use crate::map_only_debug_info;
 use crate::module_context::ModuleContext;
 use crate::observe::addresses::{self, BlockAddresses, ModuleCopy};
 use crate::observe::{self, Observer, choose_functions, sleds};
 use crate::options::{PluginOptions, Threads};
 use crate::placeholders;
 use crate::transform;
-use crate::unasked;
 use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
 use crate::unoptimised;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::{Identity, Observation};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
-/// What LLVM has to do after the plugin.
+/// What LLVM does after the plugin has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitOutcome {
     Code,
-    /// Nothing: no code is wanted.
+    /// Nothing, because only data about the unit's code was requested.
     NoCode,
 }
 
@@ -41,10 +41,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     if let Some(plan) = &options.apply {
         let chosen: Vec<Value> = choose(module).0;
         transform::apply(module, machine, &chosen, plan, options.reach_all)?;
-        unasked::strip(module);
+        map_only_debug_info::strip(module);
         return Ok(UnitOutcome::Code);
     }
-    // Traced programs (here and for block addresses) keep their debug information, in which lines are looked up.
+    // Traced programs (here and for block addresses) keep their debug information, which maps addresses to lines.
     if let Observation::TraceSleds(_) = options.experiment.observation() {
         sleds::insert(module, choose(module).0);
         return Ok(UnitOutcome::Code);
@@ -65,7 +65,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     observe_all(&mut work, &mut *observer, &chosen, machine)?;
     emit::remove_unused(&[work.context.bias, work.context.counters, work.context.enter]);
     observer.remove_unused(&work);
-    unasked::strip(module);
+    map_only_debug_info::strip(module);
     if cfg!(debug_assertions) {
         work.verify()?;
     }
@@ -85,7 +85,7 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
     Ok((Unit::new(context, options, map), observer))
 }
 
-/// Instruments these functions.
+/// Instruments the chosen functions, and defines the symbols that their probes refer to.
 fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
     if work.options.experiment.threads() != Threads::Own {
         emit::shared_bias(work.module);

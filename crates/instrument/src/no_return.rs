@@ -2,8 +2,8 @@
 //!
 //! A call that exits the program, throws or jumps away leaves its callers' paths unfinished. Where that can happen, the path counts as
 //! having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an instruction, so calls that provably return are
-//! exempt: callees that LLVM knows to return and not to throw, and functions of the module that contain no such call themselves. A signal
-//! that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
+//! exempt: those whose callee LLVM knows to return and not to throw, or whose callee is a function of the module that only makes exempt
+//! calls. A signal that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
 use crate::llvm::{Block, Module, Value, llvm};
 use indexmap::IndexSet;
@@ -78,9 +78,10 @@ impl NoReturnAnalysis {
     }
 }
 
-/// Summarises a module for the other units of its crate.
+/// Summarises a module's calls for the other units of its crate.
 pub fn summary(module: Module) -> CallSummary {
-    // What is unknown in this module may become known, so each function has the set of such callees; `None` if it may not return anyway.
+    // Other units may show that further callees return, so each function has the set of callees that it depends on; `None` if it may not
+    // return in any case.
     let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
     let own: IndexSet<Value> = module.functions().filter(|f| is_definition(*f)).collect();
     let mut needed: Vec<Option<BTreeSet<String>>> = vec![Some(BTreeSet::new()); own.len()];
@@ -109,7 +110,7 @@ pub fn summary(module: Module) -> CallSummary {
     CallSummary { returning: functions.filter_map(|(function, names)| Some((function.name(), names?))).collect(), called }
 }
 
-/// Adds what callees need to what their callers need, until nothing changes.
+/// Adds the names that a callee depends on to those that its callers depend on, until nothing changes.
 fn propagate(needed: &mut [Option<BTreeSet<String>>], callees: &[BTreeSet<usize>]) {
     let mut callers: Vec<Vec<usize>> = vec![Vec::new(); callees.len()];
     for (caller, callees) in callees.iter().enumerate() {
@@ -217,7 +218,7 @@ mod tests {
         let module = parse(MODULE);
         let known = NoReturnAnalysis::new(module, false);
         let found: Vec<bool> = calls(module).into_iter().map(|call| known.may_not_return(call)).collect();
-        // The attributes of a replaceable function say nothing, so its body is not trusted.
+        // The body of a function that the linker may replace proves nothing.
         assert_eq!(found, [true, false, false, true, true, false, true, true, true]);
     }
 

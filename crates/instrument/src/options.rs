@@ -33,8 +33,8 @@ pub struct PluginOptions {
     pub plan: PlanOptions,
     /// Options of the placement passes.
     pub choices: Choices,
-    /// Count the arrival at every call, not only at calls that may not return. Callers' paths are then known even if a signal ends the
-    /// program.
+    /// Count the arrival at every call, not only at calls that may not return. The callers' paths are then known even if a signal ends
+    /// the program.
     pub reach_all: bool,
     /// Count the arrival at calls of functions that the unit defines, too.
     pub reach_calls: bool,
@@ -60,19 +60,19 @@ pub struct PluginOptions {
     pub properties: Option<PathBuf>,
     /// Transform the code according to this plan instead of instrumenting it.
     pub apply: Option<Rc<TransformationPlan>>,
-    /// Slots of each table, for functions with more than [`PluginOptions::array_paths`] paths. 0: there are no tables, and such functions
-    /// are cut.
+    /// Number of slots in the table of a function with more than [`PluginOptions::array_paths`] paths. 0 if such functions are cut
+    /// instead.
     pub table_slots: u64,
-    /// Maximum number of paths of a function that counts in an array, if there are tables.
+    /// If tables are used: the maximum number of paths of a function that counts in an array.
     pub array_paths: u64,
-    /// Remove LLVM's edge counters, with which the unit was compiled, and record where they were.
+    /// Remove the edge counters that LLVM inserted into the unit, and record their positions.
     pub placeholders: bool,
 }
 
 /// Options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
-    /// Settings that no driver has resolved into a request.
+    /// The environment contains settings that no driver has resolved into a request.
     #[error(
         "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile with one of \
              them, or set {EXPERIMENT_VARIABLE} to the file of a request"
@@ -93,7 +93,7 @@ impl PluginOptions {
     /// Reads the options that the environment names. `variable` is a look-up function such as `std::env::var_os`.
     ///
     /// # Errors
-    /// The request, or a file that it names, cannot be read or has invalid content, or there are only unresolved settings.
+    /// The request or a file that it names is unreadable or invalid, or the environment contains only unresolved settings.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
@@ -106,7 +106,7 @@ impl PluginOptions {
         }
     }
 
-    /// Loads the files of a request, which lie in `folder`.
+    /// Loads the files that a request names, from `folder`.
     fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
@@ -166,7 +166,7 @@ impl PluginOptions {
     }
 }
 
-/// Returns the placement passes that an experiment asks for.
+/// Returns the placement passes that an experiment requests.
 fn choices(experiment: &Experiment) -> Choices {
     let placement = experiment.placement();
     Choices {

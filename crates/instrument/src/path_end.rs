@@ -1,5 +1,5 @@
-//! The actions at the end of a path, one variant per way of counting. A kind of observation chooses one ([`crate::observe`]).
-//! [`crate::probes`] emits the code, or [`crate::counting`] does later where it needs new blocks.
+//! The actions at the end of a path, one variant per way of counting, chosen by the kind of observation ([`crate::observe`]).
+//! [`crate::probes`] emits the code; code that needs new blocks is emitted later by [`crate::counting`].
 
 use crate::events::EventActivation;
 use crate::interesting::Words;
@@ -16,18 +16,19 @@ pub enum PathEnd<'a> {
     Table(CountTable),
     /// Increment the path's count in an array, and add the events since the path's start to its cells.
     Sums(EventActivation),
-    /// Increment the word of an interesting path, or the one shared by all others, and add the events if there are any.
+    /// Increment the word of an interesting path, or the word that all other paths share, and add the events if events are summed.
     Interesting(Words<'a>, Option<EventActivation>),
     Unknown(UnknownPaths<'a>),
     Stream(StreamCode),
     /// Pass the context on to callees, and count the segment that ends here.
     Segment(SegmentCode<'a>),
-    /// Increment the path's word in an array. With hits: the first of the unit's two words that count executions of probes.
+    /// Increment the path's word in an array. The number is the index of the first of the unit's two words that count executions of probes,
+    /// if these are counted.
     Part(Option<u64>),
 }
 
 impl PathEnd<'_> {
-    /// Returns true if a path that is counted often may have code of its own, because counting is a plain addition to a word.
+    /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word.
     pub fn may_count_split(&self) -> bool {
         !matches!(self, PathEnd::Table(_) | PathEnd::Sums(_) | PathEnd::Interesting(..))
     }
@@ -52,17 +53,17 @@ pub struct UnknownPaths<'a> {
     pub count: Value,
     /// The thread-local bias of these counts.
     pub bias: Value,
-    /// Address of the counters for that bias, if the function computes it once for all counts.
+    /// Address of the counters with that bias, if the function computes it once for all of its counts.
     pub thread_base: Option<Value>,
-    /// The look-up. `None` if no path is known, so that all are counted.
+    /// The test for known paths. `None` if no path is known, so all paths are counted.
     pub known: Option<KnownTest<'a>>,
 }
 
-/// How to find out whether a path is known.
+/// A test whether a path is known.
 #[derive(Clone, Copy)]
 pub enum KnownTest<'a> {
     /// One byte for each of the function's paths, by path number: 1 if known.
     Bytes(Value),
-    /// Known paths have words of their own. The mask selects the path number from the path register.
+    /// Each known path has its own word, and no other path has. The mask selects the path number from the path register.
     Words(Words<'a>, u64),
 }

@@ -1,12 +1,12 @@
 //! Updating phi nodes when predecessors change.
 //!
-//! LLVM-C can add incoming values but neither remove nor rename them, so affected phi nodes are rebuilt.
+//! LLVM-C can add incoming values, but cannot remove them or change their blocks, so affected phi nodes are rebuilt.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use indexmap::{IndexMap, IndexSet};
 
-/// Rebuilds every phi node of a block. `entries` maps the old incoming entries to the new ones. Returns pairs of the deleted and the new
-/// node.
+/// Rebuilds each phi node of a block. `entries` maps its incoming values and blocks to the new ones. Returns pairs of the deleted and the
+/// new node.
 pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) -> Vec<(Value, Value)> {
     let old: Vec<Value> = block.phis().collect();
     let mut replaced = Vec::new();
@@ -26,8 +26,8 @@ pub fn rename(module: Module, block: Block, from: Block, to: Block) -> Vec<(Valu
     rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect())
 }
 
-/// Replaces several predecessors in the phi nodes of `block`. Several entries from one predecessor (a switch with several cases) become
-/// one, as the edges did. Returns pairs of the deleted and the new node.
+/// Replaces several predecessors in the phi nodes of `block`. Several entries from one predecessor (a switch with several cases) become one
+/// entry, because their edges were merged. Returns pairs of the deleted and the new node.
 pub fn rename_all(module: Module, block: Block, renamed: &IndexMap<Block, Block>) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| {
         let mut seen = IndexSet::new();

@@ -1,11 +1,11 @@
-//! LLVM's counters as placeholders: a path profile from which LLVM's edge profile, or clang's coverage, follows. A unit compiled with
-//! LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`, `-Cinstrument-coverage`; with atomic updates, which the
-//! optimiser neither merges nor moves across branches) arrives with `atomicrmw add` in its blocks. The updates are removed, and the unit's
-//! map records where they were ([`trodden_unit::edge_profile`]): paths say how often each block is executed, and so what each counter
-//! would hold. Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`), those with a
-//! computed address (merged blocks), and those between two calls of a block that may not return. Bitcode kept for variants still has the
-//! updates, and a named metadata node that identifies them.
-// Length: one walk finds, removes and describes all kinds of counters.
+//! LLVM's counters as placeholders, so that LLVM's edge profile or clang's coverage can be derived from a path profile. A unit compiled
+//! with LLVM's early instrumentation (`-fprofile-generate`, `-fcoverage-mapping`, `-Cinstrument-coverage`) has `atomicrmw add` in its
+//! blocks; the optimiser neither merges atomic updates nor moves them across branches. The updates are removed, and the unit's map records
+//! their positions ([`trodden_unit::edge_profile`]): paths tell how often each block was executed, which is the value of its counter.
+//! Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`) or a computed address
+//! (merged blocks), and those between two calls of a block that may not return. Bitcode stored for variants retains the updates, and a
+//! named metadata node that marks them.
+// This file is long because a single walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
 mod fall_through;
@@ -37,13 +37,13 @@ const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 /// Reasons why LLVM's counters cannot become placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
-    /// One of LLVM's tables is not as expected.
+    /// One of LLVM's tables has an unexpected layout.
     #[error(
         "cannot read LLVM's profile table `{0}`: build with `trodden build --pgo` or `--coverage` alone, without profile \
             options of the compiler"
     )]
     Table(String),
-    /// The unit was compiled with counters of another kind.
+    /// The unit was compiled with a different kind of counters.
     #[error("the unit was compiled with {found} instead of {expected}: recompile it with `trodden build {option}`")]
     Kind {
         /// The unit's counters.
@@ -64,7 +64,7 @@ pub enum PlaceholderError {
 pub enum CounterKind {
     /// LLVM's edge counters, for profile-guided optimisation.
     Edges,
-    /// The front end's counters of source regions; the mapping of counters to regions stays in the program.
+    /// The front end's counters of source regions. The mapping of counters to regions stays in the program.
     Coverage,
     /// Any counters, to discard them.
     Discarded,
@@ -74,7 +74,7 @@ pub enum CounterKind {
 #[derive(Clone, Copy, Debug)]
 pub struct RemovalOptions {
     pub kind: CounterKind,
-    /// Threads share the unit's counters, so increments are atomic.
+    /// Increment counters atomically, because threads share them.
     pub shared: bool,
 }
 
@@ -100,7 +100,7 @@ struct FixedUpdate {
     amount: i64,
 }
 
-/// A call that records a value, and the first of the unit's counters for its site; `None` if that depends on its arguments.
+/// A call that records a value, and the first of the unit's counters for its site; `None` if the site depends on the call's arguments.
 struct ValueNote {
     call: Value,
     kind: ProfiledValueKind,
@@ -122,7 +122,7 @@ pub fn has_placeholders(module: Module) -> bool {
 }
 
 impl Placeholders {
-    /// Removes LLVM's counters from a module. Updates that have to be counted get counters of the unit, from index `next` on.
+    /// Removes LLVM's counters from a module. Updates that paths do not determine get counters of the unit, from index `next` on.
     pub fn extract(module: Module, counters: Value, next: &mut u64, options: RemovalOptions) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, options.kind)?;
@@ -158,9 +158,9 @@ impl Placeholders {
         Ok(placeholders)
     }
 
-    /// Assigns counters to every site that records a value. If the optimiser merged calls that differ only in their site, the site is
-    /// computed: then all sites of the functions involved get counters, in order, and a number that replaces the function's table says
-    /// where they start.
+    /// Assigns counters to each site that records a value. If the optimiser merged calls that differ only in their site, the site is
+    /// computed. In that case, all sites of the functions involved get counters, in order, and the number of the first one replaces the
+    /// address of the function's table.
     fn count_value_sites(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
         let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
@@ -170,8 +170,7 @@ impl Placeholders {
             let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
-                    // A site of a virtual table.
-                    // SAFETY: the call is in the list consumed here, and no handle to it is kept.
+                    // A site of a virtual table. SAFETY: the loop consumes the list of calls, and no handle to this one is kept.
                     unsafe { call.erase() };
                     continue;
                 };
@@ -194,7 +193,7 @@ impl Placeholders {
         first
     }
 
-    /// Assigns counters to all sites of a function, each with as many as the kind that needs most.
+    /// Assigns counters to all sites of a function: to each site, as many as the kind that needs the most.
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
@@ -207,8 +206,8 @@ impl Placeholders {
         first
     }
 
-    /// Removes the bitmaps of decisions; returns the updates of constant bits, which remain for now. Counters of computed bits are
-    /// contiguous, so that the word follows from the address alone.
+    /// Removes the bitmaps of decisions, and returns the updates of constant bits with their counters; [`Placeholders::sort_updates`]
+    /// removes these updates. Counters of computed bits are contiguous, so that a bit's address determines its counter.
     fn remove_bitmaps(
         &mut self,
         tables: &[llvm_profile::CounterTable],
@@ -250,8 +249,8 @@ impl Placeholders {
         Ok(known)
     }
 
-    /// Sorts updates into computed ones and those that become placeholders, which are deleted. Updates of constant bits are among the
-    /// latter.
+    /// Sorts updates into computed ones, which remain, and fixed ones, which are deleted and become placeholders. Updates of constant bits
+    /// are fixed.
     fn sort_updates(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| is_computed(**u));
         computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
@@ -278,7 +277,7 @@ impl Placeholders {
         functions.into_iter().for_each(fall_through::restore);
     }
 
-    /// Assigns counters of the unit to all counters of a function; returns their address.
+    /// Assigns a counter of the unit to each counter of a function, and returns the address of the first one.
     fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
@@ -328,7 +327,7 @@ impl Placeholders {
         }
     }
 
-    /// Records a function's placeholders once its graph is known; those that paths do not determine are counted.
+    /// Records a function's placeholders once its graph is known. Emits counts for those that paths do not determine.
     pub fn record(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
@@ -352,8 +351,8 @@ impl Placeholders {
         }
     }
 
-    /// Records a function's calls that may not return. Counts the returns of a call if another such call follows in its block, on another
-    /// line or after code of another line.
+    /// Records a function's calls that may not return. If a second such call follows in the same block, on a different line or after code
+    /// on a different line, the returns of the first are counted.
     pub fn record_calls(&mut self, function: Value, cfg: &FunctionCfg, number: usize, positions: &mut Positions, next: &mut u64) {
         for (block, calls) in cfg.reached.iter().enumerate() {
             let known = &cfg.blocks[block].positions;
@@ -402,7 +401,7 @@ impl Placeholders {
         add_inline(builder, address, amount, self.shared);
     }
 
-    /// Returns a placeholder for the address of the thread's counters.
+    /// Returns a placeholder for the address of the thread's counters; [`Placeholders::resolve`] replaces it.
     fn base(&mut self, function: Value) -> Value {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
@@ -421,7 +420,7 @@ impl Placeholders {
         }
     }
 
-    /// Returns the profile. Updates in functions that were not instrumented are deleted.
+    /// Deletes the updates in functions that were not instrumented, and returns the profile.
     pub fn finish(self) -> EdgeProfile {
         let (computed, notes) = (self.computed.into_values().flatten(), self.notes.into_values().flatten());
         for instruction in computed.chain(notes.map(|note| note.call)) {
@@ -452,19 +451,19 @@ fn is_computed(update: Value) -> bool {
     amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER_BYTES).is_none())
 }
 
-/// Returns the first instruction after another that satisfies `expected`, which must hold for terminators.
+/// Returns the first instruction after `instruction` that satisfies `expected`, which must hold for terminators.
 fn first_after(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
-/// Returns the position of a placeholder, which is before `before`, among the calls of its block that may not return; `None` if paths do
-/// not tell whether it was passed.
+/// Returns the position of the placeholder before instruction `before`, relative to the calls of its block that may not return; `None` if
+/// paths do not tell whether it was executed.
 fn position_among_calls(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
-    // A path ends before a tail call or a call that ends the function, so paths do not tell whether it returned.
+    // A path ends before a tail call or a call that ends the function, so paths do not tell whether such a call returned.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),
@@ -501,7 +500,7 @@ fn is_update(user: Value, address: Value) -> bool {
     }
 }
 
-/// Returns true if a user derives another address from an address, or stores it in or loads it from a constant table.
+/// Returns true if a user derives an address from the address it uses, or stores it in or loads it from a constant table.
 pub fn passes_address_on(user: Value) -> bool {
     if !user.is_instruction() {
         return true;

@@ -1,8 +1,8 @@
 //! Insertion points for the code of edges.
 //!
 //! Code for an edge goes to the end of its tail, or to the head if no other edge leads there; otherwise the edge is split. An unwind edge
-//! is split by giving it a landing pad of its own, because calls must unwind to a landing pad. The remaining edges to the old pad share
-//! another. A block that only returns, and has an incoming edge from a tail call, is counted on its incoming edges, before the call. Code
+//! is split by giving it its own landing pad, because calls must unwind to a landing pad. The remaining edges to the old pad share a second
+//! new pad. A block that only returns, and has an incoming edge from a tail call, is counted on its incoming edges, before the call. Code
 //! in the block itself would keep code generation from turning the call into a jump, so the stack would grow.
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
@@ -21,7 +21,7 @@ use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
-/// An insertion point. The instruction is looked up on use, because other code may have been inserted before it meanwhile.
+/// An insertion point. The instruction is looked up when code is inserted, because other code may have been inserted in the meantime.
 #[derive(Clone, Copy, Debug)]
 pub enum InsertionPlace {
     Before(Value),
@@ -39,15 +39,15 @@ impl InsertionPlace {
     }
 }
 
-/// For each block with split incoming edges: the new block that replaces each old predecessor.
+/// For each block with split incoming edges, maps its old predecessors to the new blocks that replace them.
 type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The insertion points of a function's edges, and its control flow after edges were split.
 pub struct Places {
     code: Vec<Option<InsertionPlace>>,
-    /// The edge that leads from one block to another, in the current control flow.
+    /// The edge between two blocks in the current control flow.
     arrivals: HandleMap<(Block, Block), Edge>,
-    /// Landing pads shared by edges without code.
+    /// The new landing pads that edges without code share, with these edges.
     shared_pads: IndexMap<Block, Vec<Edge>>,
     /// Deleted values and their replacements, in the order of the replacements.
     replaced: Vec<(Value, Value)>,
@@ -79,15 +79,15 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     }
 }
 
-/// Number of instructions of a block that emit code.
+/// Returns the number of a block's instructions that emit code.
 fn size(block: Block) -> u32 {
     let is_none = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMGetElementPtr);
     block.instructions().filter(|i| !is_none(i)).count() as u32
 }
 
-/// Returns true if no other code runs in the middle of a block: it contains no calls except of intrinsics, and no unwinding. Blocks that
-/// end with an indirect branch never qualify: tail duplication copies them into their predecessors, which interpreters depend on, and
-/// additional code would interfere.
+/// Returns true if no other function can run in the middle of a block: it contains no calls except of intrinsics, and does not unwind.
+/// Blocks that end with an indirect branch never qualify: interpreters depend on tail duplication, which copies such blocks into their
+/// predecessors, and additional code would prevent that.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
@@ -151,7 +151,7 @@ impl Places {
         self.code[edge.index()].as_ref()
     }
 
-    /// Returns the edge that leads from one block to another now.
+    /// Returns the edge from one block to another in the current control flow.
     pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
         self.arrivals.get(&(from, to)).copied()
     }
@@ -168,7 +168,7 @@ impl Places {
 
     fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = &cfg.edges[edge.index()];
-        // If the edge has its own block, control arrives from there.
+        // Control arrives from the block that contains the edge's insertion point, if it has one.
         let own = match &cfg.sites[edge.index()] {
             EdgeSite::Before(instruction) => Some(instruction.block()),
             _ => None,
@@ -200,7 +200,7 @@ impl Places {
         InsertionPlace::Before(between.terminator())
     }
 
-    /// Splits a landing pad: every incoming edge with code gets its own pad, the others share one.
+    /// Splits a landing pad: each incoming edge with code gets its own pad, and the other edges share one.
     fn split_landing_pad(
         &mut self,
         module: Module,
@@ -257,7 +257,7 @@ impl Places {
         self.shared_pads.insert(pad, edges.to_vec());
     }
 
-    /// Updates the phi nodes of a split landing pad to its new predecessors; the shared pad merges its values first.
+    /// Updates the phi nodes of a split landing pad for its new predecessors. The values of edges that share a pad are merged in that pad.
     fn redirect_phis(
         &self,
         module: Module,

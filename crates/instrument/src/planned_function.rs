@@ -1,4 +1,4 @@
-//! The plan of a function, which the observations of a unit insert.
+//! A function of a unit together with its plan.
 
 use crate::describe::FunctionCfg;
 use crate::llvm::Value;
@@ -10,21 +10,22 @@ use trodden_unit::{FlowEdge, Position, UnitBlock};
 pub struct PlannedFunction {
     pub function: Value,
     pub position: Option<Position>,
-    /// Its description; blocks and sites refer to the current blocks.
+    /// The function's description. Blocks and sites refer to the current code.
     pub cfg: FunctionCfg,
     pub graph: Graph,
     /// The program to insert, before the passes.
     pub program: ProbeProgram,
-    /// Its edge frequencies, measured or estimated.
+    /// Edge frequencies.
     pub frequencies: Frequencies,
-    pub measured: bool,
-    /// True if the function may be called by other code than sampled functions of this unit.
-    pub open: bool,
-    /// For stream builds whose graph has more edges than a counting build's: what a counting build would use.
+    /// True if the frequencies were measured, false if they are estimates.
+    pub is_measured: bool,
+    /// True if a thread may enter the function before it has acquired a region.
+    pub may_lack_region: bool,
+    /// In a stream build, if the graph has more edges than that of a counting build: the paths of the counting build.
     pub counted: Option<Box<CountedPaths>>,
 }
 
-/// A function's paths as a counting build numbers them, where a stream has more events than paths.
+/// The paths of a function with the numbers that a counting build assigns.
 pub struct CountedPaths {
     pub blocks: Vec<UnitBlock>,
     pub edges: Vec<FlowEdge>,

@@ -1,7 +1,7 @@
 //! Inserts a probe program into a function: the path register and the counts.
 //!
-//! The register is built directly in SSA form, in one pass over the acyclic graph; cut edges set it to a constant, so no value flows
-//! backwards. No instruction is emitted while a path's sum is a constant, and increments at a path's end are folded into the counter's
+//! The register is built directly in SSA form, in one pass over the acyclic graph: cut edges set it to a constant, so no value flows along
+//! a back edge. While a path's sum is a constant, no instruction is emitted. Increments at a path's end are folded into the counter's
 //! address.
 //!
 //! First [`crate::places`] splits edges and landing pads, then the code is emitted block by block in topological order.
@@ -105,7 +105,7 @@ pub fn insert(
     places.into_replaced()
 }
 
-/// Returns the register after each cut edge: the value that the next path starts with. Other edges get 0 for now.
+/// Returns the register after each cut edge: the value that the next path starts with. Other edges have 0 until their code is emitted.
 fn starts_after_cuts(program: &ProbeProgram) -> Vec<Register> {
     let graph = program.graph();
     let mut leaving = vec![Register::Constant(0); graph.edge_count()];
@@ -144,16 +144,16 @@ struct ProbeCode<'a> {
     edge: Edge,
     /// The last word that this edge appended to the stream.
     appended: Option<Value>,
-    /// Values of the register, of which unused ones are deleted at the end.
+    /// Values computed for the register. Those without uses are deleted at the end.
     created: RefCell<Vec<Value>>,
     location: Option<LLVMMetadataRef>,
     /// The register after each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by trip count: its number of iterations so far, and the register at loop entry.
     trip_counts: IndexMap<LoopId, (IterationCount, Register)>,
-    /// For each edge: the number of dominant iterations accumulated in a register after its code, if any.
+    /// For each edge: the register that holds the number of dominant iterations after the edge's code, if any.
     in_register: Vec<Option<Value>>,
-    /// Phi nodes of such numbers, to be completed at the end.
+    /// Phi nodes of such registers, whose incoming values are added at the end.
     pending_phis: Vec<(Value, Block)>,
 }
 
@@ -180,7 +180,7 @@ impl ProbeCode<'_> {
         self.merge(block, &sources)
     }
 
-    /// Returns the value that all these edges agree on; `None` if they differ.
+    /// Returns the register after these edges if it is the same for all of them.
     fn common_register(&self, edges: &[Edge]) -> Option<Register> {
         let first = self.leaving[edges.first()?.index()];
         edges.iter().all(|e| self.leaving[e.index()] == first).then_some(first)
@@ -234,15 +234,15 @@ impl ProbeCode<'_> {
         self.leaving[edge.index()] = register;
     }
 
-    /// Appends a path to the stream. If the call ends after it, as the following operations tell, one word covers both.
+    /// Appends a path to the stream. If the `following` operations show that the call ends as well, one word represents both events.
     fn emit(&mut self, code: &Builder, register: Register, increment: i64, following: &[Operation]) -> Register {
         let (stream, words) = (self.counters.at_end.stream(), self.context.module.i64());
         let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
-        self.appended = Some(stream.path(code, self.address(code, words, register, increment), call_ends));
+        self.appended = Some(stream.append_path(code, self.address(code, words, register, increment), call_ends));
         register
     }
 
-    /// Emits the code of one operation; returns the register after it.
+    /// Emits the code of one operation, and returns the register after it.
     fn emit_operation(&mut self, code: &Builder, operation: Operation, edge: Edge, register: Register) -> Register {
         let one = self.context.module.constant(1);
         match operation {
@@ -271,7 +271,7 @@ impl ProbeCode<'_> {
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
         let index = Register::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
-            // Copied by an instruction, because the phi node may be replaced before the count is emitted.
+            // Copied to a new value, because the phi node may be replaced before the count is emitted.
             let number = code.add(number, self.context.module.constant(0));
             self.count(code, index, 0, number);
         }
@@ -316,8 +316,8 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Emits `count[register + increment] += 1`, with a fast path for the usual case `count[dominant]`. Returns the number of dominant
-    /// iterations that are accumulated in a register afterwards.
+    /// Emits `count[register + increment] += 1`, with a fast path for the dominant iteration. Returns the register that accumulates
+    /// dominant iterations, with its new value; `None` if they are not accumulated in a register.
     fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
@@ -342,7 +342,8 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Returns the number of dominant iterations accumulated in a register at the start of a node; `None` where there cannot be any.
+    /// Returns the register that accumulates dominant iterations, with its value at the start of a node; `None` outside loops that have
+    /// such a register.
     fn in_register_at(&mut self, node: Node) -> Option<Value> {
         let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
         let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;
@@ -356,7 +357,7 @@ impl ProbeCode<'_> {
         }
         let module = self.context.module;
         let number = Builder::phi_at_top(module, block, module.i64(), self.location);
-        // The value from the latch is not known yet.
+        // The phi node is completed later, because the value from the latch is not known yet.
         self.pending_phis.push((number, block));
         Some(number)
     }
@@ -365,7 +366,7 @@ impl ProbeCode<'_> {
         self.places.arrival(from, to).and_then(|edge| self.in_register[edge.index()])
     }
 
-    /// Completes the phi nodes of numbers accumulated in registers.
+    /// Completes the phi nodes of registers that accumulate dominant iterations.
     fn merge_in_register(&mut self) {
         for (number, block) in std::mem::take(&mut self.pending_phis) {
             let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));

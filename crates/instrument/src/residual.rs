@@ -1,9 +1,9 @@
-//! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] decides on the versions of the code, this module builds
-//! them. The original blocks are the checking code, with copies ([`crate::versions::copies`]) where it has several versions; further copies
-//! are the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
-//! ([`crate::versions::ssa`]), and probes are inserted. Counts jump to the runtime and back: they are rare, so they should be small and
-//! must not require a stack frame. Finally loops get [`gates`], and edges the frequencies of the known paths ([`set_known_path_weights`]).
-//! Indirect branches of all versions meet in one landing block, which then selects the version.
+//! The residual tier, which counts only unknown paths: [`trodden_flow::residual`] chooses the versions of the code, and this module builds
+//! them. The original blocks are the first version of the checking code; copies ([`crate::versions::copies`]) are its other versions and
+//! the instrumented code. Terminators are redirected to match the graph of all versions, values with several versions are merged
+//! ([`crate::versions::ssa`]), and probes are inserted. To count, code jumps to the runtime and back: counts are rare, so their code should
+//! be small and must not require a stack frame. Finally, loops get [`gates`], and edges get the frequencies of the known paths
+//! ([`set_known_path_weights`]). Indirect branches of all versions lead to one landing block, which then selects the version.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing};
@@ -85,15 +85,16 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
     dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
-/// Handles a function that keeps one version: it cannot have two, none of its paths is known, or known paths are recognised by their
-/// numbers. Every path is looked up where it ends, or counted without look-up.
+/// Handles a function with a single version, because it cannot have two, none of its paths is known, or known paths are recognised by their
+/// numbers. A path is looked up where it ends, or counted without look-up.
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
-    // If every path is counted and a call executes several, it is cheaper to check once, at entry, whether the thread has a region.
+    // If all paths are counted and a call of the function executes several, it is cheaper to check once, at entry, whether the thread has a
+    // region.
     let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
@@ -121,8 +122,8 @@ fn outer_headers(graph: &Graph, dag: &Dag) -> Vec<Node> {
     outer_headers
 }
 
-/// Sets edge weights by how often the known paths take each edge of each version; edges that they never reach keep their weights. Also
-/// sets the entry count, without which LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
+/// Sets edge weights by how often the known paths take each edge of each version. Edges that they never reach keep their weights. Also sets
+/// the entry count, because without it LLVM does not trust the weights, and does not move cold blocks (such as the instrumented code) out
 /// of loops.
 fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
@@ -143,7 +144,7 @@ fn set_known_path_weights(module: Module, function: Value, cfg: &FunctionCfg, pr
     }
 }
 
-/// Returns how paths are looked up; `None` if no path of the function is known.
+/// Returns the test for known paths; `None` if no path of the function is known.
 fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>> {
     let known = planned.program.known()?;
     if let Cells::Preferential(ending) = planned.program.cells() {
@@ -158,14 +159,14 @@ fn known_test(module: Module, planned: &PlannedFunction) -> Option<KnownTest<'_>
 struct VersionBuilder<'a> {
     module: Module,
     program: &'a ProbeProgram,
-    /// What each node of the program's graph is.
+    /// The version and original node of each node of the program's graph.
     places: &'a [NodePlace],
     cfg: FunctionCfg,
-    /// The blocks of all versions but the original.
+    /// The copied blocks of each version but the original.
     copies: BTreeMap<CodeVersion, Copies>,
 }
 
-/// The version that consists of the original blocks.
+/// The version consisting of the original blocks.
 const ORIGINAL: CodeVersion = CodeVersion::Known(0);
 
 /// A phi node in each version of its block, and the incoming values of the original.
@@ -252,7 +253,7 @@ impl VersionBuilder<'_> {
                         }
                     }
                 }
-                // The landing block jumps from the dispatch block to the right version.
+                // An edge from the dispatch block is a jump at the end of a landing block.
                 None => {
                     let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("indirect branches arrive in landings");
                     Builder::at_end(self.module, *landing, None).jump(target);
@@ -269,9 +270,10 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions: indirect branches, because the phi nodes of their
-    /// targets must list all of them; and blocks with `musttail` calls, which must be followed by a return. A terminator that defines a
-    /// value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces it everywhere.
+    /// Ends original blocks that have become unreachable with `unreachable`. Exceptions are indirect branches, because the phi nodes of
+    /// their targets must list all of them, and blocks with `musttail` calls, which must be followed by a return. A terminator that defines
+    /// a value (an `invoke`) still has versions in the copies, which may reach original blocks, so a placeholder replaces the terminator
+    /// everywhere.
     fn terminate_unreachable(&mut self, arriving: &mut [PhiVersions]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
@@ -298,7 +300,8 @@ impl VersionBuilder<'_> {
         }
     }
 
-    /// Appends a new terminator to a block, and returns what replaces the old one: a value of its type if it has a result.
+    /// Appends a new terminator to a block, and returns the replacement of the old one: a value of its type if it has a result, otherwise
+    /// the new terminator.
     fn placeholder(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
@@ -320,7 +323,7 @@ impl VersionBuilder<'_> {
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        // In order, because passes depend on the order of uses.
+        // Replaced in a fixed order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
         // Cached per block: a switch may have thousands of edges to one target.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
@@ -343,13 +346,13 @@ impl VersionBuilder<'_> {
         };
         let several = instructions.map(versions_of).filter(|all| all.len() > 1).collect();
         for old in olds {
-            // SAFETY: `now` replaced every kept handle of an old node, and no instruction is created after this.
+            // SAFETY: all remaining handles of old nodes were replaced (`now`), and no instruction is created after this.
             unsafe { old.erase() };
         }
         several
     }
 
-    /// Returns the blocks that both the checking and the instrumented code lead to.
+    /// Returns the blocks that have predecessors in both the checking and the instrumented code.
     fn join_blocks(&self) -> IndexSet<Block> {
         let all: IndexMap<Block, bool> = self
             .cfg

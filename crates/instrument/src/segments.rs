@@ -2,9 +2,9 @@
 //! *Efficient Online Path Profiling*, section 3.4.5 and figure 3.14. [`trodden_unit::segments`] defines segments. The thesis passes the
 //! caller's counter as an argument. Here a context number goes through a thread-local word ([`hand_over`]), so signatures stay the same,
 //! and other units, indirect calls and tail calls work too. A caller looks up the context of its path in a constant table and stores it
-//! before the call. The callee's path register starts with the context in its upper bits (0 if it is called from elsewhere), and the word
-//! of the register's value is counted where its first path ends. Within a unit, callees may know their context statically:
-//! [`crate::supergraph`]. Functions are cut where the recorded run's were, so each path of a segment is one path of the graph.
+//! before the call. The callee's path register starts with the context in its upper bits (0 if the function is called from elsewhere), and
+//! where its first path ends, the word for the register's value is incremented. Within a unit, callees may know their context statically:
+//! [`crate::supergraph`]. Functions are cut at the same edges as in the recorded run, so each path of a segment is one path of the graph.
 
 mod displaced;
 pub mod hand_over;
@@ -58,7 +58,7 @@ pub struct SegmentPlan {
     places: Places,
     /// Edges at the ends of counted first paths.
     counted: BTreeSet<Edge>,
-    /// Calls on segments, by the edge at whose end they are.
+    /// Calls on segments, by the edge at which the path before the call ends.
     calls: BTreeMap<Edge, Vec<CallOnSegment>>,
     /// For each callee, the contexts that paths lead to.
     transitions: Vec<Transition>,
@@ -69,7 +69,7 @@ pub struct SegmentPlan {
 /// A call that passes a context to its callee.
 struct CallOnSegment {
     call: Value,
-    /// The possible callees, each with the index of its transition. An indirect call's target is compared with them.
+    /// The possible callees, each with the index of its transition. The target of an indirect call is compared with them at run time.
     callees: Vec<(Value, usize)>,
     is_indirect: bool,
     ends_function: bool,
@@ -108,7 +108,7 @@ pub struct FunctionOnSegments<'a> {
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub graph: &'a Graph,
-    /// Its program for all paths, after the passes.
+    /// The function's program for all paths, after the passes.
     pub program: &'a ProbeProgram,
     pub frequencies: &'a Frequencies,
     pub identity: Identity,
@@ -158,7 +158,7 @@ impl SegmentPlan {
         plan
     }
 
-    /// Returns true if code is needed where paths end at an edge.
+    /// Returns true if segments need code where paths end at this edge.
     pub fn has_code(&self, edge: Edge) -> bool {
         self.counted.contains(&edge) || self.calls.contains_key(&edge)
     }
@@ -171,7 +171,7 @@ impl SegmentPlan {
         };
     }
 
-    /// Finds the calls on segments; records those that no instruction of the function makes.
+    /// Finds the calls on segments, and records those for which the function has no call instruction.
     fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for (callee, context) in on.set.calls_of(on.number) {
@@ -219,7 +219,7 @@ impl SegmentPlan {
         })
     }
 
-    /// Emits the code at the entry of a version; returns what the probes need.
+    /// Emits the code at the entry of a version, and returns the state that its probes need.
     pub fn begin<'a>(
         &'a self,
         module: Module,
@@ -242,8 +242,8 @@ impl SegmentPlan {
 }
 
 impl SegmentCode<'_> {
-    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant. Returns the address
-    /// of the word to count in, relative to `base`, the address of the unit's counters; `None` if the path is not counted.
+    /// Emits the code where a path ends at an edge or reaches calls. `known` is the path's number if it is constant. Returns the address of
+    /// the word to increment, given the address `base` of the unit's counters; `None` if the path is not counted.
     pub fn path_ends(
         &self,
         builder: &Builder,
@@ -345,13 +345,13 @@ impl FunctionOnSegments<'_> {
         }
     }
 
-    /// Estimated number of executions of a node.
+    /// Returns the estimated number of executions of a node.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
         edges.iter().filter(|e| self.cfg.edges[e.index()].kind != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
-    /// Estimated number of calls of the function.
+    /// Returns the estimated number of calls of the function.
     pub fn entries(&self) -> f64 {
         self.executions(self.graph.entry())
     }
@@ -412,7 +412,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
-/// Returns the calls that follow where paths end at an edge.
+/// Returns the calls that follow the end of a path at an edge.
 fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());

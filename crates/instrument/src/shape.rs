@@ -1,6 +1,6 @@
 //! Changes to a function's blocks that must happen before its graph is built.
 //!
-//! 1. A call that returns twice must end its block, because control re-enters the function after it.
+//! 1. A call that returns twice must end its block, because control re-enters the function after the call.
 //! 2. A block that is the target of both indirect branches and other edges is split: the indirect branches get an empty
 //!    landing block, which keeps the address. Edges of indirect branches cannot carry code, since their targets are
 //!    addresses in data.
@@ -78,7 +78,7 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
     rest
 }
 
-/// Creates an empty block after another.
+/// Creates an empty block after `block`.
 pub fn new_block_after(module: Module, block: Block) -> Block {
     let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));

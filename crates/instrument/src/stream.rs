@@ -1,9 +1,9 @@
 //! Stream builds: code for the operations of a probe program that append to a stream ([`trodden_flow::ProbeProgram::write_stream`]). An
 //! event is written where a path ends or reaches a call that may not return: the address of the path's counter in the template, with a tag
 //! ([`trodden_wire::stream`]). Function entry writes an event and takes a slot of the shadow stack, which holds the path of the last call
-//! in case of a crash and is cleared at exit. Landing pads and returns of `setjmp` say which frame continues. Everything is inline
-//! assembly, so that no block is split and the cursor advances in one instruction; cold parts are jumps, which preserve a leaf function's
-//! red zone. A path's event precedes the clearing of its slot, and events stay at path ends
+//! in case of a crash and is cleared at exit. Landing pads and returns of `setjmp` write which frame continues. Everything is inline
+//! assembly, so that no block is split and the cursor advances in one instruction. Cold code is reached by jumps instead of calls, which
+//! would overwrite a leaf function's red zone. A path's event precedes the clearing of its slot, and events stay at path ends
 //! ([`COUNT_AT_PATH_ENDS`](crate::unit::COUNT_AT_PATH_ENDS)).
 
 use crate::describe::FunctionCfg;
@@ -32,7 +32,7 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
 /// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or calls a function that
 /// returns twice.
 pub fn catches(function: Value) -> bool {
-    // A landing pad with clean-ups only continues unwinding.
+    // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
     function.blocks().any(|block| block.instructions().any(is_catching))
@@ -68,7 +68,7 @@ impl Streams {
         emit::remove_unused(&[self.next_chunk, self.next_slot]);
     }
 
-    /// Takes a slot for the function's frame and writes the event of its entry. `first` is its first counter in the template.
+    /// Takes a slot for the function's frame and writes the event of its entry. `first` is the index of the function's first counter.
     pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<LLVMMetadataRef>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
         let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
@@ -102,9 +102,9 @@ impl Streams {
 }
 
 impl StreamCode {
-    /// Writes the event of a path, whose counter in the template is at `counter`. `call_ends`: the function's activation ends with it.
-    /// Returns the event's word.
-    pub fn path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
+    /// Writes the event of the path whose counter in the template is at `counter`. If `call_ends`, the function's activation ends with the
+    /// path. Returns the event's word.
+    pub fn append_path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
         let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
         let word = self.streams.word(builder, counter, tag);
         self.streams.write(builder, word);
@@ -122,12 +122,12 @@ impl StreamCode {
         builder.assembly(builder.module.void(), &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Writes the event that frames above this one are gone, at a landing pad or after a call that returns twice.
-    pub fn resume(self, builder: &Builder) {
+    /// Writes the event that this frame continues and the frames above it are gone, at a landing pad or after a call that returns twice.
+    pub fn append_resume(self, builder: &Builder) {
         let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES - 1));
         let word = builder.shift_left(offset, builder.constant(1));
         self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
-        // A frame beyond the maximum depth uses the last slot, and leaves the pointer there.
+        // A frame beyond the maximum depth uses the limit slot, and the pointer remains there.
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\
              movq %rax, %fs:8(%r11)\n\ttestl $$0x{:x}, %eax\n\tjz 2f\n\tmovl $$0, (%rax)\n2:",
@@ -137,18 +137,18 @@ impl StreamCode {
         builder.assembly(builder.module.void(), &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Inserts that event at the function's landing pads and after calls that return twice.
-    pub fn resume_where_control_comes_back(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
+    /// Writes this event at the function's landing pads and after calls that return twice.
+    pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();
         for pad in pads {
             let after = pad.next().expect("a block has a terminator");
-            self.resume(&Builder::before(module, after, location));
+            self.append_resume(&Builder::before(module, after, location));
         }
         let continuations = cfg.nodes.iter().zip(&cfg.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
         for block in continuations.filter_map(|(block, _)| *block) {
-            self.resume(&Builder::before(module, block.first_insertion_point(), location));
+            self.append_resume(&Builder::before(module, block.first_insertion_point(), location));
         }
     }
 }

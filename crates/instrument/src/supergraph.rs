@@ -1,10 +1,10 @@
 //! The supergraph of segments: versions of functions that take the context of their first path as an argument. Source: K. Vaswani,
 //! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, callees' graphs are inlined into callers at
-//! calls on segments, in the program or only in the analysis. Here [`choose`] decides for each call whether to inline the callee, to call
-//! a copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as one number,
-//! above the bits of the path number, so that the caller's path, the call and the callee's path are counted once, where the path ends.
-//! Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one call. A function whose calls on
-//! segments all lead to copies counts nothing itself.
+//! calls on segments, in the program or only in the analysis. Here [`choose`] decides for each call whether to inline the callee, to call a
+//! copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as an argument and
+//! holds it above the bits of the path number, so that the caller's path, the call and the callee's path are counted once, where the
+//! callee's path ends. Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one call. A
+//! function whose calls on segments all lead to copies counts nothing itself.
 
 pub mod calls;
 pub mod version;
@@ -92,7 +92,7 @@ impl Supergraph {
     pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, Error> {
         let module = self.module;
         for version in &self.versions {
-            // It counts now, so it writes memory; otherwise inlined calls might be considered dead.
+            // The instrumented version writes memory. With the attribute, LLVM might delete its calls as dead.
             version.code.remove_attribute("memory");
             version.redirect_calls(module);
         }
@@ -132,7 +132,7 @@ pub struct VersionSummary {
     pub duplicated: u32,
 }
 
-/// A call on segments whose callee can be copied.
+/// A call on segments that can be redirected to a copy of its callee.
 struct Site {
     call: Value,
     /// The callee's number in the set.
@@ -140,7 +140,7 @@ struct Site {
     guard: Option<Value>,
 }
 
-/// Calls on segments by function, with the input of the choice.
+/// Calls on segments by function, with the input of [`choose`].
 struct Sites {
     of_function: Vec<Vec<Site>>,
     candidates: Vec<InliningCandidate>,
@@ -203,14 +203,14 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
     let is_variadic = llvm!(LLVMIsFunctionVarArg(llvm!(LLVMGlobalGetValueType(function.0)))) != 0;
     let is_special = function.has_attribute("naked") || function.has_attribute("alwaysinline");
     if may_be_replaced || is_variadic || is_special {
-        return Some("another unit's may replace it, or LLVM treats it in a way of its own");
+        return Some("the linker may replace it, or its attributes require special treatment");
     }
     let is_odd = |i: &Value| match i.opcode() {
         LLVMOpcode::LLVMIndirectBr => true,
         _ => i.is_call() && (crate::describe::is_must_tail(*i) || depends_on_frame(i.callee()) || defines_label(i.callee())),
     };
     let odd = function.blocks().any(|b| b.instructions().any(|i| is_odd(&i)));
-    reason_not_to_double(function).or(odd.then_some("its code is of one place or frame"))
+    reason_not_to_double(function).or(odd.then_some("its code depends on its address or frame"))
 }
 
 /// Returns true if a callee is an intrinsic that depends on its caller's frame.
@@ -232,7 +232,7 @@ fn size_of(module: Module) -> u64 {
     module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
 }
 
-/// Declares a version of a function, with one more argument.
+/// Declares a version of a function with an additional last argument, the context.
 fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = llvm!(LLVMGlobalGetValueType(function.0));
     let mut types = vec![std::ptr::null_mut(); llvm!(LLVMCountParams(function.0)) as usize];

@@ -1,9 +1,9 @@
 //! Trip counts of loops, from the comparison that controls the latch.
 //!
-//! Recognises loops with a constant trip count, such as `for (i = 0; i < 16; i++)` after optimisation: the latch compares a constant with
-//! a phi node of the header, or with the phi node plus a constant. The phi node starts with a constant and is incremented by a constant.
-//! It takes the same values whenever the loop is entered, so they are enumerated. Other exits of the loop are not examined; callers must
-//! check that there are none.
+//! Recognises loops with a constant trip count, such as `for (i = 0; i < 16; i++)` after optimisation: the latch compares a constant with a
+//! phi node of the header, or with the phi node plus a constant. The phi node starts with a constant and is incremented by a constant. It
+//! takes the same values whenever the loop is entered, so they are enumerated. Other exits of the loop are not examined; callers must check
+//! that the loop has none.
 
 use crate::llvm::{Block, Builder, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
@@ -88,7 +88,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
 }
 
 /// Maximum step of a counter, as a power of two. A counter with a larger step wraps around too early to distinguish all iterations; this
-/// one allows 2^52. With 3 or 24, three programs execute as many instructions (docs/benchmarks/constants.md).
+/// limit allows 2^52 of them. With 3 or 24, three programs execute as many instructions (docs/benchmarks/constants.md).
 const MAX_STEP_SHIFT: u32 = 12;
 
 /// An induction variable that counts the iterations of a loop.
@@ -116,8 +116,8 @@ impl Counter {
     }
 }
 
-/// Returns an existing induction variable of the header that counts how often the back edge was taken: one that starts with a constant and
-/// grows by the same power of two. Creating another one would cost a register.
+/// Returns an existing induction variable of the header that counts how often the back edge was taken: a phi node that starts with a
+/// constant and grows by a constant power of two. Using it saves the register of a new counter.
 pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;

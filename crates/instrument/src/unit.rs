@@ -24,7 +24,8 @@ mod storage;
 pub use choice::{choose, is_emitted};
 pub use planning::{COUNT_AT_PATH_ENDS, count_each_iteration, graph_of, verify_plan};
 
-/// Returns the unit's identity: a hash of its code, of how it is instrumented, and of the version that does it.
+/// Returns the unit's identity: a hash of its code, its experiment, the code generation flags, and the versions of trodden and its
+/// maps.
 pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     let mut content = Identity::from_content(bitcode).0.to_vec();
     content.extend(options.experiment.to_string().bytes());
@@ -66,7 +67,7 @@ impl Unit {
         Unit { module, options, no_return, positions, context, chosen, changed, map, paths_in_tables: 0 }
     }
 
-    /// Stores the unit's map and bitcode in the unit cache, and refers to them from sections of the module.
+    /// Stores the unit's map and bitcode in the unit cache, and emits the sections of the object file, which include them.
     pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
         let module = self.module;
         let each = self.options.experiment.observation().observed().words().per_counter();
@@ -79,7 +80,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Protects a function's new code from transformations during code generation that would break its counts.
+    /// Prevents code generation from transforming a function's new code in ways that would falsify its counts.
     pub fn finish_code(&mut self, parts: &[Value]) {
         for &part in parts {
             identical_phis::split_edges(self.module, part);
@@ -89,7 +90,7 @@ impl Unit {
         self.changed.extend(parts);
     }
 
-    /// Runs LLVM's verifier on the functions that were changed. This is faster after debug information was stripped.
+    /// Runs LLVM's verifier on the changed functions. The verifier is faster after debug information was stripped.
     pub fn verify(&self) -> Result<(), Error> {
         self.changed.iter().try_for_each(|function| verify(*function))
     }
@@ -97,9 +98,9 @@ impl Unit {
     /// Completes the map and stores it; returns it together with the path of its file.
     ///
     /// # Errors
-    /// There is no unit cache, or it cannot be written.
+    /// No folder is configured for the unit cache, or it cannot be written.
     pub fn finish(mut self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(UnitMap, PathBuf), Error> {
-        // Functions whose words do not correspond one to one to paths number their paths after all words.
+        // Functions whose words and paths do not correspond one to one number their paths after the last word of the unit.
         for function in self.map.functions.iter_mut().filter(|f| f.has_separate_words()) {
             function.first_counter = self.map.counters;
             self.map.counters += function.counters;

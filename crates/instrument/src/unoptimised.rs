@@ -1,9 +1,9 @@
 //! Counting by calls in unoptimised code, to save compile time.
 //!
-//! LLVM selects the instructions of such code one at a time (FastISel). Inline assembly, thread-local variables and calls that preserve
-//! all registers fall back to the instruction selection of optimised code, which is slow; ordinary calls do not. So a unit defines
-//! functions that add to a word and one that returns the address of the thread's counters, and unoptimised code calls them. An addition is
-//! one instruction, so that a signal handler that counts the same path in between loses nothing.
+//! LLVM selects the instructions of such code one at a time (FastISel). Inline assembly, thread-local variables and calls that preserve all
+//! registers fall back to the instruction selection of optimised code, which is slow; ordinary calls do not. So a unit defines functions
+//! that add to a word, and a function that returns the address of the thread's counters, and unoptimised code calls them. An addition is
+//! one instruction, so no count is lost if a signal handler counts the same path.
 
 use crate::emit::{COUNTERS_SYMBOL, add_attribute};
 use crate::flags::code_generation_flags;
@@ -20,7 +20,7 @@ use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_S
 /// The function that returns the address of the thread's copy of the unit's counters.
 const COUNTERS_OF_THREAD: &str = "__trodden_counters_of_thread";
 
-/// The functions that add, in machine code, because the module's assembly may use either syntax.
+/// The functions that add, as machine code, because the module's assembly may use AT&T or Intel syntax.
 const ADDITIONS: [Addition; 4] = [
     // incq (%rdi)
     Addition { name: "__trodden_increment", is_atomic: false, is_one: true, code: "0x48,0xff,0x07" },
@@ -41,7 +41,8 @@ struct Addition {
     code: &'static str,
 }
 
-/// Returns true if code generation does not combine load, addition and store into one instruction.
+/// Returns true if a function is compiled without optimisation. Code generation then does not combine load, addition and store into one
+/// instruction.
 pub fn is_unoptimised(function: Value) -> bool {
     static FLAG: OnceLock<bool> = OnceLock::new();
     *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0")) || function.has_attribute("optnone")

@@ -1,7 +1,7 @@
 //! Value profiling: targets of indirect calls, and sizes of memory operations.
 //!
-//! LLVM keeps a list per site, which its runtime searches and extends. Here a site has a few plain counters among the unit's, so that
-//! threads and runs can be added. [`ProfiledValueKind`] describes their meaning.
+//! LLVM keeps a list per site, which its runtime searches and extends. Here each site has a few of the unit's counters, so that the
+//! values of threads and runs can be added up. [`ProfiledValueKind`] describes their meaning.
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use indexmap::IndexSet;
@@ -30,7 +30,7 @@ pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16
     }
 }
 
-/// Returns the tables that an address may belong to, looking through phi nodes and other instructions.
+/// Returns the globals that an address may point into, looking through phi nodes and other instructions.
 pub fn reachable_tables(address: Value) -> Vec<Value> {
     let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
@@ -50,7 +50,7 @@ pub fn computed_first(builder: &Builder, call: Value) -> Value {
     builder.add(begin, builder.multiply(builder.zero_extend(call.operand(2)), each))
 }
 
-/// Returns the counters of a site to increment for a value, each with its increment.
+/// Returns which of a site's counters to increment for a value, as offsets from its first counter, each with its increment.
 pub fn increments(builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
     match kind {
         ProfiledValueKind::Target => of_target(builder, value),

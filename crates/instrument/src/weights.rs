@@ -1,4 +1,4 @@
-//! Branch weights in LLVM's metadata, by which code generation knows how often edges are taken.
+//! Branch weights in LLVM's metadata, from which code generation infers how often edges are taken.
 
 use crate::llvm::{Block, Module, Value, llvm, metadata_kind};
 use indexmap::IndexMap;
@@ -79,7 +79,7 @@ pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
 }
 
-/// Returns true if the module was compiled with a profile. Code without counts then was not executed, or is new.
+/// Returns true if the module was compiled with a profile. In such a module, code without counts was never executed, or is new.
 pub fn is_profiled(module: Module) -> bool {
     const SUMMARY: &str = "ProfileSummary";
     !llvm!(LLVMGetModuleFlag(module.raw, SUMMARY.as_ptr().cast(), SUMMARY.len())).is_null()

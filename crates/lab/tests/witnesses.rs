@@ -181,10 +181,10 @@ fn invalid_files_are_rejected_with_a_reason() {
     };
     bad("witnesses -", json!([]), "not the JSON of a graph");
     bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
-    bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "there is no node `b9`");
-    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "there is no edge 8");
+    bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
+    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "edge 8 does not exist");
     bad("witnesses -", with(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
-    bad("witnesses -", with(figure_3(), json!({"main": "baz"})), "there is no function `baz`");
+    bad("witnesses -", with(figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
     bad("witnesses -", with(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
     bad("witnesses -", with(figure_3(), json!({"colour": 1})), "`colour`");
     bad("witnesses - --limit 1", figure_1(), "raise --limit");

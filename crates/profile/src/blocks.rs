@@ -12,7 +12,9 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_container::{FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, find_marker};
+use trodden_container::{
+    FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader, find_marker,
+};
 use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 
 /// File kinds that users pass where a stored profile is expected, each with a message about the command that accepts it.
@@ -28,7 +30,7 @@ pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 /// Version of the stored profile format.
 pub const FORMAT_VERSION: u32 = 2;
 /// Size of the file header in bytes.
-pub const FILE_HEAD: u64 = HEAD_BYTES as u64;
+pub const FILE_HEADER_LENGTH: u64 = FILE_HEADER_BYTES as u64;
 /// zstd compression level of the blocks.
 const COMPRESSION_LEVEL: i32 = 3;
 
@@ -162,7 +164,7 @@ pub struct BlockWriter<'a> {
 impl<'a> BlockWriter<'a> {
     /// Starts a file by writing its header.
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
-        out.write_all(&FileHead::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
+        out.write_all(&FileHeader::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
     }
 
@@ -188,8 +190,8 @@ impl<'a> BlockWriter<'a> {
 
 /// Header of a block.
 #[derive(Clone, Debug)]
-pub struct BlockHead {
-    section: SectionHead,
+pub struct BlockHeader {
+    section: SectionHeader,
     /// The unit or image that the block describes; zero for other kinds of blocks.
     pub subject: Identity,
 }
@@ -236,7 +238,7 @@ pub enum BlockItem {
         /// Its offset.
         offset: u64,
         /// Its header.
-        head: BlockHead,
+        header: BlockHeader,
         /// Its content.
         content: Box<BlockContent>,
     },
@@ -264,29 +266,30 @@ impl BlockReader {
     /// Reads the file's header.
     pub fn new(path: &Path, file: File) -> Result<BlockReader, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        let mut reader = BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEAD, length, header_error: None };
-        let mut head = [0; HEAD_BYTES];
-        let have = length.min(FILE_HEAD) as usize;
-        reader.file.read_exact(&mut head[..have]).map_err(ProfileError::io(path, "read"))?;
+        let mut reader =
+            BlockReader { path: path.to_owned(), file: BufReader::new(file), at: FILE_HEADER_LENGTH, length, header_error: None };
+        let mut header = [0; FILE_HEADER_BYTES];
+        let have = length.min(FILE_HEADER_LENGTH) as usize;
+        reader.file.read_exact(&mut header[..have]).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what };
-        if head.starts_with(b"\x7fELF") {
+        if header.starts_with(b"\x7fELF") {
             return Err(foreign("it is a program. Record a profile of it with `trodden record -- PROGRAM`".into()));
         }
-        match FileHead::read(&head[..have]) {
-            Ok(head) if head.kind != FileKind::PROFILE => {
-                let known = OTHER_KINDS.iter().find(|(kind, _)| *kind == head.kind).map(|(_, what)| (*what).to_owned());
-                Err(foreign(known.unwrap_or_else(|| format!("it is {}", head.kind.description()))))
+        match FileHeader::read(&header[..have]) {
+            Ok(header) if header.kind != FileKind::PROFILE => {
+                let known = OTHER_KINDS.iter().find(|(kind, _)| *kind == header.kind).map(|(_, what)| (*what).to_owned());
+                Err(foreign(known.unwrap_or_else(|| format!("it is {}", header.kind.description()))))
             }
-            Ok(head) if head.version != FORMAT_VERSION => {
-                let (found, known) = (u64::from(head.version), u64::from(FORMAT_VERSION));
+            Ok(header) if header.version != FORMAT_VERSION => {
+                let (found, known) = (u64::from(header.version), u64::from(FORMAT_VERSION));
                 Err(ProfileError::Version { path: path.to_owned(), kind: "stored profile", found, known })
             }
             Ok(_) => Ok(reader),
-            Err(HeadError::EarlierFormat) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
+            Err(HeaderError::EarlierFormat) => Err(ProfileError::Earlier { path: path.to_owned(), kind: "stored profile" }),
             // A profile that is truncated within its header is reported as corrupt when its blocks are read.
-            Err(HeadError::Truncated) if have > 0 => Ok(reader),
-            Err(HeadError::Checksum) => {
-                reader.header_error = Some(HeadError::Checksum.to_string());
+            Err(HeaderError::Truncated) if have > 0 => Ok(reader),
+            Err(HeaderError::Checksum) => {
+                reader.header_error = Some(HeaderError::Checksum.to_string());
                 Ok(reader)
             }
             Err(error) => Err(foreign(error.to_string())),
@@ -313,7 +316,7 @@ impl BlockReader {
         }
         let offset = self.at;
         match self.read_block(mode)? {
-            Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
+            Ok((header, content)) => Ok(Some(BlockItem::Block { offset, header, content: Box::new(content) })),
             Err(what) => {
                 // If the block's header is intact, its length is valid, and `read_block` has advanced past the block.
                 if self.at == offset {
@@ -329,30 +332,30 @@ impl BlockReader {
     fn read_block(
         &mut self,
         mode: &dyn Fn(ContentKind, Identity) -> ReadMode,
-    ) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
+    ) -> Result<Result<(BlockHeader, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
-        let mut bytes = [0; SECTION_HEAD];
-        let have = left.min(SECTION_HEAD as u64) as usize;
+        let mut bytes = [0; SECTION_HEADER_BYTES];
+        let have = left.min(SECTION_HEADER_BYTES as u64) as usize;
         self.read(&mut bytes[..have])?;
-        let section = match SectionHead::read(&bytes[..have]) {
+        let section = match SectionHeader::read(&bytes[..have]) {
             Ok(section) => section,
             Err(SectionError::Truncated) => return Ok(Err("the file ends within the header of a block".into())),
             Err(SectionError::Marker) => return Ok(Err("expected a block".into())),
             Err(error) => return Ok(Err(format!("invalid block: {error}"))),
         };
-        let head = BlockHead { section, subject: Identity(section.subject) };
-        let name = head.name();
+        let header = BlockHeader { section, subject: Identity(section.subject) };
+        let name = header.name();
         if section.length() > left {
             return Ok(Err(format!("the file ends before the end of {name}")));
         }
         self.at += section.length();
         let kind = ContentKind::from_number(section.tag);
-        let mode = kind.map_or(ReadMode::Skip, |kind| mode(kind, head.subject));
+        let mode = kind.map_or(ReadMode::Skip, |kind| mode(kind, header.subject));
         if mode == ReadMode::Skip {
             self.go_to(self.at)?;
-            head.check_layout(&self.path)?;
+            header.check_layout(&self.path)?;
             return Ok(match kind {
-                Some(_) => Ok((head, BlockContent::NotDecoded)),
+                Some(_) => Ok((header, BlockContent::NotDecoded)),
                 None => Err(format!("{name} was written by a newer version of trodden")),
             });
         }
@@ -362,12 +365,12 @@ impl BlockReader {
         if let Err(error) = section.check(packed) {
             return Ok(Err(format!("{name}: {error}")));
         }
-        head.check_layout(&self.path)?;
+        header.check_layout(&self.path)?;
         let content = match (kind, mode) {
-            (Some(kind), ReadMode::Decode) => head.decode(kind, packed).map_err(|error| format!("{name}: {error}")),
+            (Some(kind), ReadMode::Decode) => header.decode(kind, packed).map_err(|error| format!("{name}: {error}")),
             _ => Ok(BlockContent::NotDecoded),
         };
-        Ok(content.map(|content| (head, content)))
+        Ok(content.map(|content| (header, content)))
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), ProfileError> {
@@ -400,7 +403,7 @@ impl BlockReader {
     }
 }
 
-impl BlockHead {
+impl BlockHeader {
     fn name(&self) -> String {
         match ContentKind::from_number(self.section.tag) {
             Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {

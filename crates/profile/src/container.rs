@@ -7,8 +7,8 @@
 use crate::atomic_file::{self, Access};
 pub use crate::blocks::Maps;
 use crate::blocks::{
-    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, ReadMode,
-    UnitEntry,
+    BlockContent, BlockHeader, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEADER_LENGTH, ImageBlock,
+    ReadMode, UnitEntry,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
@@ -119,20 +119,20 @@ impl Profile {
 
 /// The part of a stored profile that a run store needs to list it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProfileHead {
+pub struct ProfileHeader {
     /// The run.
     pub run: Run,
     /// Identity, path and build ID of each image.
     pub images: Vec<(Identity, String, Option<String>)>,
 }
 
-impl ProfileHead {
+impl ProfileHeader {
     /// Reads the run and images, and checks that the profile is complete: all checksums match, and the end block is present. Maps and
     /// counts are not decompressed.
     ///
     /// # Errors
     /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
-    pub fn read(path: &Path) -> Result<ProfileHead, ProfileError> {
+    pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
         let corrupt = |offset, what: &str| ProfileError::Corrupt { path: path.to_owned(), offset, what: what.to_owned() };
@@ -145,9 +145,9 @@ impl ProfileHead {
             match item {
                 BlockItem::Corrupt { offset, what } => return Err(corrupt(offset, &what)),
                 BlockItem::Block { offset, .. } if complete => return Err(corrupt(offset, "unexpected data after the end block")),
-                BlockItem::Block { offset, head, content } => match *content {
+                BlockItem::Block { offset, header, content } => match *content {
                     BlockContent::Run(found) => run = Some(found),
-                    BlockContent::Image(image) => images.push((head.subject, image.path, image.build_id)),
+                    BlockContent::Image(image) => images.push((header.subject, image.path, image.build_id)),
                     BlockContent::End(blocks) if blocks != number => {
                         return Err(corrupt(offset, "blocks are missing before the end block"));
                     }
@@ -158,9 +158,9 @@ impl ProfileHead {
             number += 1;
         }
         match run {
-            Some(run) if complete => Ok(ProfileHead { run, images }),
+            Some(run) if complete => Ok(ProfileHeader { run, images }),
             Some(_) => Err(corrupt(blocks.length(), "the end block is missing")),
-            None => Err(corrupt(FILE_HEAD, "the description of the run is missing")),
+            None => Err(corrupt(FILE_HEADER_LENGTH, "the description of the run is missing")),
         }
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
         _ => {
             return Err(ProfileError::Corrupt {
                 path: path.to_owned(),
-                offset: FILE_HEAD,
+                offset: FILE_HEADER_LENGTH,
                 what: "the first block is not the description of a run".into(),
             });
         }
@@ -189,7 +189,7 @@ pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut R
     let rest = blocks.offset();
     let written = atomic_file::write_with_access(path, TEMPORARY_PREFIX, access, |out| {
         file.seek(SeekFrom::Start(0))?;
-        io::copy(&mut (&file).take(FILE_HEAD), out)?;
+        io::copy(&mut (&file).take(FILE_HEADER_LENGTH), out)?;
         BlockWriter::after_header(out).put(ContentKind::Run, Identity([0; 16]), &run)?;
         file.seek(SeekFrom::Start(rest))?;
         io::copy(&mut file, out).map(drop)
@@ -258,8 +258,8 @@ impl<'a> ProfileAssembler<'a> {
     }
 
     fn take(&mut self, item: BlockItem) {
-        let (offset, head, content) = match item {
-            BlockItem::Block { offset, head, content } => (offset, head, content),
+        let (offset, header, content) = match item {
+            BlockItem::Block { offset, header, content } => (offset, header, content),
             BlockItem::Corrupt { offset, what } => return self.add_loss(offset, what),
         };
         if self.complete {
@@ -276,24 +276,24 @@ impl<'a> ProfileAssembler<'a> {
             BlockContent::Run(run) => self.run = Some(run),
             BlockContent::Sampling(sampling) => self.sampling = Some(sampling),
             BlockContent::Map(map) => match map.check() {
-                Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
-                Err(what) => self.add_loss(offset, format!("the map of unit {}: {what}", head.subject)),
+                Ok(()) => drop(self.maps.insert(header.subject, Arc::new(*map))),
+                Err(what) => self.add_loss(offset, format!("the map of unit {}: {what}", header.subject)),
             },
             BlockContent::NotDecoded => {}
             BlockContent::Image(image) => {
-                self.images.push(PendingImage { offset, identity: head.subject, image, counts: HashMap::new() });
+                self.images.push(PendingImage { offset, identity: header.subject, image, counts: HashMap::new() });
             }
             BlockContent::Counts(block) => {
                 let counts = block.unpack();
-                self.take_counts(offset, &head, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
+                self.take_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
             }
             BlockContent::Events(EventsBlock { image, place, events }) => {
                 let events = Some(events).filter(|events| events.is_sorted_by(|a, b| a.0 < b.0));
-                self.take_counts(offset, &head, (image, place), "events", |unit| events.map(|e| unit.events = e));
+                self.take_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
             }
             BlockContent::Times(block) => {
                 let times = block.unpack();
-                self.take_counts(offset, &head, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
+                self.take_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
             }
         }
         self.blocks += 1;
@@ -303,16 +303,16 @@ impl<'a> ProfileAssembler<'a> {
     fn take_counts(
         &mut self,
         offset: u64,
-        head: &BlockHead,
+        header: &BlockHeader,
         (image, place): (u32, u32),
         what: &str,
         put: impl FnOnce(&mut Counts) -> Option<()>,
     ) {
-        let lost = |why: &str| format!("{what} of unit {}: {why}", head.subject);
+        let lost = |why: &str| format!("{what} of unit {}: {why}", header.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == image) else {
             return self.add_loss(offset, lost("their image is missing"));
         };
-        if pending.image.units.get(place as usize).is_none_or(|u| u.unit != head.subject) {
+        if pending.image.units.get(place as usize).is_none_or(|u| u.unit != header.subject) {
             return self.add_loss(offset, lost("their image does not contain this unit"));
         }
         if put(pending.counts.entry(place).or_default()).is_none() {

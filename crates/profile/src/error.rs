@@ -80,7 +80,7 @@ pub enum ProfileError {
     /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
     #[error("{0}: the program ended before it wrote the header of this raw file, so the file has no counts. Delete it")]
     NotReady(PathBuf),
-    /// There was no space for a raw file.
+    /// The disk or the file size limit had no space for a raw file.
     #[error(
         "{0}: the program's counts are lost, because the disk was full or the file size limit (ulimit -f) was too low. Free space or \
             raise the limit, and record again"

@@ -56,14 +56,14 @@ pub struct Merged {
     /// Files that were not merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
     /// Corrupt files, of which only the intact part was merged, with their losses.
-    pub damaged: Vec<(PathBuf, Vec<Loss>)>,
+    pub corrupt: Vec<(PathBuf, Vec<Loss>)>,
 }
 
 /// Merges stored profiles one after the other. `progress` is called after each file with the number of files processed.
 pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: BuildPolicy, mut progress: impl FnMut(usize)) -> Merged {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
-    let (mut files, mut refused, mut damaged) = (0, Vec::new(), Vec::new());
+    let (mut files, mut refused, mut corrupt) = (0, Vec::new(), Vec::new());
     for path in paths {
         let path = path.as_ref();
         let added = Profile::recover_sharing(path, &mut maps)
@@ -71,13 +71,13 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
         match added {
             Ok(lost) => {
                 files += 1;
-                damaged.extend((!lost.is_empty()).then(|| (path.to_owned(), lost)));
+                corrupt.extend((!lost.is_empty()).then(|| (path.to_owned(), lost)));
             }
             Err(error) => refused.push((path.to_owned(), error)),
         }
         progress(files + refused.len());
     }
-    Merged { profile: merger.finish(), files, refused, damaged }
+    Merged { profile: merger.finish(), files, refused, corrupt }
 }
 
 impl Merger {

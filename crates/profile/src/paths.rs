@@ -136,7 +136,7 @@ impl FunctionPaths {
         let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
         for (id, count) in counts {
-            let path = numbering.path(&dag, id).ok_or_else(|| function.inconsistency(format!("there is no path {id}")))?;
+            let path = numbering.path(&dag, id).ok_or_else(|| function.inconsistency(format!("path {id} does not exist")))?;
             match path_end(function, &dag, &path) {
                 None => reached.push((id, count, path)),
                 Some(end) => {

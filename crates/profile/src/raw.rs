@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, HeadError, expect_head};
+use trodden_container::{FILE_HEADER_BYTES, FileError, FileHeader, FileKind, HeaderError, expect_header};
 use trodden_text::words::plural;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
@@ -98,7 +98,7 @@ pub enum RawProblem {
         /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// There are nonzero words outside all counters.
+    /// Words outside all counters are nonzero.
     #[error(
         "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
@@ -266,7 +266,7 @@ pub(crate) struct RawSetup {
 
 /// Returns whether a file's first bytes identify it as a file of this kind. The file may have any version, and may be corrupt.
 pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
-    let mut beginning = [0; HEAD_BYTES];
+    let mut beginning = [0; FILE_HEADER_BYTES];
     File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
 }
 
@@ -298,7 +298,7 @@ impl Raw {
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
         if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
-            return Err(self.corrupt(HEAD_BYTES as u64, what.into()));
+            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
         }
         self.check_regions(&header, kind)?;
         let units: Vec<RawUnit> = units.chunks_exact(RawUnit::BYTES).filter_map(RawUnit::read).collect();
@@ -309,14 +309,14 @@ impl Raw {
     fn check_file_header(&self, bytes: &[u8], kind: FileKind) -> Result<(), ProfileError> {
         let (path, is_counts) = (self.path.to_owned(), kind == FileKind::RAW_COUNTS);
         let (version, name) = if is_counts { (RAW_VERSION, "raw file") } else { (STREAM_VERSION, "stream file") };
-        if bytes.first_chunk().is_some_and(|head| FileHead::is_unfinished(head, kind)) {
+        if bytes.first_chunk().is_some_and(|header| FileHeader::is_unfinished(header, kind)) {
             return Err(ProfileError::NotReady(path));
         }
         let foreign = |what: String| {
             let expected = if is_counts { "raw file of counts" } else { name };
             ProfileError::Foreign { path: path.clone(), expected, what }
         };
-        Err(match expect_head(bytes, kind, version) {
+        Err(match expect_header(bytes, kind, version) {
             Ok(_) => return Ok(()),
             Err(FileError::Kind { found: FileKind::STREAM_FILE, .. }) => {
                 foreign("it is a stream file of a program built with --stream. Record that program with --whole-program or --last N".into())
@@ -327,8 +327,8 @@ impl Raw {
             Err(FileError::Version { found, known, .. }) => {
                 ProfileError::Version { path, kind: name, found: found.into(), known: known.into() }
             }
-            Err(FileError::Head(HeadError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
-            Err(FileError::Head(error @ (HeadError::Truncated | HeadError::Checksum))) => self.corrupt(0, error.to_string()),
+            Err(FileError::Header(HeaderError::EarlierFormat)) => ProfileError::Earlier { path, kind: name },
+            Err(FileError::Header(error @ (HeaderError::Truncated | HeaderError::Checksum))) => self.corrupt(0, error.to_string()),
             Err(other) => foreign(other.to_string()),
         })
     }
@@ -338,7 +338,7 @@ impl Raw {
         let length = count.checked_mul(size as u64).filter(|_| count <= max);
         let Some(length) = length.filter(|length| offset.checked_add(*length).is_some_and(|end| end <= self.length)) else {
             let what = format!("{count} {what} from byte {offset} do not fit into a file of {} bytes", self.length);
-            return Err(self.corrupt(HEAD_BYTES as u64, what));
+            return Err(self.corrupt(FILE_HEADER_BYTES as u64, what));
         };
         let mut bytes = vec![0; length as usize];
         self.read_exact(&mut bytes, offset)?;

@@ -15,7 +15,7 @@ pub use index::{Repair, UnreadableProfile};
 pub use leftovers::Leftover;
 
 use crate::atomic_file::{Access, UnnamedFile};
-use crate::container::{ProfileHead, TEMPORARY_PREFIX, change_run};
+use crate::container::{ProfileHeader, TEMPORARY_PREFIX, change_run};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
@@ -162,7 +162,7 @@ impl RunStore {
     /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named.
     ///
     /// # Errors
-    /// There is no store, or it cannot be opened.
+    /// The folder has no store, or the store cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match (locate(start), private::named_store()) {
@@ -228,7 +228,7 @@ impl RunStore {
         let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
-        let head = ProfileHead { run: profile.run.clone(), images };
+        let header = ProfileHeader { run: profile.run.clone(), images };
         let mut named = None;
         let listed = self.writing(|t| {
             let mut number = index::next_number(t, &self.folder)?;
@@ -242,7 +242,7 @@ impl RunStore {
                 number += 1;
             };
             let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
-            insert_run(t, number, &head, bytes)?;
+            insert_run(t, number, &header, bytes)?;
             Ok::<u64, Failure>(number)
         });
         match (listed, named) {
@@ -263,7 +263,7 @@ impl RunStore {
     /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite.
     ///
     /// # Errors
-    /// There is no such run or suite, or the database cannot be read.
+    /// No run or suite has this name, or the database cannot be read.
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
             self.query(&format!("{RUNS_QUERY} AND number = ?1"), [signed(number)])?
@@ -350,7 +350,7 @@ impl RunStore {
         let mut known = match (numbers.first(), numbers.last()) {
             (Some(first), Some(last)) if first != last => format!("there are {} runs, {first} to {last}", numbers.len()),
             (Some(only), _) => format!("there is only run {only}"),
-            _ => "there are no runs yet. `trodden record -- PROGRAM` records one".into(),
+            _ => "the store is empty. Record a run with `trodden record -- PROGRAM`".into(),
         };
         let suites: Vec<String> = self.suites()?.into_iter().map(|s| s.0).collect();
         if !suites.is_empty() {

@@ -4,7 +4,7 @@ mod common;
 
 use common::{identity, profile};
 use std::path::Path;
-use trodden_container::{FileHead, FileKind, HEAD_BYTES, MARKER, SECTION_HEAD};
+use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES};
 use trodden_profile::{BranchSampling, BranchSource, BuildPolicy, Merger};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
@@ -47,11 +47,11 @@ fn sampling_data_survives_storing() {
 /// Changes the layout of the first block of a kind, and the block's checksum accordingly.
 fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let is_head = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
-    let at = (0..bytes.len() - SECTION_HEAD).find(is_head).unwrap();
+    let is_header = |at: &usize| bytes[*at..].starts_with(&MARKER) && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
+    let at = (0..bytes.len() - SECTION_HEADER_BYTES).find(is_header).unwrap();
     bytes[at + 12..at + 16].copy_from_slice(&layout.to_le_bytes());
-    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[at..at + SECTION_HEAD - 8]);
-    bytes[at + SECTION_HEAD - 8..at + SECTION_HEAD].copy_from_slice(&sum.to_le_bytes());
+    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[at..at + SECTION_HEADER_BYTES - 8]);
+    bytes[at + SECTION_HEADER_BYTES - 8..at + SECTION_HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
@@ -167,7 +167,7 @@ fn every_truncation_is_an_error_and_the_part_before_is_recovered() {
 fn corrupt_byte_loses_one_block() {
     let profile = profile(0, 7);
     let bytes = bytes_of(&profile);
-    for at in HEAD_BYTES..bytes.len() {
+    for at in FILE_HEADER_BYTES..bytes.len() {
         let mut corrupt = bytes.clone();
         corrupt[at] ^= 0x40;
         with_file(&corrupt, |path| {
@@ -178,7 +178,7 @@ fn corrupt_byte_loses_one_block() {
             assert_part(&part.profile, &profile);
         });
     }
-    for at in 0..HEAD_BYTES {
+    for at in 0..FILE_HEADER_BYTES {
         let mut corrupt = bytes.clone();
         corrupt[at] ^= 0x40;
         with_file(&corrupt, |path| {
@@ -211,10 +211,10 @@ fn assert_part(part: &Profile, original: &Profile) {
 #[test]
 fn other_kinds_of_files_are_named_in_the_error() {
     let mut bytes = bytes_of(&profile(0, 1));
-    bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::PROFILE, 9).to_bytes());
+    bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::PROFILE, 9).to_bytes());
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(matches!(error, ProfileError::Version { found: 9, known: 2, .. }), "{error}");
-    bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::TRACE, 2).to_bytes());
+    bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::TRACE, 2).to_bytes());
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a trace"), "{error}");
     let error = with_file(b"TRODPROF\x01\0\0\0 and more", |p| Profile::read(p).unwrap_err());

@@ -282,7 +282,7 @@ fn decoded_paths_are_those_that_were_executed() {
 fn counter_without_path_is_an_error() {
     let subject = RandomFunction::random(&mut Random::new(3), "f", 10);
     let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
-    assert_eq!(error.to_string(), format!("the map of function `f` is corrupt: there is no path {}", subject.map.counters));
+    assert_eq!(error.to_string(), format!("the map of function `f` is corrupt: path {} does not exist", subject.map.counters));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use trodden_container::{FileHead, FileKind, HEAD_BYTES};
+use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use trodden_profile::{ProfileError, RawProblem, RawProfile};
 use trodden_wire::layout::Layout;
 use trodden_wire::{RawHeader, RawUnit};
@@ -42,15 +42,15 @@ fn holes_of_terabytes_are_skipped() {
     // The file is too large to be read in full. The test is skipped if the file system does not support files of that size.
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
-    let (head, stride) = file.head();
-    let (_folder, path) = stored("a.raw", &head);
+    let (header, stride) = file.header();
+    let (_folder, path) = stored("a.raw", &header);
     let out = File::options().write(true).open(&path).unwrap();
-    if out.set_len(head.len() as u64 + 8 * stride).is_err() {
+    if out.set_len(header.len() as u64 + 8 * stride).is_err() {
         eprintln!("no sparse files of this size here");
         return;
     }
     for (region, index, count) in [(0, 0, 1u64), (0, (1 << 36) - 1, 2), (3, 1 << 35, 3), (7, 0, 4), (7, (1 << 36) - 1, 5)] {
-        out.write_at(&count.to_le_bytes(), head.len() as u64 + region * stride + 8 * index).unwrap();
+        out.write_at(&count.to_le_bytes(), header.len() as u64 + region * stride + 8 * index).unwrap();
     }
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!(raw.units[0].counts, [(0, 5), (1 << 35, 3), ((1 << 36) - 1, 7)]);
@@ -60,13 +60,13 @@ fn holes_of_terabytes_are_skipped() {
 #[test]
 fn truncation_is_reported_and_the_rest_is_read() {
     let bytes = example().bytes();
-    let (head, stride) = example().head();
-    let (_folder, path) = stored("a.raw", &bytes[..head.len() + stride as usize + 8]);
+    let (header, stride) = example().header();
+    let (_folder, path) = stored("a.raw", &bytes[..header.len() + stride as usize + 8]);
     let raw = RawProfile::read(&path).unwrap();
-    let end = (head.len() + stride as usize + 8) as u64;
-    assert_eq!(raw.problems, [RawProblem::Truncated { end, region: 1, expected: head.len() as u64 + 2 * stride }]);
+    let end = (header.len() + stride as usize + 8) as u64;
+    assert_eq!(raw.problems, [RawProblem::Truncated { end, region: 1, expected: header.len() as u64 + 2 * stride }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
-    let (_folder, path) = stored("a.raw", &head);
+    let (_folder, path) = stored("a.raw", &header);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!((raw.problems, raw.regions), (vec![RawProblem::NoRegion], 0));
 }
@@ -74,14 +74,14 @@ fn truncation_is_reported_and_the_rest_is_read() {
 #[test]
 fn every_truncation_is_an_error_or_is_reported() {
     let bytes = example().bytes();
-    let head = example().head().0.len();
+    let header = example().header().0.len();
     let setup = RawHeader::BYTES + 2 * RawUnit::BYTES + example().image.len();
-    for length in (0..head + 64).step_by(8) {
+    for length in (0..header + 64).step_by(8) {
         let (_folder, path) = stored("a.raw", &bytes[..length]);
         match RawProfile::read(&path) {
             // Without a region, nothing was counted yet.
-            Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= head || raw.regions == 0), "{length}"),
-            Err(error) => assert!(error.to_string().contains("a.raw") && length < head, "{length}: {error}"),
+            Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= header || raw.regions == 0), "{length}"),
+            Err(error) => assert!(error.to_string().contains("a.raw") && length < header, "{length}: {error}"),
         }
     }
 }
@@ -95,7 +95,7 @@ fn counts_outside_units_are_reported() {
     bytes[end - 8] = 1; // after the region's tail
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
-    let first = file.head().0.len() as u64 + 8 * 600;
+    let first = file.header().0.len() as u64 + 8 * 600;
     assert_eq!(raw.problems, [RawProblem::Stray { words: 2, first }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
 }
@@ -147,23 +147,23 @@ fn file_that_could_not_be_allocated_is_reported() {
 #[test]
 fn files_of_other_kinds_and_versions_are_rejected() {
     let bytes = example().bytes();
-    let read_with_header = |head: &[u8]| {
-        let (_folder, path) = stored("a.raw", &[head, &bytes[head.len()..]].concat());
+    let read_with_header = |header: &[u8]| {
+        let (_folder, path) = stored("a.raw", &[header, &bytes[header.len()..]].concat());
         let error = RawProfile::read(&path).unwrap_err();
         assert!(error.to_string().contains("a.raw"), "{error}");
         error
     };
     for version in [1, 2, trodden_wire::RAW_VERSION + 1] {
-        let error = read_with_header(&FileHead::new(FileKind::RAW_COUNTS, version).to_bytes());
+        let error = read_with_header(&FileHeader::new(FileKind::RAW_COUNTS, version).to_bytes());
         assert!(matches!(error, ProfileError::Version { found, .. } if found == u64::from(version)), "{error}");
     }
     assert!(matches!(read_with_header(b"TRODRAW\0"), ProfileError::Earlier { .. }));
     assert!(matches!(read_with_header(&[1]), ProfileError::Foreign { .. }));
     for (kind, phrase) in FileKind::ALL.iter().filter(|(kind, _)| *kind != FileKind::RAW_COUNTS) {
-        let error = read_with_header(&FileHead::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
+        let error = read_with_header(&FileHeader::new(*kind, trodden_wire::RAW_VERSION).to_bytes());
         assert!(matches!(error, ProfileError::Foreign { .. }), "{phrase}: {error}");
     }
-    let unfinished = FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
+    let unfinished = FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
     assert!(matches!(read_with_header(&unfinished), ProfileError::NotReady(_)));
     assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
@@ -206,10 +206,10 @@ fn impossible_values_in_the_header_are_rejected() {
     for huge in [u64::MAX, 1 << 63, 1 << 61, 1 << 40] {
         assert_eq!(error_offset_with(counters, huge), counters);
         for field in [offset_of!(RawHeader, units), offset_of!(RawHeader, units_offset)] {
-            assert_eq!(error_offset_with(field, huge), HEAD_BYTES, "units");
+            assert_eq!(error_offset_with(field, huge), FILE_HEADER_BYTES, "units");
         }
         for field in [offset_of!(RawHeader, path_offset), offset_of!(RawHeader, path_len)] {
-            assert_eq!(error_offset_with(field, huge), HEAD_BYTES, "path");
+            assert_eq!(error_offset_with(field, huge), FILE_HEADER_BYTES, "path");
         }
     }
     assert_eq!(error_offset_with(offset_of!(RawHeader, region_stride), 0), counters);

@@ -114,7 +114,7 @@ def raw(data):
     header = struct.unpack_from("<16s12Q", data, 32)
     image, counters, units, units_at, path_at, path_size, regions_at, stride, process, created, switch, total, lost = header
     units_end, path_end = units_at + 32 * units, path_at + path_size
-    assert checksum(data[32:128] + data[units_at:units_end] + data[path_at:path_end]) == total, "the header is damaged"
+    assert checksum(data[32:128] + data[units_at:units_end] + data[path_at:path_end]) == total, "the header is corrupt"
     found = {"path": data[path_at:path_end].decode(), "process": process, "units": [], "lost": lost & 0xFFFFFFFF}
     assert (len(data) - regions_at) % stride == 0, "the file is truncated"
     regions = range(regions_at, len(data), stride)
@@ -130,7 +130,7 @@ def main(path):
     data = open(path, "rb").read()
     magic, kind, version, flags, total = struct.unpack_from("<8s4sIQQ", data)
     assert (magic, flags) == (b"\x93TRODDEN", 0), "not a file of trodden"
-    assert checksum(data[:24]) == total, "the file's header is damaged"
+    assert checksum(data[:24]) == total, "the file's header is corrupt"
     readers = {(b"PROF", 2): profile, (b"RAWC", 4): raw}
     assert (kind, version) in readers, "not a profile or raw file of these versions"
     print(json.dumps(readers[kind, version](data)))

@@ -49,14 +49,14 @@ fn readers_of_corrupt_raw_files_do_not_panic() {
     let path = folder.path().join("a.raw");
     let mut file = RawFile::new(Path::new("/nowhere/prog"), &[(identity(1), 40), (identity(2), 3)]);
     file.regions = vec![BTreeMap::from([(0, 1), (39, u64::MAX)]), BTreeMap::from([(41, 2)])];
-    let (bytes, head) = (file.bytes(), file.head().0.len());
+    let (bytes, header) = (file.bytes(), file.header().0.len());
     let mut read = 0;
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
         let mut corrupted = bytes.clone();
         // Usually the bytes before the counters are changed.
         if random.chance(80) {
-            let rest = corrupted.split_off(200.min(head));
+            let rest = corrupted.split_off(200.min(header));
             corrupt(&mut random, &mut corrupted);
             corrupted.extend(rest);
             // With a matching checksum, the changed bytes are read.

@@ -49,7 +49,7 @@ fn runs_are_numbered_listed_selected_and_removed() {
     let store = RunStore::create(project.path()).unwrap();
     assert!(store.list().unwrap().is_empty());
     let error = store.select("last").unwrap_err().to_string();
-    assert!(error.contains("there are no runs yet"), "{error}");
+    assert!(error.contains("the store is empty"), "{error}");
     for seed in 0..4 {
         let mut profile = profile(0, seed);
         profile.run.ending = Some(if seed == 2 { ProcessEnding::Signal(9) } else { ProcessEnding::Exit(3) });

@@ -5,7 +5,7 @@ mod common;
 use common::{RawFile, identity};
 use std::mem::offset_of;
 use std::path::Path;
-use trodden_container::{FileHead, FileKind};
+use trodden_container::{FileHeader, FileKind};
 use trodden_profile::ProfileError;
 use trodden_profile::stream::{Drain, LiveStream, StreamLog};
 use trodden_sequence::CompressionMethod;
@@ -22,9 +22,9 @@ const EVENTS: usize = 10;
 /// Builds a stream of one thread, with a full chunk and a chunk that is being filled. Returns the full chunk's offset and the file.
 fn example() -> (usize, Vec<u8>) {
     let file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 40)]);
-    let (mut bytes, _) = file.head();
-    let head = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
-    let header = RawHeader { head, region_stride: region_stride(REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
+    let (mut bytes, _) = file.header();
+    let file_header = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+    let header = RawHeader { file_header, region_stride: region_stride(REGION_WORDS), ..RawHeader::read(&bytes).unwrap() };
     header.write(&mut bytes).unwrap();
     common::seal(&mut bytes);
     let first = bytes.len() + RING_OFFSET as usize;
@@ -72,13 +72,13 @@ fn every_changed_byte_of_the_setup_is_detected() {
         let error = events(&path).unwrap_err().to_string();
         assert!(error.contains("a.stream"), "byte {at}: {error}");
     }
-    let (later, raw) = (STREAM_VERSION + 1, FileHead::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
-    for (head, wanted) in [
-        (&FileHead::new(FileKind::STREAM_FILE, later).to_bytes()[..], "Use the version of trodden that wrote the file, or record again"),
+    let (later, raw) = (STREAM_VERSION + 1, FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION));
+    for (header, wanted) in [
+        (&FileHeader::new(FileKind::STREAM_FILE, later).to_bytes()[..], "Use the version of trodden that wrote the file, or record again"),
         (&raw.to_bytes(), "Build the program with --stream to record a stream"),
         (b"TRODSTR2", "by an earlier version of trodden"),
     ] {
-        std::fs::write(&path, [head, &bytes[head.len()..]].concat()).unwrap();
+        std::fs::write(&path, [header, &bytes[header.len()..]].concat()).unwrap();
         let error = events(&path).unwrap_err().to_string();
         assert!(error.contains("a.stream") && error.contains(wanted), "{error}");
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, VERSION};
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 
 /// Number of words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
@@ -45,7 +45,7 @@ impl Stream {
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
         let mut file = to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
-        file.write_all(&FileHead::new(FileKind::BLOCKS, VERSION).to_bytes())?;
+        file.write_all(&FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes())?;
         let buffers = (0..MAX_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
         let stream = Stream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };

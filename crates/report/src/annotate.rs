@@ -117,7 +117,7 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
 fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
         Some(file) => format!("cannot read the source file {}", escape::escape_line(file)),
-        None => "there is no debug information: build with -g to see source lines".into(),
+        None => "the function has no debug information. Build with -g to see source lines".into(),
     };
     let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))

@@ -1,6 +1,6 @@
 //! Errors that prevent a report.
 
-/// An error that prevents a report. A function with a corrupt map does not prevent it, but is listed in [`crate::View::damaged`].
+/// An error that prevents a report. A function with a corrupt map does not prevent it, but is listed in [`crate::View::corrupt`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.

@@ -71,7 +71,7 @@ impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite.
     ///
     /// # Errors
-    /// There is no run, suite or file with this name, the file cannot be read, or its kind is unknown.
+    /// No run, suite or file has this name, the file cannot be read, or its kind is unknown.
     pub fn detect(wanted: &Path) -> Result<InputKind> {
         // A suite may have the same name as a folder, for example `tests`.
         let is_run = |text: &str| named::files(text).is_ok();
@@ -148,13 +148,13 @@ impl InputKind {
     pub fn unknown_kind_error(path: &Path) -> Error {
         let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         match fs::metadata(path) {
-            Err(_) => anyhow!("there is no file or folder {}", path.display()),
+            Err(_) => anyhow!("file or folder {} does not exist", path.display()),
             Ok(found) if found.is_dir() && is_empty_folder => anyhow!(
                 "the folder {} is empty. If `trodden waits record` created it, the program used neither MPI nor threads",
                 path.display()
             ),
             Ok(found) if found.is_dir() => {
-                anyhow!("there are no raw files, no streams of paths and no recording of waits in the folder {}", path.display())
+                anyhow!("folder {} has no raw files, no streams of paths and no recording of waits", path.display())
             }
             Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
             Ok(_) => anyhow!(

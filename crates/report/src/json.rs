@@ -47,7 +47,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
         "paths": paths.collect::<Vec<_>>(),
         "functions": ranking.functions.iter().map(|f| function(view, f, selection.measure)).collect::<Vec<_>>(),
         "images": view.profile.images.iter().map(image).collect::<Vec<_>>(),
-        "damaged": view.damaged,
+        "damaged": view.corrupt,
     }))
 }
 

@@ -193,7 +193,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let UntestedSummary { paths, executions, known_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if self.found == 0 {
             return match self.all {
-                0 => "There are no untested paths.\n".into(),
+                0 => "No path is untested.\n".into(),
                 all => {
                     format!("{} excluded by --function.\n", plural(all as u128, "untested path is", "untested paths are"))
                 }

@@ -36,7 +36,7 @@ const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns, because longer lines are hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. Undecodable functions ([`View::damaged`]) and missing source files ([`SourceCache::missing`]) are left to the caller.
+/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are left to the caller.
 ///
 /// # Errors
 /// No function matches the selection.

@@ -1,7 +1,7 @@
 //! A profile prepared for reports: every function is decoded, named and weighted.
 //!
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is
-//! omitted and listed in [`View::damaged`], so that one corrupt map does not prevent a report.
+//! omitted and listed in [`View::corrupt`], so that one corrupt map does not prevent a report.
 
 use crate::measure::Measure;
 use crate::names::Name;
@@ -17,7 +17,7 @@ pub struct View<'a> {
     /// The decoded functions, most executed instructions first.
     pub functions: Vec<Function<'a>>,
     /// Functions that could not be decoded, each with the reason.
-    pub damaged: Vec<String>,
+    pub corrupt: Vec<String>,
     /// Sums over all functions.
     pub totals: ViewTotals,
     /// Counts of source lines by file from the program's coverage mapping; empty if there is none.
@@ -94,7 +94,7 @@ impl<'a> View<'a> {
     }
 
     fn decode(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
-        let (mut functions, mut damaged) = (Vec::new(), Vec::new());
+        let (mut functions, mut corrupt) = (Vec::new(), Vec::new());
         for (image, unit, map) in profile.functions() {
             match Function::new(image, unit, map) {
                 Ok(mut function) => {
@@ -104,13 +104,13 @@ impl<'a> View<'a> {
                     }
                     functions.push(function);
                 }
-                Err(error) => damaged.push(format!("{} of {}: {error}", unit.map.source, image.path)),
+                Err(error) => corrupt.push(format!("{} of {}: {error}", unit.map.source, image.path)),
             }
         }
         disambiguate(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
         let totals = ViewTotals::new(profile, &functions);
-        View { profile, functions, damaged, totals, mapped: MappedLines::new() }
+        View { profile, functions, corrupt, totals, mapped: MappedLines::new() }
     }
 
     /// The total of a measure.

@@ -115,8 +115,8 @@ fn corrupt_functions_are_listed_and_the_others_are_reported() {
     map.functions[0].values[1] += 1;
     map.functions[1].edges[0].to.0 = 1000;
     let view = View::from_profile(&profile);
-    let named = |name: &str| view.damaged.iter().any(|d| d.contains(name));
-    assert!(view.damaged.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.damaged);
+    let named = |name: &str| view.corrupt.iter().any(|d| d.contains(name));
+    assert!(view.corrupt.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.corrupt);
     let report = json::report(&view, &all(), &SourceCache::new(&sources)).unwrap();
     assert_eq!(report["damaged"].as_array().unwrap().len(), 2);
     assert_eq!(report["totals"]["functions_executed"], 4);

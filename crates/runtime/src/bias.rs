@@ -13,7 +13,7 @@ pub fn bias() -> i64 {
     value
 }
 
-/// Sets the calling thread's bias, and `direct`, the bias for counters that residual code increments itself.
+/// Sets the calling thread's bias, and `direct`, the bias with which residual code counts without calling the runtime.
 pub fn set_bias(value: i64, direct: i64) {
     // SAFETY: writes a thread-local word of this image, which only this thread uses.
     unsafe {

@@ -13,8 +13,8 @@ use crate::wire::stream::{
 };
 
 const CHUNK: usize = CHUNK_BYTES as usize;
-/// Maximum number of events kept from signal handlers that run between the end of a chunk and the call of the runtime. Further events are
-/// lost, and counted as lost.
+/// Maximum number of events that are kept from signal handlers that run after a chunk's end is reached and before the runtime is called.
+/// Further events are lost, and counted as lost.
 const MAX_HANDLER_EVENTS: usize = 256;
 
 /// Whether a thread has waited without success, and no chunk has been released since.
@@ -85,12 +85,12 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
     let Some(thread) = thread_stream() else { return discarding_slot() };
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
-        // Events that a signal handler wrote between the increment of the cursor and here.
+        // Events that a signal handler wrote after the cursor was incremented and before this call.
         let following = stopped + WORD;
         let written = cursor.saturating_sub(following) / WORD;
         let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
-            // SAFETY: it is in the free chunk after the full one, which may become the next chunk.
+            // SAFETY: the word is in the free chunk after the full one, which may become the next chunk.
             *word = unsafe { ((following + index * WORD) as *const u32).read_volatile() };
         }
         stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
@@ -126,8 +126,8 @@ pub fn discarding_slot() -> usize {
     DISCARDED.as_ptr() as usize
 }
 
-/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if there is no room even for
-/// the first chunk.
+/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if the stream has no chunk
+/// and cannot get one.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
@@ -162,7 +162,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     Some(chunk + HEADER)
 }
 
-/// Returns the next chunk of a flight recorder. The chunk after it is freed for events of signal handlers.
+/// Returns the next chunk of a flight recorder. The chunk after it becomes free for events of signal handlers.
 fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
@@ -174,7 +174,7 @@ fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     chunk_at(base, index)
 }
 
-/// Finds a free chunk: in existing regions, in a new region, or by waiting for one to be released.
+/// Finds a free chunk: in existing regions, in a new region, or by waiting for a chunk to be released.
 fn find_free(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = find_free_in_ring(stream) {
         IS_STALLED.store(false, Relaxed);
@@ -215,15 +215,15 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     Some(chunk)
 }
 
-/// Adds a region after the current one, and returns its first free chunk. `None` if no region is available, or if all of its chunks were
-/// filled by a thread that has ended and are still unread. The region joins the ring in both cases.
+/// Adds a region to the ring, after the current region, and returns its first free chunk. `None` if no region is available, or if a thread
+/// that has ended filled all of its chunks and they are still unread; in the latter case the region is in the ring nevertheless.
 fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
-    let head = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
+    let region = RegionStream { thread: 0, next: next_in_ring(stream, base), slots: 0, more_regions: 0, ..*stream };
     // SAFETY: the region is mapped, belongs to this thread, and is new, so nothing else refers to it.
-    unsafe { (new as *mut RegionStream).write_volatile(head) };
+    unsafe { (new as *mut RegionStream).write_volatile(region) };
     stream.more_regions += 1;
     if base == first_region(stream) {
         stream.next = new as u64;
@@ -264,12 +264,12 @@ fn discard_current(stream: &mut RegionStream) -> Option<usize> {
         return None;
     }
     stream.lost += CHUNK_EVENTS;
-    // A new chunk takes this chunk's position in the stream.
+    // The next chunk gets this chunk's sequence number.
     stream.sequence -= 1;
     Some(stream.end as usize - CHUNK)
 }
 
-/// Marks chunks that an ended thread was filling in a region as full.
+/// Marks the unfinished chunks of a region, which a thread that has ended was filling, as full.
 fn finish_chunks(base: usize) {
     for index in 0..SLOTS as usize {
         let _ = state_of(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);

@@ -1,6 +1,6 @@
-//! The current time without system calls, which a sandbox might forbid. The vDSO's function (vdso(7)) reads the coarse clock from memory,
-//! which lags by a few milliseconds. If the vDSO has no such function, the time at which the image started is used. Invariant: only the
-//! vDSO is read, relying only on the layout that the gABI guarantees.
+//! The current time without system calls, which a sandbox might forbid. The vDSO's function (vdso(7)) reads the coarse clock from memory;
+//! this clock lags by a few milliseconds. If the vDSO has no such function, the time at which the image started is used. Invariant: the
+//! vDSO is read only according to the layout that the gABI guarantees.
 
 use crate::output::auxiliary;
 use crate::system::{self, Time};
@@ -55,7 +55,8 @@ fn read_u16(address: usize) -> usize {
     unsafe { (address as *const u16).read() as usize }
 }
 
-/// Returns the function's address from the symbol table of the dynamic section. The string table must follow it.
+/// Returns the function's address from the dynamic symbol table. The string table must follow the symbol table, because the end of the
+/// latter is not recorded.
 fn find(image: usize) -> Option<usize> {
     const LOAD: usize = 1;
     const DYNAMIC: usize = 2;
@@ -88,6 +89,6 @@ fn find(image: usize) -> Option<usize> {
 }
 
 fn is_name(address: usize) -> bool {
-    // SAFETY: a NUL-terminated string is there, and reading stops at the first byte that differs.
+    // SAFETY: the address is that of a NUL-terminated string, and reading stops at the first byte that differs.
     NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
 }

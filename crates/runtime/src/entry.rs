@@ -2,8 +2,8 @@
 //! of constructors and destructors, and the handlers of `fork`.
 //!
 //! Invariants: `__trodden_enter` changes rax and r11 only, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
-//! `__trodden_count` is jumped to, with the return address in r11, and changes r10, r11 and flags only. libc is only called by constructor
-//! and destructor, without holding the lock or blocking signals.
+//! `__trodden_count` is reached by a jump with the return address in r11, and changes r10, r11 and flags only. Only the constructor and the
+//! destructor call libc, without holding the lock or blocking signals.
 
 use crate::image::{Image, address_of};
 use crate::life;
@@ -40,8 +40,8 @@ stub!("__trodden_enter", life::enter);
 stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
-    // Jumped to with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10 and flags. The red
-    // zone below rsp belongs to the caller.
+    // Reached by a jump with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10, r11 and
+    // flags. The red zone below rsp belongs to the caller.
     stub::begin!("__trodden_count"),
     ".cfi_def_cfa rsp, 0",
     ".cfi_register rip, r11",
@@ -89,7 +89,7 @@ global_asm!(
     ".cfi_adjust_cfa_offset -128",
     "jmp 3b",
     stub::end!("__trodden_count"),
-    // The rest, in Rust. rdi: the counter's address; r10: the address of the thread's copy.
+    // Calls the part that is written in Rust. rdi: the counter's address; r10: the address of the thread's copy.
     ".pushsection .text.__trodden_noted, \"ax\", @progbits",
     ".type __trodden_noted, @function",
     ".balign 16",
@@ -120,7 +120,7 @@ global_asm!(
     ".balign 8",
     "__trodden_bias: .zero 8",
     ".popsection",
-    // First and last in the image, so that the fork handlers are in place before its own constructors run.
+    // The first constructor and the last destructor of the image, so that the fork handlers are registered before its own constructors run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
     ".balign 8",
     ".quad {construct}",
@@ -129,8 +129,8 @@ global_asm!(
     ".balign 8",
     ".quad {destruct}",
     ".popsection",
-    // `__trodden_switch` and the bounds of `trodden_functions` are missing here: if undefined, gold would give hidden symbols its own
-    // address. Where they are defined, they are hidden.
+    // `__trodden_switch` and the bounds of `trodden_functions` are not declared hidden here: gold would give undefined hidden symbols a
+    // wrong address instead of 0. They are hidden where they are defined.
     ".hidden __start_trodden_units",
     ".hidden __stop_trodden_units",
     ".hidden __start_trodden_counters",
@@ -184,7 +184,7 @@ fn register_fork_handlers() {
     }
 }
 
-/// Removes the handlers: glibc does so when it runs the destructors of their handle.
+/// Removes the handlers, which glibc does when it runs the destructors registered for `IMAGE`.
 fn unregister_fork_handlers() {
     let finalize = address_of!("__cxa_finalize");
     if finalize != 0 && address_of!("__register_atfork") != 0 {

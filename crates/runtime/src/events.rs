@@ -1,7 +1,7 @@
 //! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how to read it, and the cost of
 //! a reading.
 //!
-//! The time-stamp counter is read by instrumented code. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
+//! Instrumented code reads the time-stamp counter itself. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
 //! read with `rdpmc` if the kernel's page permits it, and otherwise with read(2), like software events. Counters are pinned: they count
 //! either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's
 //! readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
@@ -16,9 +16,9 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// Instrumented code calls this at function entry and at path ends: reads the calling thread's counter into rax, and changes rax and r11
-// only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains their
-// use). In a child of `fork`, which the fork page identifies, the page is no longer mapped.
+// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes rax
+// and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains
+// their use). In a child of `fork`, which the fork page identifies, the page is no longer mapped.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -146,7 +146,7 @@ pub fn of_image() -> Option<Events> {
     Some(Events { kind: record.kind, config: record.config })
 }
 
-/// Returns the calling thread's state; only for images with an event.
+/// Returns the calling thread's state. May only be called in images with an event.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
     // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
@@ -158,8 +158,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl Events {
-    /// Opens a counter for the calling thread, which continues where an earlier counter stopped. On the first call, also calibrates.
-    /// Returns the argument for [`close`].
+    /// Opens a counter for the calling thread, whose readings continue from those of an earlier counter. The first call also measures the
+    /// cost of a reading. Returns the argument for [`close`].
     pub fn begin(self) -> Result<u64, Failure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -206,7 +206,7 @@ impl Events {
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
-    /// Measures the cost of a reading, as the minimum of several trials, since subtracting too little is better than too much.
+    /// Measures the cost of a reading as the minimum of several trials, since subtracting too little is better than subtracting too much.
     fn calibrate(self) {
         const TRIALS: u32 = 32;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
@@ -215,8 +215,8 @@ impl Events {
             least.end = least.end.min(self.measure_cost(simulate_path_end));
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: units that define the record also define this one; it is only written here, once. Code that reads it meanwhile sees the
-        // old or the new value.
+        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the same
+        // time gets the old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
@@ -291,7 +291,7 @@ pub fn close(source: u64) {
     }
 }
 
-/// Removes the calling thread's counter; its readings stay constant.
+/// Removes the calling thread's counter. Its readings stay constant from then on.
 pub fn end_thread() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         save_reading();
@@ -300,7 +300,7 @@ pub fn end_thread() {
     }
 }
 
-/// Before `fork`: stores the thread's reading, from which the child continues.
+/// Runs before `fork`: stores the thread's reading, from which the child continues.
 pub fn save_reading() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
@@ -308,7 +308,7 @@ pub fn save_reading() {
     }
 }
 
-/// After `fork`, in the child: opens a new counter, because the old one belongs to the parent.
+/// Runs after `fork`, in the child: opens a new counter, because the old one belongs to the parent. Returns the argument for [`close`].
 pub fn reopen() -> Result<u64, Failure> {
     let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
@@ -316,13 +316,13 @@ pub fn reopen() -> Result<u64, Failure> {
     events.begin()
 }
 
-/// Called if the thread's counter is unreadable, because the program closed its descriptor or forked without running the fork handlers.
+/// Called if the thread's counter cannot be read, because the program closed its descriptor or forked without running the fork handlers.
 extern "C" fn counter_lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }
 
-/// Prints that a thread's counter was lost.
+/// Prints a message that a thread lost its counter.
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
@@ -331,7 +331,7 @@ pub fn report_lost() {
     );
 }
 
-/// Describes why the kernel does not count the event.
+/// Returns the reason why the kernel does not count the event, and advice.
 fn failure(error: Errno) -> Failure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";

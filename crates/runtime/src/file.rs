@@ -1,13 +1,13 @@
 //! Opening a raw file safely, and writing its header. `trodden_wire` defines the layout.
 //!
-//! Invariants: nothing is written before the file is known to be a regular file of the effective user with one name, and empty or begun by
-//! a runtime; the checksum of the file's head is written last, with the header locked.
+//! Invariants: before the first write, the file is known to be a regular file of the effective user with a single hard link, and either
+//! empty or begun by a runtime; the file header's checksum is written last, with the header locked.
 
 use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
-use crate::wire::head::{FileHead, HEAD_BYTES, HEAD_CHECKSUM, HeadError};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
 use crate::wire::{
     Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
     region_stride,
@@ -42,7 +42,7 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
     let size = check_kind(&descriptor)?;
-    // A single header is reused, because there may be little stack space.
+    // A single header is reused, because the stack may be small.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
@@ -51,11 +51,11 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
             let size = check_kind(&descriptor).unwrap_or(size);
-            let given_up = size == RAW_NO_SPACE_LENGTH && header.head == [0; HEAD_BYTES];
-            if size != 0 && !FileHead::is_unfinished(&header.head, image.file_kind()) && !given_up {
+            let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
+            if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
                 return Err(rejection(&header));
             }
-            // Other processes lost their counts.
+            // The processes that found no space lost their counts.
             let lost = if given_up { LostThreads::default().with(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
@@ -158,14 +158,14 @@ fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure>
 }
 
 fn is_ready(header: &RawHeader, image: &Image) -> bool {
-    FileHead::read(&header.head).is_ok_and(|head| head.kind == image.file_kind())
+    FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
-/// Returns the reason for rejecting a file with an unexpected head.
+/// Returns the reason for rejecting a file with an unexpected file header.
 fn rejection(header: &RawHeader) -> Failure {
-    match FileHead::read(&header.head) {
-        Err(HeadError::EarlierFormat) => OTHER_VERSION,
-        Err(HeadError::Checksum) => CORRUPT,
+    match FileHeader::read(&header.file_header) {
+        Err(HeaderError::EarlierFormat) => OTHER_VERSION,
+        Err(HeaderError::Checksum) => CORRUPT,
         _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
@@ -174,7 +174,7 @@ const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wro
 const CORRUPT: Failure = Failure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
 fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
-    if header.head != *image.file_head() {
+    if header.file_header != *image.file_header() {
         return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
@@ -220,23 +220,23 @@ fn write_header(
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
         write(&[1], header.switch_offset)?;
     }
-    header.head = *image.file_head();
-    write(header.head.get(HEAD_CHECKSUM..).unwrap_or(&[]), HEAD_CHECKSUM as u64)
+    header.file_header = *image.file_header();
+    write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
 }
 
-/// Fills in the header of a new file, except the checksum of its head.
+/// Fills in the raw header of a new file, except for the checksum of its file header.
 fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
     let end = (path_offset + path_len).next_multiple_of(PAGE);
     let has_switch = image.switch != 0;
-    let mut head = *image.file_head();
-    if let Some(checksum) = head.last_chunk_mut() {
-        *checksum = [0; HEAD_BYTES - HEAD_CHECKSUM];
+    let mut file_header = *image.file_header();
+    if let Some(checksum) = file_header.last_chunk_mut() {
+        *checksum = [0; FILE_HEADER_BYTES - FILE_HEADER_CHECKSUM];
     }
     *header = RawHeader {
-        head,
+        file_header,
         image: identity,
         counters: image.counters,
         units: image.len(),
@@ -273,9 +273,11 @@ pub fn cannot_write(error: Errno) -> Failure {
     }
 }
 
-const NO_SPACE: Failure =
-    Failure::new(b"there is no space for its counters", b"free space, or let TRODDEN_OUTPUT name another file system")
-        .because(LostReason::NoSpace);
+const NO_SPACE: Failure = Failure::new(
+    b"the disk has no space for its counters",
+    b"free some space, or let TRODDEN_OUTPUT name a file on a different file system",
+)
+.because(LostReason::NoSpace);
 
 /// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. A page that
 /// cannot be stored later would kill the subject.
@@ -298,7 +300,7 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), F
     .map_err(cannot_write)
 }
 
-/// Marks a file as having no space for its header. The mark itself needs no space. The caller holds the header's lock.
+/// Marks a file as one for whose header the disk had no space. The mark needs no space itself. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
@@ -308,7 +310,7 @@ fn mark_without_space(file: &Descriptor) {
 
 /// Records in the written header that a thread's counts are lost.
 pub fn note_lost(file: &Descriptor, reason: LostReason) {
-    // Written through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
+    // Changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
     if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
         && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
     {
@@ -319,7 +321,7 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
 
 /// Counts a thread in the [`LostThreads`] at `address`, an aligned word of a mapped raw file.
 pub fn add_lost(address: usize, reason: LostReason) {
-    // SAFETY: the caller has the word mapped; all users access it atomically, or read the file.
+    // SAFETY: the caller guarantees that the word is mapped; all processes access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).with(reason).0));
 }

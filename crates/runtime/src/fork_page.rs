@@ -4,11 +4,11 @@ use crate::system;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
-/// The page, which is zero in a child of `fork`; null if the kernel does not support this.
+/// The page, which the kernel fills with zeros in a child of `fork`; null if the kernel does not support this.
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const PAGE: usize = 4096;
 
-/// Returns true if this process is a forked copy of the process that wrote the page.
+/// Returns true if this process is a child of `fork` that has not been marked yet.
 pub fn is_forked() -> bool {
     let page = FORK_PAGE.load(SeqCst);
     // SAFETY: null, or the page, which is only unmapped after the pointer was reset, with the lock held.

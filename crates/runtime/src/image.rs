@@ -2,7 +2,7 @@
 //! counters; otherwise, the complete image is rejected.
 
 use crate::text::Failure;
-use crate::wire::head::{FileHead, FileKind, HEAD_BYTES};
+use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
 use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 pub struct Image {
     pub template: usize,
     pub counters: u64,
-    /// Number of words in a region before its tail: `counters`, except for streams.
+    /// Number of words in a region before its tail: `counters`, except in stream images.
     pub region_words: u64,
     /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
@@ -21,7 +21,8 @@ pub struct Image {
     records: &'static [UnitRecord],
 }
 
-/// The address of a symbol, or 0 if it is undefined. Read from the global offset table, where linkers put 0 in every kind of image.
+/// Evaluates to the address of a symbol, or 0 if the symbol is undefined. The address is read from the global offset table, where linkers
+/// put 0 for undefined weak symbols in every kind of image.
 macro_rules! address_of {
     ($symbol:literal) => {{
         let address: usize;
@@ -51,12 +52,12 @@ fn text_at(address: usize) -> Option<&'static [u8]> {
     (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
 }
 
-/// Returns the image's own pattern of raw files.
+/// Returns the pattern of raw files that the image defines.
 pub fn default_output() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_output"))
 }
 
-/// Returns the image's own action at untested paths.
+/// Returns the action at untested paths that the image defines.
 pub fn default_on_untested() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_on_untested"))
 }
@@ -66,7 +67,7 @@ pub fn watched() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_watched"))
 }
 
-/// Returns true if this image is a program with a dynamic loader, not a library.
+/// Returns true if this image is a dynamically linked program, and not a library.
 pub fn is_program() -> bool {
     const PT_INTERP: u32 = 3;
     let header = address_of!("__ehdr_start");
@@ -148,7 +149,7 @@ fn holds(record: &FunctionRecord, counter: usize) -> bool {
 }
 
 impl Image {
-    /// Reads the bounds that the linker defined. Without units, nothing is counted in this image.
+    /// Reads the bounds of the sections, which the linker defines. An image without units counts nothing.
     pub fn from_linker() -> Image {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
@@ -166,10 +167,10 @@ impl Image {
         if is_stream() { FileKind::STREAM_FILE } else { FileKind::RAW_COUNTS }
     }
 
-    /// Returns the head of the image's files.
-    pub fn file_head(&self) -> &'static [u8; HEAD_BYTES] {
-        const COUNTS: [u8; HEAD_BYTES] = FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
-        const STREAM: [u8; HEAD_BYTES] = FileHead::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+    /// Returns the file header of the image's files.
+    pub fn file_header(&self) -> &'static [u8; FILE_HEADER_BYTES] {
+        const COUNTS: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
+        const STREAM: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
         if is_stream() { &STREAM } else { &COUNTS }
     }
 
@@ -196,12 +197,12 @@ impl Image {
         self.records.len() as u64
     }
 
-    /// Returns true if there is nothing to count.
+    /// Returns true if the image has nothing to count.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() || self.counters == 0
     }
 
-    /// Checks the records, and that their counters are within the section.
+    /// Checks the versions of the records, and that their counters are within the section.
     pub fn check(&self) -> Result<(), Failure> {
         let whole = self.records.iter().all(|record| record.magic == UNIT_MAGIC && record.version == UNIT_VERSION);
         let inside = self.units().all(|unit| unit.first <= self.counters && unit.counters <= self.counters - unit.first);
@@ -221,7 +222,7 @@ impl Image {
     pub fn units(&self) -> impl Iterator<Item = RawUnit> + '_ {
         self.records.iter().map(|record| {
             let counters = (&raw const *record as usize).wrapping_add(record.counters_delta as usize);
-            // A unit without counters has no position among them.
+            // A unit without counters has no position among the counters.
             let first = if record.counters == 0 { 0 } else { counters.wrapping_sub(self.template) / size_of::<u64>() };
             RawUnit { unit: record.unit, first: first as u64, counters: record.counters }
         })

@@ -1,15 +1,15 @@
 //! The raw file, kept open so that later threads of this process can use it even if it can no longer be opened (because of a sandbox, a
 //! different root folder, or fewer privileges).
 //!
-//! The program may close a descriptor that it does not know, and its number may then refer to another file, or to another description of
-//! the same file. So it is verified before each use, by device and inode and by the file position, which is set to a number unique to the
+//! The program may close the descriptor, and its number may then refer to a different file, or to a different description of the same file.
+//! So the descriptor is verified before each use, by device and inode and by the file position, which is set to a number unique to the
 //! image. Invariant: only one process takes locks for a description; a child of `fork` opens the file again, or uses locks that belong to
 //! itself.
 
 use crate::file::RawFile;
 use crate::system::{self, Stat};
 
-/// An open raw file, unless the program closed its descriptor.
+/// A raw file that stays open, unless the program closes its descriptor.
 pub struct KeptFile {
     pub raw: RawFile,
     device: u64,
@@ -35,7 +35,8 @@ impl KeptFile {
     }
 }
 
-/// Returns the file if its descriptor is still valid; otherwise forgets it.
+/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, which belongs to a
+/// different file.
 pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     if kept.as_ref().is_some_and(|kept| !kept.is_valid())
         && let Some(stranger) = kept.take()

@@ -46,7 +46,8 @@ fn enter_without_state() -> i64 {
     state::set_bias_to(&region, &image)
 }
 
-/// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts are written.
+/// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts are written to a
+/// file.
 pub fn start() -> bool {
     let mask = system::set_signal_mask(u64::MAX);
     let before = bias();
@@ -83,7 +84,7 @@ pub fn finish() {
     }
 }
 
-/// Runs before `fork`. Acquires the lock, so that no thread is in the middle of a change. Saves the frames of the thread's stream for the
+/// Runs before `fork`. Acquires the lock, so that no other thread is changing the state. Saves the frames of the thread's stream for the
 /// child, because the parent continues to use the memory that both share.
 pub extern "C" fn before_fork() {
     events::save_reading();

@@ -11,20 +11,21 @@ use crate::system;
 const SLEEPERS: u32 = 1 << 31;
 /// Time after which a waiting thread checks whether the holder still exists.
 const WAIT_MS: i64 = 20;
-/// Maximum number of such waits before giving up, about 30 s.
+/// Maximum number of waits before giving up, about 30 s.
 const MAX_WAITS: u32 = 1500;
 
 /// Thread id of the holder, or 0.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
-/// The held lock, with all signals blocked, until dropped.
+/// Holds the lock and blocks all signals until dropped.
 pub struct Guard {
     mask: u64,
     nested: bool,
 }
 
 impl Guard {
-    /// Blocks signals and takes the lock; `None` if that is impossible. `forked` returns true in a forked copy of the holder's process.
+    /// Blocks signals and takes the lock; `None` if the holder does not release it in time. `forked` returns true in a forked copy of the
+    /// holder's process.
     pub fn take(forked: impl Fn() -> bool) -> Option<Guard> {
         let mask = system::set_signal_mask(u64::MAX);
         match acquire(forked) {
@@ -70,7 +71,7 @@ pub fn acquire(forked: impl Fn() -> bool) -> Acquired {
         if HOLDER.compare_exchange(seen, marked, SeqCst, SeqCst).is_err() {
             continue;
         }
-        // Other threads may be waiting too, so a thread that has waited keeps the mark.
+        // Other threads may be waiting too, so a thread that has waited takes the lock with the mark set.
         mine = me | SLEEPERS;
         if system::futex_wait(HOLDER.as_ptr(), marked, WAIT_MS) == Err(system::ETIMEDOUT) {
             waits += 1;

@@ -10,8 +10,8 @@ use crate::wire::{Identity, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). Returns false if it is unset,
-/// empty or must be ignored. If it is unset, the image may define a pattern, which is used if its folder exists.
+/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). If the variable is unset, uses the
+/// pattern that the image defines, if its folder exists. Returns false if nothing is to be written.
 pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
@@ -28,7 +28,7 @@ pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) ->
     Ok(true)
 }
 
-/// Appends the image's own pattern; returns false if it has none.
+/// Appends the pattern that the image defines. Returns false if it defines none.
 fn read_default(pattern: &mut Text) -> Result<bool, Failure> {
     let Some(default) = image::default_output() else { return Ok(false) };
     pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
@@ -48,7 +48,7 @@ fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }
 
-/// Stores a variable's value in `value` (`scratch` is overwritten); returns false if it is unset, too long or must be ignored.
+/// Stores a variable's value in `value` (`scratch` is overwritten). Returns false if the variable is unset, too long or must be ignored.
 pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
@@ -82,7 +82,7 @@ pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
     false
 }
 
-/// Appends the value of the first definition to `value`; returns false if there is none.
+/// Appends the value of a variable's first definition to `value`. Returns false if the variable is unset.
 fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
     /// Position of the reader in an entry `NAME=value`.
     enum EntryPosition {
@@ -117,7 +117,7 @@ fn is_privileged() -> bool {
     auxiliary(AT_SECURE) != Some(0)
 }
 
-/// Returns a value of the auxiliary vector (getauxval(3)).
+/// Returns a value of the auxiliary vector (getauxval(3)); `None` if it is missing or unreadable.
 pub fn auxiliary(wanted: u64) -> Option<u64> {
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
     let mut pair = [0; 16];
@@ -136,9 +136,9 @@ fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
     }
-    let discarding_slot = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
+    let no_folder = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
     if folder.fill(system::current_folder).is_err() || folder.bytes().first() != Some(&b'/') {
-        return Err(discarding_slot);
+        return Err(no_folder);
     }
     whole.clear();
     // Percent signs in the current folder's name are literal.

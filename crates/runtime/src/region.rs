@@ -16,8 +16,8 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Number of bytes before the header's lock byte that are used to probe the lifetime of locks. There are enough of them that processes do
-/// not collide.
+/// Number of bytes before the header's lock byte that are used to probe the lifetime of locks. The range is so large that processes do not
+/// collide.
 const PROBE_BYTES: u64 = 1 << 50;
 
 /// A mapped region.
@@ -42,7 +42,7 @@ impl Region {
         }
     }
 
-    /// Records in the region that a different thread's counts are lost.
+    /// Records in the region that the counts of a different thread are lost.
     pub fn note_lost(self, counters: u64, reason: LostReason) {
         file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
@@ -63,7 +63,7 @@ pub enum LockLifetime {
 
 /// A process's progress in searching its raw file for free regions.
 pub struct RegionSearch {
-    /// All regions below this index were taken when examined, or belong to this process.
+    /// All regions below this index were in use when examined, or belong to this process.
     pub next: u64,
     pub life: LockLifetime,
 }
@@ -78,8 +78,8 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Acquires a region of `raw` for `process` and maps it, at `over` if given. `reopen` opens the file once more; on the first call, its
-/// result replaces `raw`.
+/// Acquires a region of `raw` for `process` and maps it, at address `over` if given. On the first call, `reopen` opens the file again, and
+/// its result replaces `raw`.
 pub fn acquire(
     raw: &mut RawFile,
     search: &mut RegionSearch,
@@ -99,7 +99,7 @@ pub fn acquire(
         let holder = if named { u64::from(process) } else { 0 };
         let result = match set_holder(address, counters, before, holder) {
             true => probe_lock_lifetime(raw, index, search, reopen),
-            // Another copy of this image in the same process, which shares the lock, was faster.
+            // A second copy of this image in the same process, which shares the lock, has acquired the region first.
             false => {
                 discard(address, over, raw);
                 continue;
@@ -132,7 +132,7 @@ fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure>
     })
 }
 
-/// Undoes [`map`], unless a different mapping will replace the region.
+/// Unmaps a region, unless it was mapped at `over`, where a different mapping will replace it.
 fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
     if over.is_none() {
         system::unmap(address, raw.region_stride as usize);
@@ -188,7 +188,8 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     Ok(index)
 }
 
-/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces the descriptor.
+/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces `raw` by the reopened
+/// file.
 fn probe_lock_lifetime(
     raw: &mut RawFile,
     index: u64,
@@ -206,7 +207,7 @@ fn probe_lock_lifetime(
             false => LockLifetime::Descriptor,
         };
         if search.life == LockLifetime::Descriptor {
-            // Until the region is locked again, the holder named in it keeps other processes away.
+            // Until the region is locked again, other processes leave it alone because it names its holder.
             file::lock(&raw.descriptor, region_lock_byte(index))?;
         }
     }
@@ -224,7 +225,7 @@ fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
 /// Changes the holder of the region mapped at `address`. Returns false if the current holder is not `before`.
 fn set_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // Avoid unnecessary writes, which would allocate a page.
-    // SAFETY: the word is aligned and in a mapped region; all users access it atomically, or read the file.
+    // Avoid unnecessary writes, which would allocate a page. SAFETY: the word is aligned and in a mapped region; all processes access it
+    // atomically, or read the file.
     before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -1,10 +1,10 @@
 //! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs `_start`.
 //! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block follows
-//! variant II of the x86-64 psABI: variables below the base, a pointer to itself at the base. All is zero, as `__trodden_bias` is
-//! initially; initial values of the program's own variables are left to the program. If the FS base is set already (by a dynamic loader),
-//! nothing is done. Relocations of type R_X86_64_RELATIVE in DT_RELA are applied, for the runtime's pointers in a static PIE; applying
-//! them twice is harmless, unlike DT_RELR. Invariants: `_start` finds stack and registers unchanged (rcx and r11 are 0); nothing here
-//! needs relocation.
+//! variant II of the x86-64 psABI: variables are below the base, and the base contains a pointer to itself. All variables are zero, the
+//! initial value of `__trodden_bias`; the program must set other initial values of its own variables. If the FS base is set already (by a
+//! dynamic loader), nothing is done. Relocations of type R_X86_64_RELATIVE in DT_RELA are applied, for the runtime's pointers in a static
+//! PIE; applying them twice is harmless, unlike DT_RELR. Invariants: `_start` finds stack and registers unchanged (rcx and r11 are 0);
+//! nothing here needs relocation.
 #![no_std]
 
 // `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded, tells the driver

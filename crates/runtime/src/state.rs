@@ -1,7 +1,7 @@
 //! The state of the runtime in one image of one process: the source of its regions, and the existing regions.
 //!
-//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; nothing here calls into the subject
-//! or libc.
+//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; no function of this file calls the
+//! subject or libc.
 
 use crate::bias::{bias, set_bias};
 use crate::events;
@@ -39,9 +39,9 @@ pub struct State {
     table: RegionTable,
     search: RegionSearch,
     kept: Option<KeptFile>,
-    /// The reason why output was disabled; `None` if it was not.
+    /// The reason why output was disabled; `None` if it is enabled.
     lost: Option<LostReason>,
-    /// In a child of `fork`: the parent's region, while it is still mapped where the child's will be.
+    /// In a child of `fork`: the parent's region, while it is still mapped at the address of the child's new region.
     inherited: Option<Region>,
     /// While a thread forks: the frames of its stream.
     saved_frames: Option<ShadowFrames>,
@@ -89,7 +89,7 @@ pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 /// Whether a message was printed that a stream could not get an additional region.
 static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the calling thread count in `region`. Returns the bias.
+/// Sets the calling thread's bias to that of `region`, and returns it.
 pub fn set_bias_to(region: &Region, image: &Image) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
     set_bias(value, if untested::sees_each_count() { 0 } else { value });
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Prints the reason why nothing is written from now on.
+    /// Prints the reason why nothing is written from now on, and returns the new source.
     fn disable_output(&mut self, failure: &Failure) -> Source {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::print_failure(subject, failure, &mut self.scratch);
@@ -235,7 +235,7 @@ impl State {
         region
     }
 
-    /// Records in the raw file, if there is one, that a thread's counts are lost from now on.
+    /// Records in the raw file, if it was opened, that a thread's counts are lost from now on.
     fn note_lost(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.any_file_region().or(self.inherited) {
@@ -263,7 +263,8 @@ impl State {
         }
         let mut raw = open()?;
         let region = region::acquire(&mut raw, search, *process, over, image.region_words, open);
-        // A child of vfork has its own descriptors. Without a region, the file is kept to record losses.
+        // A child of `vfork` has its own descriptors, so only this process keeps the file. It does so even without a region, to record
+        // losses.
         if system::process_id() == *process {
             *kept = KeptFile::new(raw);
         }
@@ -290,7 +291,7 @@ impl State {
         Some(region.address)
     }
 
-    /// Before `fork`: saves the frames of the calling thread's stream.
+    /// Runs before `fork`: saves the frames of the calling thread's stream.
     pub fn save_frames(&mut self) {
         let bias = bias();
         if bias != 0 {
@@ -298,7 +299,7 @@ impl State {
         }
     }
 
-    /// After `fork`, in the parent: discards the saved frames.
+    /// Runs after `fork`, in the parent: discards the saved frames.
     pub fn discard_frames(&mut self) {
         self.saved_frames.take().into_iter().for_each(ShadowFrames::release);
     }
@@ -372,7 +373,8 @@ impl State {
         }
     }
 
-    /// At the image's end: releases the regions of threads that have ended. Other threads may be running at process exit, so theirs stay.
+    /// Runs at the image's end: releases the regions of the calling thread and of threads that have ended. Other threads may still be
+    /// running at process exit, so their regions stay.
     pub fn finish(&mut self) {
         if !self.running {
             return;
@@ -385,8 +387,8 @@ impl State {
         stream::end_thread();
         events::end_thread();
         let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // A thread that was just joined may not be gone from the kernel's point of view yet. When a library is unloaded, regions that are
-        // not released now are leaked.
+        // The kernel may still list a thread that was just joined. When a library is unloaded, regions that are not released now are
+        // leaked.
         if !image::is_program() {
             let mut patience = 10;
             while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {

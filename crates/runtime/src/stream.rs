@@ -1,9 +1,10 @@
 //! Settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events itself, and
 //! calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. For a *whole
-//! program*, chunks are used in a ring of the thread's regions; if all are in use, because the recorder is slower, the thread gets another
-//! region, up to a limit, then waits for a chunk to be released. If none is, the last chunk's events are discarded and counted, and no
-//! thread waits until one is. A *flight recorder* overwrites the oldest chunks of its one region. Invariants: signals are blocked while a
-//! thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL` chunk never changes.
+//! program*, chunks are used in a ring of the thread's regions. If all chunks are in use, because the recorder is slower, the thread gets
+//! an additional region, up to a limit, and then waits for a chunk to be released. If no chunk is released in time, the last chunk's events
+//! are discarded and counted, and no thread waits again until a chunk is released. A *flight recorder* overwrites the oldest chunks of its
+//! only region. Invariants: signals are blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL`
+//! chunk never changes.
 
 use crate::image::{address_of, is_stream};
 use crate::output;
@@ -23,7 +24,7 @@ const SHADOW: usize = SHADOW_BYTES as usize;
 
 /// Number of chunks that a flight recorder uses; 0 for whole programs.
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-/// For whole programs: maximum number of regions of a thread, and its maximum wait.
+/// For whole programs: maximum number of regions of a thread, and maximum time in milliseconds that it waits for a chunk.
 pub static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
 pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
@@ -78,7 +79,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Ends the calling thread's stream; its next event starts a new one.
+/// Ends the calling thread's stream. Its next event starts a new stream.
 pub fn end_thread() {
     if let Some(thread) = thread_stream() {
         *thread = ThreadStream::default();

@@ -10,8 +10,8 @@ use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
 
-// Jumped to with the cursor (or the shadow stack pointer) in rax and the return address in r11. Leaves the red zone alone; changes rax,
-// r11 and flags.
+// Reached by a jump with the cursor (or the shadow stack pointer) in rax and the return address in r11. Preserves the red zone; changes
+// rax, r11 and flags.
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
@@ -48,7 +48,7 @@ macro_rules! stub {
 stub!("__trodden_stream_next", next_chunk);
 stub!("__trodden_stream_enter", next_slot);
 
-/// Finds room for an event after the cursor stopped; returns its address.
+/// Returns the address for an event whose thread's cursor reached the end of a chunk.
 extern "C" fn next_chunk(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
     let address = own_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
@@ -56,7 +56,7 @@ extern "C" fn next_chunk(stopped: usize) -> usize {
     address
 }
 
-/// Returns the address of the calling thread's region, acquiring one if necessary; `None` without memory.
+/// Returns the address of the calling thread's region, acquiring one if necessary; `None` if out of memory.
 fn own_region() -> Option<usize> {
     let image = Image::from_linker();
     let bias = match bias() {
@@ -66,8 +66,8 @@ fn own_region() -> Option<usize> {
     (bias != 0).then(|| image.template.wrapping_add(bias as usize))
 }
 
-/// Returns the slot of a thread's first frame, or a dummy if there is no stream. A nonzero `pointer` means that frames are nested too
-/// deeply.
+/// Returns the slot of a thread's first frame, or a dummy if the thread has no stream. A nonzero `pointer` means that frames are nested too
+/// deeply; it is the limit slot, which they share.
 extern "C" fn next_slot(pointer: usize) -> usize {
     static DISCARDED: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {

@@ -36,7 +36,7 @@ macro_rules! save {
     };
 }
 
-/// Restores them; `below` is the distance in bytes from rbp down to the last saved register.
+/// Restores the registers that [`save`] saved. `below` is the distance in bytes from rbp down to the last saved register.
 macro_rules! restore {
     ($below:literal) => {
         concat!("fxrstor64 [rsp]\nlea rsp, [rbp - ", $below, "]\npop r10\npop r9\npop r8\npop rdi\npop rsi\npop rdx\npop rcx")

@@ -148,7 +148,7 @@ pub fn close(number: i32) {
     let _ = system!(3, number);
 }
 
-/// Moves a descriptor to the first free number from `least` on, or lower if RLIMIT_NOFILE requires it.
+/// Moves a descriptor to the first free number from `least` on, or to a lower one if RLIMIT_NOFILE requires it.
 pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
     while least > from.number {
@@ -160,7 +160,7 @@ pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
     from
 }
 
-/// Sets the file position of the description, which reads and writes at an offset ignore.
+/// Sets the file position of the description. Reads and writes at an offset ignore the position.
 pub fn set_position(file: &Descriptor, position: u64) -> Result<(), Errno> {
     const SEEK_SET: i32 = 0;
     system!(8, file.number, position, SEEK_SET).map(drop)
@@ -321,7 +321,7 @@ pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usiz
     system!(9, place, length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
-/// Maps a page of a file read-only over a page of the runtime.
+/// Maps a page of a file read-only over a page of the image.
 pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(), Errno> {
     const PROT_READ: i32 = 1;
     system!(9, over, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, file.number, offset).map(drop)
@@ -391,7 +391,7 @@ pub fn thread_is_gone(process: u32, thread: u32) -> bool {
     system!(234, process, thread, 0) == Err(ESRCH)
 }
 
-/// Returns true if no process has a thread with this id.
+/// Returns true if no thread in the system has this id.
 pub fn task_is_gone(thread: u32) -> bool {
     system!(200, thread, 0) == Err(ESRCH)
 }

@@ -111,7 +111,7 @@ fn stderr_now() -> [u64; 2] {
     system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
 }
 
-/// Stores the identity of standard error.
+/// Stores the identity of standard error in [`STDERR`].
 pub fn remember_stderr() {
     STDERR.iter().zip(stderr_now()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }

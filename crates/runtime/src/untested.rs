@@ -1,10 +1,10 @@
-//! Residual builds: the actions when a path executes that was unknown to the build.
+//! Residual builds: the actions at the execution of a path that was unknown when the program was built.
 //!
-//! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. That calls
-//! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because more
-//! paths became known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` asks to print a line when the path is new in the thread's region
+//! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. `__trodden_count` calls
+//! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because further
+//! paths are known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` requests to print a line when the path is new in the thread's region
 //! (`report`), to print and raise SIGABRT (`abort`), or to call the subject's `trodden_untested(function, path, count)` (`callback`).
-//! Everything is async-signal-safe. A callback that takes untested paths itself is not called for these ([`CallbackFrame`]).
+//! Everything is async-signal-safe. If the callback executes untested paths itself, it is not called for them ([`CallbackFrame`]).
 
 use crate::clock;
 use crate::image::{self, Image, address_of};
@@ -12,7 +12,7 @@ use crate::output;
 use crate::stub;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, Failure, Text};
-use crate::wire::head::{FileHead, FileKind, HeadError};
+use crate::wire::file_header::{FileHeader, FileKind, HeaderError};
 use crate::wire::layout::Layout;
 use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
 use core::arch::{asm, global_asm};
@@ -27,14 +27,15 @@ const RELOADED: u8 = 4;
 /// The action at untested paths, and [`RELOADED`] if there is a set of further known paths. If not 0, [`on_counted`] counts instead of
 /// `__trodden_count`.
 pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
-/// Address of a bitmap with a bit for each counter of the template: 1 if the path became known.
+/// Address of a bitmap with a bit for each counter of the template: 1 if the path is known from `TRODDEN_KNOWN`; 0 if the variable is not
+/// set.
 static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Whether vector registers wider than 128 bits must be saved: 0 if not known yet, 1 if not, 2 if so.
+/// Whether vector registers wider than 128 bits must be saved: 0 unknown, 1 no, 2 yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
 const UNKNOWN_ACTION: Failure =
     Failure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
-const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
+const NO_CALLBACK: Failure = Failure::new(b"the program does not define the function trodden_untested", b"untested paths are only counted");
 const UNREADABLE: Failure = Failure::new(
     b"it cannot be read",
     b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
@@ -43,7 +44,7 @@ const NOT_OF_IMAGE: Failure = Failure::new(b"it contains no known paths of this 
 const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
 const CORRUPT: Failure = Failure::new(b"it is corrupt", WRITE_AGAIN);
 const NO_MEMORY: Failure =
-    Failure::new(b"there is no memory for it", b"let the program have more memory; only paths known to the build are known");
+    Failure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
 const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
 /// Reads the settings from the environment, or else from the image, at the image's start. The texts are overwritten.
@@ -96,7 +97,7 @@ fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
     text::print_line(line.bytes());
 }
 
-/// Loads a file of further known paths of this image; returns the address of the bitmap.
+/// Loads a file of further known paths of this image, and returns the address of the bitmap.
 fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE)?;
@@ -116,13 +117,13 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 
 /// Returns the checksum in a header, if it belongs to a file of this image.
 fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
-    match FileHead::read(bytes) {
-        Ok(head) if head.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
-        Ok(head) if head.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
+    match FileHeader::read(bytes) {
+        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
+        Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
-        Err(HeadError::EarlierFormat) => return Err(&OTHER_VERSION),
-        Err(HeadError::NotTrodden) => return Err(&NOT_OF_IMAGE),
-        Err(HeadError::Truncated | HeadError::Checksum) => return Err(&CORRUPT),
+        Err(HeaderError::EarlierFormat) => return Err(&OTHER_VERSION),
+        Err(HeaderError::NotTrodden) => return Err(&NOT_OF_IMAGE),
+        Err(HeaderError::Truncated | HeaderError::Checksum) => return Err(&CORRUPT),
     }
     let header = KnownHeader::read(bytes).ok_or(&CORRUPT)?;
     match header.image == image.identity() && header.counters == image.counters {
@@ -131,7 +132,7 @@ fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
     }
 }
 
-/// Fills `bits` from the file; returns false if it is too short.
+/// Fills `bits` from the file, starting at offset `from`. Returns false if the file is too short.
 fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
@@ -143,7 +144,7 @@ fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     true
 }
 
-/// Returns true if every execution of an unknown path must be handled by [`on_counted`].
+/// Returns true if [`on_counted`] must handle every execution of an unknown path.
 pub fn sees_each_count() -> bool {
     !matches!(ACTION.load(Relaxed), COUNT | REPORT)
 }
@@ -163,7 +164,8 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
         return;
     }
     if acting != 0 {
-        // SAFETY: the thread's copy of a counter; one instruction, so that a signal handler that counts there loses nothing.
+        // SAFETY: the thread's copy of a counter, incremented by one instruction, so that no count is lost if a signal handler counts the
+        // same path.
         unsafe { asm!("inc qword ptr [{0}]", in(reg) copy, options(nostack)) };
     }
     // SAFETY: as above.
@@ -225,9 +227,9 @@ fn callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the frame that the thread stored
-/// is live only if it is above the current frame and all of its marks are intact. Other frames at the same location overwrite some of the
-/// marks.
+/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the marker whose address the
+/// thread stored is live only if it is above the current frame and all of its marks are intact. Other frames at the same location would
+/// overwrite some of the marks.
 #[repr(C)]
 struct CallbackFrame {
     marks: [u64; MARKS],
@@ -242,7 +244,7 @@ impl CallbackFrame {
         (address as u64 ^ 0x7452_6f44_6445_6e21).wrapping_mul(2 * index as u64 + 1)
     }
 
-    /// Writes the marks; returns the frame's address.
+    /// Writes the marks, and returns the frame's address.
     fn write_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
@@ -252,7 +254,7 @@ impl CallbackFrame {
         address
     }
 
-    /// Returns true if the thread is still in the call with the frame at `address`; `here` is the end of a frame of the caller.
+    /// Returns true if the thread is still in the callback whose marker is at `address`. `here` is the end of the caller's own marker.
     fn is_live(address: usize, here: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
         // The stack may have been unmapped, if the program has several.
@@ -264,7 +266,7 @@ impl CallbackFrame {
     }
 }
 
-/// Calls the callback, unless this thread is already in it.
+/// Calls the callback, unless this thread is already executing it.
 fn call_back(name: usize, path: u64, count: u64) {
     let Some(thread) = image::direct_place() else { return };
     // SAFETY: thread-local; signal handlers leave it unchanged.
@@ -277,7 +279,7 @@ fn call_back(name: usize, path: u64, count: u64) {
     // SAFETY: as above.
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
-        // SAFETY: the stub preserves all registers, as its callers expect.
+        // SAFETY: the subject's function of that name has the type that the stub expects.
         true => unsafe { __trodden_call_wide(callback(), name, path, count) },
         false => {
             // SAFETY: a function of that name has this type.
@@ -304,8 +306,8 @@ fn has_wide_vectors() -> bool {
     HAS_WIDE_VECTORS.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three, preserving the state of x87, SSE, AVX and AVX-512 (masks 0xe7): 2696
-// bytes in the standard layout, whose header must be zero.
+// Calls the function in the first argument with the other three arguments, preserving the state of x87, SSE, AVX and AVX-512 (mask 0xe7):
+// 2696 bytes in the standard layout, whose header must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

@@ -65,7 +65,7 @@ pub enum NumberingError {
         why: String,
     },
     /// No path has this number.
-    #[error("there is no path {id}. The {paths} paths are numbered from 0")]
+    #[error("path {id} does not exist. The {paths} paths are numbered from 0")]
     NoSuchId {
         /// The number.
         id: u64,

@@ -155,7 +155,7 @@ impl InterestingSet {
 /// Checks a path. The error is the reason why it is not one.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
-        return Err(format!("there is no edge {}", bad.0));
+        return Err(format!("edge {} does not exist", bad.0));
     }
     let mut at = dag.entry();
     for &edge in path {

@@ -10,13 +10,13 @@ use trodden_unit::KnownPaths;
 /// Loads the paths of a file, run or suite, or of several files, runs or suites whose names are separated by commas.
 ///
 /// # Errors
-/// There is no file, run or suite of a name, or a file is corrupt.
+/// A name belongs to no file, run or suite, or a file is corrupt.
 pub fn known_paths(names: &OsStr) -> Result<KnownPaths> {
     if Path::new(names).is_file() {
         return paths_in_file(Path::new(names));
     }
     let mut known = KnownPaths::default();
-    let text = names.to_str().with_context(|| format!("there is no file {}", names.display()))?;
+    let text = names.to_str().with_context(|| format!("file {} does not exist", names.display()))?;
     for name in text.split(',') {
         known.merge(match read_known_paths(Path::new(name))? {
             Some(known) => known,

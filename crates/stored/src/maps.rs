@@ -26,7 +26,7 @@ impl StreamMaps {
 /// # Errors
 /// The maps are missing.
 pub fn maps_of(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
-    maps(log.head(), folders).with_context(|| log.path().display().to_string())
+    maps(log.header(), folders).with_context(|| log.path().display().to_string())
 }
 
 /// Returns the maps of the image that a stream's header describes.

@@ -15,7 +15,7 @@ const FOLDER_ADVICE: &str = ". `trodden import` imports a folder of raw or strea
 /// its intact part is used.
 ///
 /// # Errors
-/// There is no file, run or suite of that name, or it cannot be read.
+/// No file, run or suite has this name, or it cannot be read.
 pub fn load(name: &str) -> Result<Profile> {
     let (profile, lost) = recover(name)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
@@ -55,7 +55,7 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
         };
         log::warn!("{} is skipped: {reason}{more}", file.display());
     }
-    let lost = merged.damaged.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
+    let lost = merged.corrupt.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
     Ok((merged.profile.with_context(|| format!("no run of `{name}` can be read"))?, lost))
 }
 
@@ -76,7 +76,7 @@ pub fn describe_losses(file: &Path, lost: &[Loss]) -> Vec<String> {
 /// Returns the profile files of a name: the file of that name if it exists, or else the file of a run, or the files of a suite's runs.
 ///
 /// # Errors
-/// There is no file, run or suite of that name.
+/// No file, run or suite has this name.
 pub fn files(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -87,7 +87,7 @@ pub fn files(name: &str) -> Result<Vec<PathBuf>> {
             bail!("{name} is a folder, not a profile, and there is no run store here{FOLDER_ADVICE}")
         }
         Err(ProfileError::NoStore { .. }) if name != LAST => {
-            bail!("there is no file {name}, and no run store here. Record a run with `trodden record -- PROGRAM`")
+            bail!("file {name} does not exist, and no run store is here. Record a run with `trodden record -- PROGRAM`")
         }
         other => other?,
     };
@@ -101,7 +101,7 @@ pub fn files(name: &str) -> Result<Vec<PathBuf>> {
 /// Returns the runs of a suite.
 ///
 /// # Errors
-/// There is no suite of that name.
+/// No suite has this name.
 pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
     let store = RunStore::find(Path::new("."))?;
     // The error lists the names that exist.

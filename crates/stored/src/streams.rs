@@ -38,7 +38,7 @@ pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
             Some(newest) => format!(". Name one of its subfolders, such as {}", newest.display()),
             None => " (*.stream). Record with `trodden record --last N -- PROGRAM`".to_owned(),
         };
-        bail!("there are no stream files in {}{advice}", folder.display());
+        bail!("folder {} has no stream files{advice}", folder.display());
     }
     Ok(streams)
 }
@@ -58,7 +58,7 @@ pub fn logs(name: &str) -> Result<Vec<PathBuf>> {
         );
     }
     if logs.is_empty() {
-        bail!("there are no logs (*.log) in {}", folder.display());
+        bail!("folder {} has no logs (*.log)", folder.display());
     }
     Ok(logs)
 }
@@ -66,7 +66,7 @@ pub fn logs(name: &str) -> Result<Vec<PathBuf>> {
 /// Returns each copy's logs, for a run that was recorded by copies; `None` for other runs and for files.
 ///
 /// # Errors
-/// There is no such run, or a folder cannot be read.
+/// The run does not exist, or a folder cannot be read.
 pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     if Path::new(name).is_file() {
         return Ok(None);

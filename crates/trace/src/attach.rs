@@ -1,4 +1,4 @@
-//! Attaching to a running process without the process noticing.
+//! Attaches to a running process without disturbing it.
 
 use crate::CollectError;
 use crate::mappings::mappings;
@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Seizes and stops all threads of a process, including those created meanwhile.
+/// Seizes and stops all threads of a process, including threads that are created in the meantime.
 pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
@@ -24,7 +24,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
         if fresh.is_empty() {
             match threads.contains(&process) {
                 true => return Ok(threads),
-                false => return Err(refusal(process, "it ended while the tracer attached to it".to_owned())),
+                false => return Err(untraceable(process, "it ended while the tracer attached to it".to_owned())),
             }
         }
         for thread in fresh {
@@ -46,77 +46,77 @@ fn has_ended(thread: Tid) -> bool {
     field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-fn refusal(process: Tid, why: String) -> CollectError {
+fn untraceable(process: Tid, why: String) -> CollectError {
     CollectError::Untraceable { process, why }
 }
 
-/// Refuses processes that cannot be traced or that tracing would harm.
+/// Checks that a process can be traced, and that tracing does not harm it.
 ///
 /// # Errors
-/// The reason, and the remedy.
+/// The process cannot or must not be traced; the message says what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
-    let refuse = |why: String| Err(refusal(process, why));
+    let reject = |why: String| Err(untraceable(process, why));
     let (its, own) = (status(process), own_status());
     if its.is_empty() {
-        return refuse("there is no such process".to_owned());
+        return reject("it does not exist".to_owned());
     }
     if let Some(group) = number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
-        return refuse(format!("it is a thread of process {group}: pass `--pid {group}`"));
+        return reject(format!("it is a thread of process {group}: pass `--pid {group}`"));
     }
     if is_recorder(process) {
-        return refuse("it is the recorder itself. Pass the id of another process".to_owned());
+        return reject("it is the recorder itself. Pass the id of another process".to_owned());
     }
     match field(&its, "State").unwrap_or_default().chars().next() {
-        Some('Z' | 'X') => return refuse("it has ended, or its first thread has".to_owned()),
-        Some('T') => return refuse(format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")),
+        Some('Z' | 'X') => return reject("it has ended, or its first thread has".to_owned()),
+        Some('T') => return reject(format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")),
         _ => {}
     }
     if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
         let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
-        return refuse(format!("process {tracer}{name} traces it already. End that first"));
+        return reject(format!("process {tracer}{name} traces it already. End that first"));
     }
     // Kernel threads have no memory of their own.
     if field(&its, "VmSize").is_none() {
-        return refuse("it is a kernel thread. Pass the id of a program's process".to_owned());
+        return reject("it is a kernel thread. Pass the id of a program's process".to_owned());
     }
     if !may_trace_others(&own) {
         let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
         if user != own_user {
-            return refuse(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
+            return reject(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
         // Each field has the real, effective, saved and file-system id.
         let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
         if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
-            return refuse("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
+            return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
         }
     }
     if let Some(why) = forbidden_by_yama() {
-        return refuse(why);
+        return reject(why);
     }
     // Filters that a container imposes on all its processes are no obstacle.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
-        return refuse("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
+        return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
     }
     Ok(())
 }
 
-/// Returns true if a process is this one, one of its threads, or an ancestor running the same program, which has started this one to do
-/// its work.
+/// Returns true if the process is this one, one of its threads, or an ancestor that runs the same program and has delegated its work to
+/// this one.
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
-    let mut of_recorder = own;
-    while of_recorder != 0 && program(of_recorder).is_some_and(|other| Some(other) == program(own)) {
-        if of_recorder == process || number(&status(process), "Tgid") == Some(of_recorder) {
+    let mut ancestor = own;
+    while ancestor != 0 && program(ancestor).is_some_and(|other| Some(other) == program(own)) {
+        if ancestor == process || number(&status(process), "Tgid") == Some(ancestor) {
             return true;
         }
-        of_recorder = number(&status(of_recorder), "PPid").unwrap_or(0);
+        ancestor = number(&status(ancestor), "PPid").unwrap_or(0);
     }
     false
 }
 
-/// Refuses processes that share their memory with others, except for a short time.
+/// Checks that a process does not share its memory with other processes for more than a short time.
 pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child soon executes another program.
     let mut sharing = sharing(process)?;
@@ -128,12 +128,12 @@ pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => Err(refusal(process, format!("process {other} shares its memory, and would run into the breakpoints"))),
+        Some(other) => Err(untraceable(process, format!("process {other} shares its memory, and would run into the breakpoints"))),
         None => Ok(()),
     }
 }
 
-/// Refuses a file if the process has another file under this path because of its mounts (a container, a bind mount).
+/// Checks that a path names the same file for the process as for this one, since its mounts may differ (a container, a bind mount).
 pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
@@ -147,7 +147,7 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Refuses a process that can change the code of a file by a plain store.
+/// Checks that a process cannot change the code of a file by a plain store.
 pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();
@@ -155,7 +155,7 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     match writable {
         Some(mapping) => {
             let (path, start) = (path.display(), mapping.start);
-            Err(refusal(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
+            Err(untraceable(process, format!("it has writable code of {path} at {start:#x}. Use `--collector single-step`")))
         }
         None => Ok(()),
     }
@@ -174,7 +174,7 @@ fn sharing(process: Tid) -> io::Result<Vec<Tid>> {
 /// Returns true if two processes share one address space.
 ///
 /// # Errors
-/// One of them is gone, or must not be traced by this process.
+/// One of them has ended, or this process may not trace it.
 pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
     const KCMP_VM: i32 = 1;
     // SAFETY: the system call takes no pointers.
@@ -199,7 +199,7 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
             }
             Ok(PtraceStop::GroupStopped) => {
                 let process = session.process();
-                return Err(refusal(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
+                return Err(untraceable(process, format!("it is stopped by a signal. Continue it first (`kill -CONT {process}`)")));
             }
             Ok(_) => {
                 unless_gone(ptrace::set_options(thread, false))?;

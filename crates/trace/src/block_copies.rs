@@ -61,7 +61,7 @@ const HEAD_TAG: u64 = 1 << 62;
 /// Marks addresses of the breakpoints before heads.
 const FULL_TAG: u64 = 3 << 61;
 
-/// What to copy. All addresses are those in memory.
+/// The blocks to copy. All addresses are addresses in memory.
 #[derive(Debug)]
 pub struct CopyRequest<'a> {
     /// The image's code: start address and bytes of each range.
@@ -78,7 +78,7 @@ pub struct CopyRequest<'a> {
     pub thread_positions: &'a [u64],
 }
 
-/// What an instruction in the copies stands for.
+/// The purpose of an instruction in the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiedPlace {
     /// Part of a head, before the site is recorded.
@@ -102,7 +102,7 @@ pub enum CopiedPlace {
     },
 }
 
-/// What to write into the image.
+/// A change to the image's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
     /// A jump to this address in the copies.
@@ -217,7 +217,7 @@ impl Copier<'_> {
         self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
     }
 
-    /// Finds relays for those of the sites, which are ascending, whose first five bytes cannot be replaced.
+    /// Finds places for the relays of sites whose first five bytes cannot be replaced. `sites` is sorted by address.
     fn place_relays(&mut self, sites: &[(u64, u32)]) {
         let request = self.request;
         let is_plain = |site: u64| !request.guarded.contains(&site) && !request.jumps.contains(&site) && !request.sleds.contains(&site);

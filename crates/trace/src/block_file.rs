@@ -2,9 +2,9 @@
 //!
 //! This is a form of the [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its
 //! number of symbols as count. Nothing written later is needed to read a block. A file whose last block is incomplete or not of kind
-//! [`TraceBlockKind::End`] is *truncated*. Opening reads only the heads of blocks, so that any block can be reached at once.
-//! Symbols are stored as words of four bytes if all of a block fit, which is the fastest; otherwise each as its difference from the one
-//! before (zigzag, LEB128). The layout of the section says which.
+//! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once. If all
+//! symbols of a block fit into words of four bytes, they are stored as such words, which is the fastest; otherwise, each symbol is stored
+//! as its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use trodden_container::{FileError, FileHead, FileKind, HEAD_BYTES, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head};
+use trodden_container::{
+    FILE_HEADER_BYTES, FileError, FileHeader, FileKind, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader, encode, expect_header,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Compression level of zstd, which is low since the traced program may wait for the collector.
@@ -31,9 +33,9 @@ pub struct TraceFormat {
     pub version: u32,
 }
 
-/// Layout of a block whose symbols are differences, or that has none.
+/// Layout of a block whose symbols are stored as differences, or that has no symbols.
 const DIFFERENCES: u32 = 0;
-/// Layout of a block whose symbols are words.
+/// Layout of a block whose symbols are stored as words.
 const WORDS: u32 = 1;
 
 /// The kind of a block.
@@ -58,7 +60,7 @@ pub enum TraceFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file is of another kind or version.
+    /// The file has a different kind or version.
     #[error("{}: {error}. Record the trace again", path.display())]
     Foreign {
         /// The file.
@@ -66,9 +68,9 @@ pub enum TraceFileError {
         /// What is wrong.
         error: FileError,
     },
-    /// A block is damaged.
-    #[error("{}: the block at byte {offset} is damaged: {error}. Record the trace again", path.display())]
-    Damaged {
+    /// A block is corrupt.
+    #[error("{}: the block at byte {offset} is corrupt: {error}. Record the trace again", path.display())]
+    Corrupt {
         /// The file.
         path: PathBuf,
         /// Offset of the block.
@@ -77,7 +79,7 @@ pub enum TraceFileError {
         error: SectionError,
     },
     /// The contents of a block contradict the rest of the file.
-    #[error("{}: the block at byte {offset} is damaged: {what}. Record the trace again", path.display())]
+    #[error("{}: the block at byte {offset} is corrupt: {what}. Record the trace again", path.display())]
     Inconsistent {
         /// The file.
         path: PathBuf,
@@ -98,7 +100,7 @@ pub struct Writer {
     bytes: Vec<u8>,
 }
 
-/// The head of a block in a file.
+/// The header of a block in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBlock {
     /// Its kind.
@@ -108,7 +110,7 @@ pub struct StoredBlock {
     /// Its number of symbols.
     pub count: u32,
     offset: u64,
-    section: SectionHead,
+    section: SectionHeader,
 }
 
 /// An open file.
@@ -116,7 +118,7 @@ pub struct StoredBlock {
 pub struct Reader {
     file: File,
     path: PathBuf,
-    heads: Vec<StoredBlock>,
+    headers: Vec<StoredBlock>,
     is_truncated: bool,
 }
 
@@ -129,9 +131,9 @@ impl Writer {
 
     /// Starts writing to an empty file, whose path is or will be `path`.
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
-        let head = FileHead::new(format.kind, format.version).to_bytes();
-        file.write_all(&head).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
-        Ok(Self { file, path: path.to_owned(), size: HEAD_BYTES as u64, bytes: Vec::new() })
+        let header = FileHeader::new(format.kind, format.version).to_bytes();
+        file.write_all(&header).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
+        Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
     }
 
     /// Appends a block.
@@ -184,10 +186,10 @@ impl Writer {
 }
 
 impl Reader {
-    /// Opens a file and reads the heads of its blocks.
+    /// Opens a file and reads the headers of its blocks.
     ///
     /// # Errors
-    /// The file cannot be read, or has another format.
+    /// The file cannot be read, or has a different format.
     pub fn open(path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let io = |source| TraceFileError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
@@ -195,33 +197,33 @@ impl Reader {
         if size == 0 {
             return Err(TraceFileError::Inconsistent { path: path.to_owned(), offset: 0, what: "the file is empty" });
         }
-        let mut head = [0; HEAD_BYTES];
-        let have = usize::try_from(size).map_or(HEAD_BYTES, |size| size.min(HEAD_BYTES));
-        file.read_exact_at(&mut head[..have], 0).map_err(io)?;
+        let mut header = [0; FILE_HEADER_BYTES];
+        let have = usize::try_from(size).map_or(FILE_HEADER_BYTES, |size| size.min(FILE_HEADER_BYTES));
+        file.read_exact_at(&mut header[..have], 0).map_err(io)?;
         let foreign = |error| TraceFileError::Foreign { path: path.to_owned(), error };
-        expect_head(&head[..have], format.kind, format.version).map_err(foreign)?;
-        let (mut heads, mut offset) = (Vec::new(), HEAD_BYTES as u64);
-        while let Some(head) = read_head(path, &file, offset, size)? {
-            offset += head.section.length();
-            heads.push(head);
+        expect_header(&header[..have], format.kind, format.version).map_err(foreign)?;
+        let (mut headers, mut offset) = (Vec::new(), FILE_HEADER_BYTES as u64);
+        while let Some(header) = read_header(path, &file, offset, size)? {
+            offset += header.section.length();
+            headers.push(header);
         }
-        let is_truncated = offset != size || heads.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
-        Ok(Self { file, path: path.to_owned(), heads, is_truncated })
+        let is_truncated = offset != size || headers.last().is_none_or(|h: &StoredBlock| h.kind != TraceBlockKind::End);
+        Ok(Self { file, path: path.to_owned(), headers, is_truncated })
     }
 
     /// Reads the description in the first block.
     ///
     /// # Errors
-    /// The file ends before it, or it is damaged.
+    /// The file ends before the description, or the description is corrupt.
     pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
-        let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: HEAD_BYTES as u64, what };
-        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::Description).ok_or_else(inconsistent)?)
+        let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: FILE_HEADER_BYTES as u64, what };
+        self.value(self.headers.first().filter(|h| h.kind == TraceBlockKind::Description).ok_or_else(inconsistent)?)
     }
 
     /// All blocks, in the order of writing.
     pub fn blocks(&self) -> &[StoredBlock] {
-        &self.heads
+        &self.headers
     }
 
     /// Returns true if the file is truncated.
@@ -230,43 +232,43 @@ impl Reader {
     }
 
     /// Reads the index of a block.
-    pub fn index(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
-        let mut bytes = vec![0; head.section.index_length() as usize];
-        self.read(&mut bytes, head.offset + SECTION_HEAD as u64)?;
-        head.section.check_index(&bytes).map_err(|error| self.damaged(head, error))?;
+    pub fn index(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
+        let mut bytes = vec![0; header.section.index_length() as usize];
+        self.read(&mut bytes, header.offset + SECTION_HEADER_BYTES as u64)?;
+        header.section.check_index(&bytes).map_err(|error| self.corrupt(header, error))?;
         Ok(bytes)
     }
 
     /// Reads and decompresses the data of a block.
-    pub fn data(&self, head: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
-        let mut packed = vec![0; head.section.packed_length() as usize];
-        self.read(&mut packed, head.offset + SECTION_HEAD as u64 + head.section.index_length())?;
-        head.section.unpack(&packed).map_err(|error| self.damaged(head, error))
+    pub fn data(&self, header: &StoredBlock) -> Result<Vec<u8>, TraceFileError> {
+        let mut packed = vec![0; header.section.packed_length() as usize];
+        self.read(&mut packed, header.offset + SECTION_HEADER_BYTES as u64 + header.section.index_length())?;
+        header.section.unpack(&packed).map_err(|error| self.corrupt(header, error))
     }
 
     /// Reads the symbols of a block.
-    pub fn symbols(&self, head: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
-        let data = self.data(head)?;
-        let symbols = match head.section.layout {
-            DIFFERENCES => unpack(&data, head.count as usize),
-            WORDS => unpack_words(&data, head.count as usize),
+    pub fn symbols(&self, header: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
+        let data = self.data(header)?;
+        let symbols = match header.section.layout {
+            DIFFERENCES => unpack(&data, header.count as usize),
+            WORDS => unpack_words(&data, header.count as usize),
             _ => None,
         };
-        symbols.ok_or_else(|| self.inconsistent(head, "its symbols are malformed"))
+        symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
     }
 
     /// The error for a block whose contents contradict the rest of the file.
-    pub fn inconsistent(&self, head: &StoredBlock, what: &'static str) -> TraceFileError {
-        TraceFileError::Inconsistent { path: self.path.clone(), offset: head.offset, what }
+    pub fn inconsistent(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
+        TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }
 
     /// Reads the encoded value in a block.
-    pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &StoredBlock) -> Result<T, TraceFileError> {
-        trodden_container::decode(&self.data(head)?).map_err(|error| self.damaged(head, error))
+    pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
+        trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
     }
 
-    fn damaged(&self, head: &StoredBlock, error: SectionError) -> TraceFileError {
-        TraceFileError::Damaged { path: self.path.clone(), offset: head.offset, error }
+    fn corrupt(&self, header: &StoredBlock, error: SectionError) -> TraceFileError {
+        TraceFileError::Corrupt { path: self.path.clone(), offset: header.offset, error }
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<(), TraceFileError> {
@@ -274,15 +276,15 @@ impl Reader {
     }
 }
 
-/// Reads the head of a block; `None` if the block is incomplete.
-fn read_head(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<StoredBlock>, TraceFileError> {
-    let mut bytes = [0; SECTION_HEAD];
+/// Reads the header of a block; `None` if the block is incomplete.
+fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Option<StoredBlock>, TraceFileError> {
+    let mut bytes = [0; SECTION_HEADER_BYTES];
     if file.read_exact_at(&mut bytes, offset).is_err() {
         return Ok(None);
     }
-    let damaged = |error| TraceFileError::Damaged { path: path.to_owned(), offset, error };
+    let corrupt = |error| TraceFileError::Corrupt { path: path.to_owned(), offset, error };
     let inconsistent = |what| TraceFileError::Inconsistent { path: path.to_owned(), offset, what };
-    let section = SectionHead::read(&bytes).map_err(damaged)?;
+    let section = SectionHeader::read(&bytes).map_err(corrupt)?;
     let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u32 == section.tag);
     let kind = kind.ok_or_else(|| inconsistent("its kind is unknown"))?;
     let (count, raw) = (section.count, section.unpacked_length());
@@ -323,7 +325,7 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Decodes `count` words; `None` if there is another number of them.
+/// Decodes `count` words; `None` if the number of words is different.
 fn unpack_words(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let (words, []) = bytes.as_chunks::<4>() else { return None };
     (words.len() == count).then(|| words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).collect())
@@ -386,7 +388,7 @@ mod tests {
         let path = folder.path().join("t");
         let symbols = written(&path);
         let bytes = std::fs::read(&path).unwrap();
-        for length in (HEAD_BYTES..bytes.len()).step_by(11) {
+        for length in (FILE_HEADER_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
             let reader = Reader::open(&path, FORMAT).unwrap();
             assert!(reader.is_truncated());
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_block_is_reported() {
+    fn corrupt_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         written(&path);
@@ -408,7 +410,7 @@ mod tests {
         bytes[last] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
-        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Damaged { error: SectionError::Content, .. })));
+        assert!(matches!(reader.symbols(&block), Err(TraceFileError::Corrupt { error: SectionError::Content, .. })));
     }
 
     /// Any change to any byte of a file is detected.

@@ -181,17 +181,17 @@ impl Ring {
                 return Ok(());
             }
             // SAFETY: the record lies within the data, and is contiguous since that is mapped twice. Its header is 8-byte aligned.
-            let (head, words) = unsafe {
+            let (header, words) = unsafe {
                 let record = self.written.add(PAGE + at as usize % SIZE);
                 ((*record.cast::<std::sync::atomic::AtomicU32>()).load(Ordering::Acquire), record.add(8).cast::<[u64; 2]>())
             };
-            if head & BUSY != 0 {
+            if header & BUSY != 0 {
                 // Its thread is in the kernel, about to complete the record.
                 std::hint::spin_loop();
                 continue;
             }
-            let length = u64::from(head & !(BUSY | DISCARDED));
-            if head & DISCARDED == 0 && length == 16 {
+            let length = u64::from(header & !(BUSY | DISCARDED));
+            if header & DISCARDED == 0 && length == 16 {
                 // SAFETY: the record has 16 bytes and is 8-byte aligned.
                 let [thread, cookie] = unsafe { words.read() };
                 handle(Hit { thread: thread as u32 as i32, cookie })?;

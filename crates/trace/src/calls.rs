@@ -13,7 +13,7 @@ pub fn call_name(number: u64) -> String {
         .map_or_else(|| format!("system call {number}"), |call| call.name().to_owned())
 }
 
-/// Returns true if the result is a process or thread id, which differs in every run.
+/// Returns true if the call's result is a process or thread id, which differs in every run.
 pub fn has_process_id(number: u64) -> bool {
     let calls = [
         libc::SYS_fork,

@@ -61,7 +61,7 @@ pub trait Collector: Sync {
         None
     }
 
-    /// Returns true if the collector writes nothing into code.
+    /// Returns true if the collector does not modify code.
     fn leaves_code_unmodified(&self) -> bool {
         false
     }
@@ -80,8 +80,8 @@ pub trait Collector: Sync {
     /// Sets up the watching of a run's sites in a stopped subject.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
-    /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and it is
-    /// the caller's duty to wait for it.
+    /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
+    /// caller must wait for it.
     ///
     /// # Errors
     /// The program cannot be started or followed.
@@ -150,7 +150,7 @@ fn subject_limit() -> Option<AddressLimit> {
     AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
 }
 
-/// Refuses to start a program whose limited address space has no room for the collector's mappings.
+/// Checks that a program's limited address space has room for the collector's mappings.
 fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
     let needed = AREA_SIZE + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
@@ -160,7 +160,7 @@ fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(
     }
 }
 
-/// Refuses a file whose code the program can change by a plain store.
+/// Checks that the program cannot change a file's code by a plain store.
 fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
     let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", split_address(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
@@ -317,7 +317,7 @@ impl Collector for Uprobes {
                 None => unprobed.push((number, site)),
             }
         }
-        // The uprobes come first: if the kernel refuses them, no breakpoint must be left behind.
+        // The uprobes come first, so that no breakpoint is left behind if the kernel rejects them.
         let probes = uprobes::Uprobes::attach(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &unprobed, run.jumps)?;
@@ -330,7 +330,7 @@ const PAGE_LIMIT: u64 = 0x6000_0000_0000;
 
 /// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
 /// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
-/// higher gaps are filled for a moment, while the program's first instruction is executed under a probe and then undone.
+/// higher gaps are filled temporarily, while the program's first instruction is executed under a probe and then undone.
 fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };

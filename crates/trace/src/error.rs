@@ -46,7 +46,7 @@ pub enum CollectError {
     /// An instruction cannot be displaced.
     #[error(transparent)]
     Displace(#[from] DisplaceError),
-    /// The kernel refuses uprobes.
+    /// The kernel rejects the uprobes.
     #[error("cannot set uprobes: {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs neither")]
     Uprobes(io::Error),
     /// The subject behaves in an unexpected way.

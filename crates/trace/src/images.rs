@@ -13,7 +13,7 @@ use std::path::Path;
 use trodden_binary::Binary;
 use trodden_binary::linked::{base_address, split_address};
 
-/// Distance from a library to its area, in bytes: other libraries are mapped just below it, and a jump must reach the area.
+/// Distance in bytes from a library to its area. Other libraries are mapped just below the library, and a jump must reach the area.
 const AREA_DISTANCE: u64 = 1 << 30;
 /// Number of addresses that are tried for an area.
 const MAX_TRIES: u64 = 8;
@@ -123,7 +123,7 @@ impl Images {
     /// relative to the library, for setting its sites, or `None` if the mapping is not its code.
     ///
     /// # Errors
-    /// There is no free memory near it, or the thread is gone.
+    /// No memory near the library is free, or the thread is gone.
     pub fn add(
         &mut self,
         subject: &TracedProcess,
@@ -142,7 +142,7 @@ impl Images {
                 return Ok(Some(TracedProcess { process, session, memory, bias, area: place, fresh: false, fixed_clock: false }));
             }
         }
-        Err(CollectError::Unexpected { what: format!("there is no free memory near {}", library.executable.path.display()) })
+        Err(CollectError::Unexpected { what: format!("no memory near {} is free", library.executable.path.display()) })
     }
 }
 

@@ -27,7 +27,7 @@ pub struct ProgramStart {
     pub program: OsString,
     /// Its arguments, starting with argument 0.
     pub arguments: Vec<OsString>,
-    /// Its whole environment, unless it inherits one.
+    /// Its complete environment, unless it inherits one.
     pub environment: Option<Vec<(OsString, OsString)>>,
     /// Environment variables to be set or (`None`) removed.
     pub variables: Vec<(OsString, Option<OsString>)>,

@@ -18,7 +18,7 @@ impl Memory {
     /// Opens the memory of a process.
     ///
     /// # Errors
-    /// The process is gone, or must not be traced.
+    /// The process has ended, or this process may not trace it.
     pub fn open(process: i32) -> io::Result<Self> {
         Ok(Self { file: File::options().read(true).write(true).open(format!("/proc/{process}/mem"))?, changes: None })
     }
@@ -78,8 +78,8 @@ impl Memory {
         self.file.write_all_at(bytes, address)
     }
 
-    /// Replaces pieces of code, which are sorted by address. Adjacent pieces share one read and one write. The changes are entered in the
-    /// journal before.
+    /// Replaces pieces of code, which are sorted by address. Adjacent pieces share one read and one write. The changes are first entered in
+    /// the journal.
     ///
     /// # Errors
     /// The process is gone, or part of the range is not mapped.

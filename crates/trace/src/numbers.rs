@@ -14,7 +14,7 @@ pub fn push_number(mut number: u64, into: &mut Vec<u8>) {
     into.push(number as u8);
 }
 
-/// The unread rest of the input. All methods return `None` at its end or on malformed input.
+/// The unread input. All methods return `None` at its end or on malformed input.
 #[derive(Debug)]
 pub struct Cursor<'a>(pub &'a [u8]);
 

@@ -13,8 +13,8 @@ pub enum OutputStream {
     Error,
 }
 
-/// Passes on what a run writes, until the pipe has no writer left or the run is `over`. In the latter case, what the run has written is
-/// in the pipe already, and a daemon left behind may hold the pipe open forever.
+/// Passes on the output of a run, until the pipe has no writer left or the run is `over`. In the latter case, all output of the run is in
+/// the pipe already, and a daemon left behind may hold the pipe open forever.
 pub fn drain(mut pipe: io::PipeReader, over: &io::PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
     // Once the run is over: the maximum number of unread bytes that it has written.

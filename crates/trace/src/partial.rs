@@ -130,7 +130,7 @@ impl PartialTrace {
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, PARTIAL_TRACE_FORMAT)?;
         let end = match reader.blocks().last() {
-            Some(head) if head.kind == TraceBlockKind::End => Some(reader.value(head)?),
+            Some(header) if header.kind == TraceBlockKind::End => Some(reader.value(header)?),
             _ => None,
         };
         Ok(Self { reader, end })
@@ -149,8 +149,8 @@ impl PartialTrace {
 
     /// The symbols of a thread, read block by block.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, TraceFileError>> + '_ {
-        let heads = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
-        heads.flat_map(|head| match self.reader.symbols(head) {
+        let headers = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
+        headers.flat_map(|header| match self.reader.symbols(header) {
             Ok(symbols) => symbols.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(error) => vec![Err(error)],
         })

@@ -2,8 +2,8 @@
 //!
 //! Branches come in two forms. With `-F ...,brstack` each sample is a line with a window of branches, newest first: `PID/TID TIME:
 //! 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Other
-//! fields may precede them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read. A report
-//! by perf that something was lost interrupts all affected paths.
+//! fields may precede them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read. Where perf
+//! reports lost records, all affected paths are interrupted.
 
 use trodden_binary::MappedFile;
 
@@ -19,7 +19,7 @@ pub struct ScriptThread {
     pub thread: u32,
 }
 
-/// A taken branch. `None` stands for an end outside the traced programs: in the kernel, or not traced.
+/// A taken branch. `None` is an address outside the traced programs: in the kernel, or not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Address of the branch.

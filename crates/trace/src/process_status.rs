@@ -2,7 +2,7 @@
 
 use crate::ptrace::Tid;
 
-/// Reads `/proc/PID/status`; empty if there is no such process.
+/// Reads `/proc/PID/status`; empty if the process does not exist.
 pub fn status(process: Tid) -> String {
     std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
 }
@@ -32,7 +32,7 @@ pub fn may_raise_limits() -> bool {
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
 }
 
-/// Returns the reason why Yama does not let this process trace any other, even its own children. With setting 1, which depends on the
+/// Returns the reason why Yama does not let this process trace any process, even its own children. With setting 1, which depends on the
 /// traced process, the answer is `None`.
 pub fn forbidden_by_yama() -> Option<String> {
     const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";

@@ -46,7 +46,8 @@ pub struct StartedProgram {
 /// An event of a program.
 #[derive(Debug)]
 pub enum ProcessEvent {
-    /// A process has left its program, because it ended or executed another. Its memory is unmapped, unless it only outlived the command.
+    /// A process has left its program, because it ended or executed a different program. Its memory is unmapped, unless the command ended
+    /// before the process.
     Left {
         /// The program.
         program: ProgramId,
@@ -162,7 +163,7 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
     }
 }
 
-/// Refuses a program with a file that grants it another user, group or capabilities, if tracing would suppress that.
+/// Checks that a program's file does not grant it a different user, group or capabilities that tracing would suppress.
 fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     if may_trace_all() {
         return Ok(());
@@ -173,7 +174,7 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
     }
 }
 
-/// Finds the file of a command if it grants another user, group or capabilities, and names what it grants. `directory` is the working
+/// Finds the file of a command if it grants a different user, group or capabilities, and names what it grants. `directory` is the working
 /// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
     let path = find(program, directory)?;

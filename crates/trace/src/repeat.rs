@@ -60,7 +60,7 @@ pub struct RepeatedCall {
     pub number: u64,
     /// Its result.
     pub result: i64,
-    /// Hash of the path it named or of the data it transferred.
+    /// Hash of the paths that the call named, or of the data that it transferred.
     pub data: u64,
 }
 
@@ -136,7 +136,7 @@ struct PendingCall {
     hash: Xxh3,
 }
 
-/// What to do with a system call that is about to start.
+/// How to handle a system call that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEntry {
     /// Run it.
@@ -150,7 +150,7 @@ pub enum CallEntry {
 /// A call, the aspect that it belongs to, and the indexes and lengths of the buffers that it writes.
 type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
 
-/// The calls that are answered. A buffer length of 0 stands for the call's result.
+/// The calls that are answered. A buffer length of 0 means that the call's result is the length.
 const ANSWERED_CALLS: &[AnsweredCall] = &[
     (libc::SYS_clock_gettime, RecipePart::Time, &[(1, 16)]),
     (libc::SYS_gettimeofday, RecipePart::Time, &[(0, 16), (1, 8)]),

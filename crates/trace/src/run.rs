@@ -35,7 +35,8 @@ pub struct TraceRun<'a> {
     pub jumps: &'a [u64],
     /// All blocks of the files, ascending: the code that may be replaced.
     pub blocks: &'a [Range<u64>],
-    /// Starts of blocks that may be entered in the middle, as far as is known. Only the first byte of such a block may be replaced.
+    /// Starts of the blocks that may also be entered in the middle, as far as such entries are known. Only the first byte of such a block
+    /// may be replaced.
     pub guarded: &'a HashSet<u64>,
     /// What is made repeatable.
     pub recipe: RepeatRecipe,

@@ -50,7 +50,7 @@ struct SteppedCode {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SteppedThread {
-    /// True if it is being stepped: in the image, and in libraries where these cannot run at full speed.
+    /// True if it is being single-stepped: in the image, and in libraries unless these can run at full speed.
     is_stepped: bool,
     /// Address of the last stop.
     address: u64,

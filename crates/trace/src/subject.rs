@@ -85,7 +85,7 @@ impl Executable {
             return Err(fault("is a 32-bit program; only programs for x86-64 can be traced"));
         }
         let file = ReadCache::new(file);
-        let broken = |e: object::Error| fault(&format!("is a damaged ELF file: {e}"));
+        let broken = |e: object::Error| fault(&format!("is a corrupt ELF file: {e}"));
         let header = object::elf::FileHeader64::<object::LittleEndian>::parse(&file).map_err(broken)?;
         let endian = object::LittleEndian;
         if header.e_machine(endian) != object::elf::EM_X86_64 {
@@ -152,7 +152,7 @@ impl TracedProcess {
     /// Takes control of a running process, all of whose threads are stopped.
     ///
     /// # Errors
-    /// There is no such process, or it must not be followed.
+    /// The process does not exist, or must not be followed.
     pub fn attach(process: Tid, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
         check_unshared(process)?;
@@ -196,7 +196,7 @@ impl TracedProcess {
                 return Ok(self);
             }
         }
-        Err(CollectError::Unexpected { what: format!("there is no free memory near its image at {wanted:#x} (mmap returned {got:#x})") })
+        Err(CollectError::Unexpected { what: format!("no memory near its image at {wanted:#x} is free (mmap returned {got:#x})") })
     }
 
     pub fn mapped(&self) -> Range<u64> {

@@ -29,17 +29,17 @@ impl Symbols {
         self.words.extend_from_slice(sites);
     }
 
-    /// How many numbers there are.
+    /// Number of recorded numbers.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there is no number.
+    /// Returns true if the sequence is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// Removes all numbers, and keeps the memory.
+    /// Removes all numbers. The memory remains allocated.
     pub fn clear(&mut self) {
         self.words.clear();
         self.wide.clear();

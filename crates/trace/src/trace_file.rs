@@ -1,5 +1,5 @@
-//! Trace files: the whole execution of each thread as a sequence of blocks, calls and returns, with all that is needed to show it without
-//! the binary.
+//! Trace files: the complete execution of each thread as a sequence of blocks, calls and returns, with all that is needed to show it
+//! without the binary.
 //!
 //! The file is a [sequence of blocks](crate::block_file): first a description of the program (functions, blocks, lines), then blocks of
 //! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
@@ -13,7 +13,7 @@ use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use trodden_binary::linked::split_address;
-use trodden_container::{FileKind, HEAD_BYTES};
+use trodden_container::{FILE_HEADER_BYTES, FileKind};
 use trodden_profile::atomic_file::{Access, AtomicFile};
 
 /// The format of trace files.
@@ -348,7 +348,7 @@ impl ThreadWriter<'_> {
 /// A block of the file and its index.
 #[derive(Clone, Debug)]
 pub struct TracePiece {
-    head: StoredBlock,
+    header: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
     /// Number of the thread's program blocks before it.
@@ -372,7 +372,7 @@ impl TraceFile {
     /// Opens a trace, which may be truncated.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a sound trace.
+    /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
         let about = reader.about()?;
@@ -381,15 +381,19 @@ impl TraceFile {
             notes: vec!["the recording was killed before the trace was complete".to_owned()],
             ..TraceEnd::default()
         };
-        if let (Some(head), false) = (reader.blocks().last(), reader.is_truncated()) {
-            end = reader.value(head)?;
+        if let (Some(header), false) = (reader.blocks().last(), reader.is_truncated()) {
+            end = reader.value(header)?;
         }
         let description: TraceDescription = about;
-        description.check().map_err(|what| TraceFileError::Inconsistent { path: path.to_owned(), offset: HEAD_BYTES as u64, what })?;
+        description.check().map_err(|what| TraceFileError::Inconsistent {
+            path: path.to_owned(),
+            offset: FILE_HEADER_BYTES as u64,
+            what,
+        })?;
         let mut pieces = Vec::new();
-        for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            let inconsistent = || reader.inconsistent(head, "its index contradicts the description of the program");
-            pieces.push(piece(*head, &reader.index(head)?, description.functions.len()).ok_or_else(inconsistent)?);
+        for header in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
+            let inconsistent = || reader.inconsistent(header, "its index contradicts the description of the program");
+            pieces.push(piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
@@ -425,12 +429,12 @@ impl TraceFile {
     /// Reads the events of a piece.
     ///
     /// # Errors
-    /// The block cannot be read or is damaged.
+    /// The block cannot be read, or is corrupt.
     pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, TraceFileError> {
-        let symbols = self.reader.symbols(&piece.head)?;
+        let symbols = self.reader.symbols(&piece.header)?;
         let events: Option<Vec<TraceEvent>> =
             symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.description.blocks.len())).collect();
-        events.ok_or_else(|| self.reader.inconsistent(&piece.head, "it has an unknown block or event"))
+        events.ok_or_else(|| self.reader.inconsistent(&piece.header, "it has an unknown block or event"))
     }
 
     /// The events of a thread, read piece by piece.
@@ -463,7 +467,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
-fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
+fn piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;
@@ -483,7 +487,7 @@ fn piece(head: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     if first > u64::MAX / 2 {
         return None;
     }
-    Some(TracePiece { head, thread: ThreadNumber(head.stream), first, frames: TraceFrames { open }, functions })
+    Some(TracePiece { header, thread: ThreadNumber(header.stream), first, frames: TraceFrames { open }, functions })
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Sink for First {
 /// entry point. Collectors that work with any program are first tried with a tiny one, which takes a few milliseconds.
 ///
 /// # Errors
-/// The reason why the collector does not work, or does not work with this program.
+/// The collector does not work on this machine, or not with this program; the message says why.
 pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     if !matches!(kind, CollectorKind::Compiled | CollectorKind::Uprobes) && try_with_tiny_program(kind.collector()).is_ok() {
         return Ok(());
@@ -66,7 +66,7 @@ const TINY_START: u64 = 0x40_0000;
 /// The code of the tiny program: `xor edi,edi; mov eax,231; nop`, which is watched, and then `syscall`, which is `exit_group(0)`.
 const TINY_CODE: [u8; 10] = [0x31, 0xff, 0xb8, 231, 0, 0, 0, 0x90, 0x0f, 0x05];
 
-/// Fails if the system does not execute files in memory, too.
+/// Also fails if the system does not execute files in memory.
 fn try_with_tiny_program(collector: &dyn Collector) -> Result<()> {
     // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
     let mut writable = unsafe {

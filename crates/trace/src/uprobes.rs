@@ -18,8 +18,8 @@ use trodden_binary::instruction::{BranchInstruction, branch, decode};
 
 /// `si_code` of a signal sent by the kernel (SI_KERNEL).
 const SI_KERNEL: i32 = 0x80;
-/// Instruction prefixes that the kernel refuses to probe (`lock` and meaningless segment overrides), and all other prefixes.
-const REFUSED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
+/// Prefixes of instructions that the kernel cannot probe (`lock` and meaningless segment overrides), and all other prefixes.
+const UNSUPPORTED_PREFIXES: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
 const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Uprobes {
         self.threads.remove(&thread);
     }
 
-    /// Removes the probes, before the subject continues without them or is another program.
+    /// Removes the probes, before the subject continues without them or becomes a different program.
     pub fn detach(&mut self) {
         self.probes.detach();
         // The page belongs to the kernel, and stays mapped.
@@ -104,16 +104,16 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
     while at < block.end {
         let code = binary.code_at(at)?;
         let instruction = decode(code, at)?;
-        let prefixed = has_refused_prefix(code);
+        let prefixed = has_unsupported_prefix(code);
         if !prefixed && is_emulated(&instruction) {
             return Some(at);
         }
-        // The kernel also refuses instructions that trap or are privileged.
+        // The kernel cannot probe instructions that trap or are privileged either.
         let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
         // With fixed time, these trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
-        let refused = prefixed || traps || reads_time || instruction.is_privileged();
-        if fallback.is_none() && !refused && !is_long_nop(&instruction) {
+        let is_unsupported = prefixed || traps || reads_time || instruction.is_privileged();
+        if fallback.is_none() && !is_unsupported && !is_long_nop(&instruction) {
             fallback = Some(at);
         }
         if branch(&instruction).is_some() {
@@ -124,10 +124,10 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
     fallback
 }
 
-fn has_refused_prefix(code: &[u8]) -> bool {
+fn has_unsupported_prefix(code: &[u8]) -> bool {
     code.iter()
-        .take_while(|byte| REFUSED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
-        .any(|byte| REFUSED_PREFIXES.contains(byte))
+        .take_while(|byte| UNSUPPORTED_PREFIXES.contains(byte) || OTHER_PREFIXES.contains(byte))
+        .any(|byte| UNSUPPORTED_PREFIXES.contains(byte))
 }
 
 /// Returns true if the kernel emulates the instruction instead of stepping a copy of it.

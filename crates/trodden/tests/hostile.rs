@@ -121,7 +121,7 @@ fn crafted_traces_are_rejected() {
 fn refused(place: &Place, what: &str) {
     for command in COMMANDS {
         let output = limited(place, 2_000, command);
-        assert!(output.status.code() == Some(2) && error(&output).contains("is damaged"), "{what}: {command}: {}", error(&output));
+        assert!(output.status.code() == Some(2) && error(&output).contains("is corrupt"), "{what}: {command}: {}", error(&output));
     }
 }
 

@@ -268,8 +268,8 @@ fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
         let profile = store.load(entry).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().with_event_paths();
-        let places = CounterLookup::new(log.head(), &image);
+        let image = profile.images.iter().find(|i| i.identity == log.header().image).unwrap().with_event_paths();
+        let places = CounterLookup::new(log.header(), &image);
         let is_step = |counter: u32| places.function(places.path(counter).unwrap().0).name == "step";
         for thread in log.threads() {
             log.visit(thread, 0, |event| {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::mem::offset_of;
 use std::process::Output;
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
 /// Two branches. Tests take both sides of each, but only two of the four combinations. A third branch side is taken by no test, and the
@@ -140,7 +140,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let text = String::from_utf8(place.trodden(&format!("untested {}", own.unwrap())).stdout).unwrap();
     assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["untested", "nowhere"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("there is no file or folder nowhere, and no such run or suite in"));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("file or folder nowhere does not exist, nor a run or suite of that name in"));
     check_recorded(&place);
 }
 
@@ -275,7 +275,7 @@ fn programs_act_on_untested_paths() {
     let aborted = act(&["1", "20"], "abort");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&aborted.status), Some(6));
     assert!(act(&["1", "1"], "abort").status.success());
-    assert!(errors(&act(&["1", "1"], "callback")).contains("there is no function trodden_untested"));
+    assert!(errors(&act(&["1", "1"], "callback")).contains("does not define the function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
     // With a callback, which has untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
@@ -454,13 +454,13 @@ fn paths_become_known_without_a_rebuild() {
         bytes[at] ^= 0x10;
         bytes
     };
-    let later = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
+    let later = FileHeader::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION + 1).to_bytes();
     for (name, bytes, wanted) in [
         ("a bit", flipped(whole.len() - 1), "it is corrupt"),
         ("the sum", flipped(offset_of!(KnownHeader, checksum)), "it is corrupt"),
         ("the end", whole[..whole.len() - 1].to_vec(), "it is corrupt"),
-        ("the header", whole[..30].to_vec(), "it is corrupt"),
-        ("the head", flipped(9), "it is corrupt"),
+        ("an incomplete header", whole[..30].to_vec(), "it is corrupt"),
+        ("the file header", flipped(9), "it is corrupt"),
         ("the program", flipped(offset_of!(KnownHeader, image)), "no known paths of this program"),
         ("an earlier one", [b"TRODMOR2", &whole[8..]].concat(), "a different version of trodden wrote it"),
         ("a later one", [&later[..], &whole[later.len()..]].concat(), "a different version of trodden wrote it"),

@@ -365,7 +365,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
     let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
     assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
-    assert!(errors(&missing).contains("process 999999999 cannot be traced: there is no such process"), "{}", errors(&missing));
+    assert!(errors(&missing).contains("process 999999999 cannot be traced: it does not exist"), "{}", errors(&missing));
     let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);
     assert!(errors(&several).contains("Omit --runs"), "{}", errors(&several));
     let foreign = folder.trodden(&["show", "input"]);

@@ -206,8 +206,8 @@ fn processes_survive_actions_that_end_the_trace() {
     let library = folder.path("libtwice.so").display().to_string();
     let ways: [(&str, &[&str], &str); 3] = [
         ("gs", &["--collector", "trampolines"], "gs register"),
-        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no free memory near"),
-        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no free memory near"),
+        (&library, &["--collector", "ptrace", "--library", "./libtwice.so"], "no memory near"),
+        (&library, &["--collector", "trampolines", "--library", "./libtwice.so"], "no memory near"),
     ];
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
@@ -332,7 +332,7 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     };
     // `exec` makes the shell the recorder, so `$$` is the recorder itself.
     refused("$$", "it is the recorder itself");
-    refused("4194305", "there is no such process");
+    refused("4194305", "it does not exist");
     let mut ended = Command::new("true").spawn().unwrap();
     while !std::fs::read_to_string(format!("/proc/{}/status", ended.id())).unwrap().contains("State:\tZ") {
         std::thread::sleep(Duration::from_millis(2));

@@ -7,7 +7,8 @@
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};
 use trodden_container::{
-    FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MAGIC, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
+    FILE_HEADER_BYTES, FileError, FileHeader, FileKind, HeaderError, MAGIC, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader,
+    encode, expect_header,
 };
 
 /// Tag of the section with the [`UnitMap`].
@@ -91,12 +92,12 @@ impl Frame {
     /// Returns whether the two have the same map.
     pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
         // The section's header is not compared, since it says whether bitcode follows.
-        self.map[SECTION_HEAD..] == other.map[SECTION_HEAD..]
+        self.map[SECTION_HEADER_BYTES..] == other.map[SECTION_HEADER_BYTES..]
     }
 
     /// Encodes the frame.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = [&FileHead::new(FileKind::UNIT, MAP_VERSION).to_bytes()[..], &self.map, &self.bitcode].concat();
+        let mut out = [&FileHeader::new(FileKind::UNIT, MAP_VERSION).to_bytes()[..], &self.map, &self.bitcode].concat();
         out.resize(out.len().next_multiple_of(8), 0);
         out
     }
@@ -105,22 +106,22 @@ impl Frame {
     /// [`Frame::bitcode`].
     ///
     /// # Errors
-    /// There is no frame at this offset, or it has a different version or is corrupt.
+    /// The bytes at this offset are not a frame, or the frame has a different version or is corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
-        match expect_head(rest, FileKind::UNIT, MAP_VERSION) {
+        match expect_header(rest, FileKind::UNIT, MAP_VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, .. }) => return Err(FrameError::Version { at, found }),
-            Err(FileError::Head(HeadError::EarlierFormat)) => return Err(FrameError::Earlier(at)),
+            Err(FileError::Header(HeaderError::EarlierFormat)) => return Err(FrameError::Earlier(at)),
             Err(_) => return Err(FrameError::Magic(at)),
         }
-        let (map_head, map) = section(&rest[HEAD_BYTES..], MAP).map_err(|error| FrameError::Section { at, error })?;
-        let unit = Identity(map_head.subject);
-        if map_head.check(&map[SECTION_HEAD..]).is_err() {
+        let (map_header, map) = section(&rest[FILE_HEADER_BYTES..], MAP).map_err(|error| FrameError::Section { at, error })?;
+        let unit = Identity(map_header.subject);
+        if map_header.check(&map[SECTION_HEADER_BYTES..]).is_err() {
             return Err(FrameError::Checksum(unit));
         }
-        let mut end = HEAD_BYTES + map.len();
-        let bitcode = match map_head.count {
+        let mut end = FILE_HEADER_BYTES + map.len();
+        let bitcode = match map_header.count {
             0 => Vec::new(),
             _ => section(&rest[end..], BITCODE).map_err(|_| FrameError::Truncated(unit))?.1.to_vec(),
         };
@@ -154,7 +155,7 @@ impl Frame {
 
     /// Decodes the map.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
-        SectionHead::read(&self.map).and_then(|head| head.value(&self.map[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
+        SectionHeader::read(&self.map).and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..])).map_err(|e| self.unreadable(&e))
     }
 
     /// Decompresses the bitcode.
@@ -165,7 +166,9 @@ impl Frame {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
         }
-        SectionHead::read(&self.bitcode).and_then(|head| head.unpack(&self.bitcode[SECTION_HEAD..])).map_err(|e| self.unreadable(&e))
+        SectionHeader::read(&self.bitcode)
+            .and_then(|header| header.unpack(&self.bitcode[SECTION_HEADER_BYTES..]))
+            .map_err(|e| self.unreadable(&e))
     }
 
     fn unreadable(&self, error: &SectionError) -> FrameError {
@@ -179,13 +182,13 @@ impl Frame {
 }
 
 /// Returns the header and the bytes of the section at the start of `bytes`. Fails if the section has a different tag.
-fn section(bytes: &[u8], tag: u32) -> Result<(SectionHead, &[u8]), SectionError> {
-    let head = SectionHead::read(bytes)?;
-    if head.tag != tag || head.index_length() != 0 {
+fn section(bytes: &[u8], tag: u32) -> Result<(SectionHeader, &[u8]), SectionError> {
+    let header = SectionHeader::read(bytes)?;
+    if header.tag != tag || header.index_length() != 0 {
         return Err(SectionError::UnexpectedForm("a section of a different kind".to_owned()));
     }
-    let whole = usize::try_from(head.length()).ok().and_then(|length| bytes.get(..length));
-    Ok((head, whole.ok_or(SectionError::Truncated)?))
+    let whole = usize::try_from(header.length()).ok().and_then(|length| bytes.get(..length));
+    Ok((header, whole.ok_or(SectionError::Truncated)?))
 }
 
 #[cfg(test)]
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn error_for_a_different_version_says_to_rebuild() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
-        bytes[..HEAD_BYTES].copy_from_slice(&FileHead::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
+        bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
             let said = Frame::read_all(bytes).1[0].to_string();
             assert!(said.contains(found) && said.contains("rebuild the program"), "{said}");
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn corrupt_frame_is_reported_and_the_next_frame_is_read() {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
-        bytes[HEAD_BYTES + SECTION_HEAD + 1] ^= 1;
+        bytes[FILE_HEADER_BYTES + SECTION_HEADER_BYTES + 1] ^= 1;
         bytes.extend(Frame::pack(Identity([2; 16]), &map(), b"").to_bytes());
         let (frames, errors) = Frame::read_all(&bytes);
         assert_eq!(frames.len(), 1);
@@ -255,7 +258,7 @@ mod tests {
     fn every_changed_byte_is_detected() {
         let whole = Frame::pack(Identity([1; 16]), &map(), b"bitcode");
         let bytes = whole.to_bytes();
-        let end = HEAD_BYTES + whole.map.len() + whole.bitcode.len();
+        let end = FILE_HEADER_BYTES + whole.map.len() + whole.bitcode.len();
         for at in 0..end {
             let mut changed = bytes.clone();
             changed[at] ^= 0x11;

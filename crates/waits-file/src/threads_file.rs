@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_container::{FileError, FileKind, HeadError, expect_head};
+use trodden_container::{FileError, FileKind, HeaderError, expect_header};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
     CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE,
@@ -67,9 +67,9 @@ impl ThreadsFile {
             ThreadsReader { file: &file, size, window: Vec::new(), begin: 0, found: ThreadsFile::default(), corrupt: Vec::new() };
         let begin = reader.bytes_at(0, EXTENT_HEADER_SIZE).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(begin) = begin.filter(|begin| begin.iter().any(|byte| *byte != 0)) {
-            match expect_head(begin, FileKind::WAITS, VERSION) {
+            match expect_header(begin, FileKind::WAITS, VERSION) {
                 // A corrupt first header counts as a loss, like any other corrupt header.
-                Ok(_) | Err(FileError::Head(HeadError::Checksum)) => {}
+                Ok(_) | Err(FileError::Header(HeaderError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
                         "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that \
@@ -77,7 +77,7 @@ impl ThreadsFile {
                         path.display()
                     )
                 }
-                Err(FileError::Head(error @ HeadError::EarlierFormat)) => {
+                Err(FileError::Header(error @ HeaderError::EarlierFormat)) => {
                     bail!("{}: {error}. Use that version, or record again", path.display())
                 }
                 Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),
@@ -200,14 +200,14 @@ impl ThreadsReader<'_> {
     /// Returns the next offset for which `is_match` holds, or `to` if there is none. Skipped bytes are recorded as corrupt unless all are
     /// zero.
     fn skip(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
-        let (mut at, mut is_damaged) = (from, false);
+        let (mut at, mut is_corrupt) = (from, false);
         while at < to && !is_match(self, at)? {
             let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
-            is_damaged |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
+            is_corrupt |= self.bytes_at(at, count)?.is_none_or(|bytes| bytes.iter().any(|byte| *byte != 0));
             at += step as u64;
         }
         let at = at.min(to);
-        if is_damaged {
+        if is_corrupt {
             self.corrupt.push((from, at));
         }
         Ok(at)

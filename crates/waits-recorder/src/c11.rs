@@ -1,4 +1,4 @@
-//! C11 threads. They need separate wrappers because the C library does not implement them with calls of POSIX thread functions.
+//! C11 threads. Their functions need separate wrappers because the C library does not implement them by calling POSIX thread functions.
 
 use crate::contention;
 use crate::pthread::{Object, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};

@@ -20,7 +20,7 @@ const LIBRARIES: [&[u8]; 14] = [
     b"libhwloc",
 ];
 
-/// Whether the code at an address is part of the program rather than of an MPI library.
+/// Returns true if the code at an address is not part of an MPI library.
 pub fn is_program_code(address: usize) -> bool {
     let is_library = |name: &[u8]| LIBRARIES.iter().any(|library| name.starts_with(library));
     !images::any(|info| images::segment_at(info, address).is_some() && is_library(images::file_name(info)))

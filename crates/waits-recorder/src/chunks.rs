@@ -20,10 +20,10 @@ pub const FIRST_SIZE: usize = 544;
 pub const GROWTH: usize = 4;
 /// See [`FIRST_SIZE`].
 pub const MAX_SIZE: usize = EXTENTS[3];
-/// Minimum size of a chunk. If less space is left in an extent, it stays unused.
+/// Minimum size of a chunk, in bytes. If less space is left in an extent, the space stays unused.
 const MIN_SIZE: usize = 480;
 
-/// Size of the file, in memory that the program shares with its forked children. Null if the file is not open.
+/// Size of the file in bytes, in memory that the program shares with its forked children. Null if the file is not open.
 static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
 /// A mapped part of the file. This structure is stored in a separate page after the mapping.
@@ -32,7 +32,7 @@ struct Extent {
     size: usize,
     /// Offset in the file.
     offset: u64,
-    /// Number of open chunks in this extent, plus one while it is the newest.
+    /// Number of open chunks in this extent, plus one while the extent is the newest.
     users: usize,
     next: *mut Extent,
     previous: *mut Extent,
@@ -90,7 +90,7 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
     })
 }
 
-/// Allocates a chunk of `size` bytes, or less at the end of an extent, for a thread's records of a kind. `first` is the number of the
+/// Allocates a chunk of `size` bytes, or fewer at the end of an extent, for a thread's records of a kind. `first` is the number of the
 /// chunk's first record. Returns `None` if the disk is full.
 pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
     STATE.with(|state| state.chunk(ChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
@@ -128,7 +128,8 @@ fn path() -> Option<output::Path> {
 }
 
 impl ThreadsFile {
-    /// Allocates a chunk of the size in its header or, if the extent has less space left but at least `least` bytes, of that size.
+    /// Allocates a chunk of the size in its header. If the extent has less space left, but at least `least` bytes, the chunk gets all of
+    /// the space.
     fn chunk(&mut self, header: ChunkHeader, least: usize) -> Option<Chunk> {
         if self.unused_bytes() < least && !self.extend() {
             return None;

@@ -54,7 +54,7 @@ pub fn sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// A simultaneous reading of ticks and the monotonic clock in ns: the tightest of three.
+/// A simultaneous reading of ticks and of the monotonic clock in ns: the most precise of three.
 pub fn anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {

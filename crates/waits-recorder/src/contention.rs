@@ -26,7 +26,7 @@ fn shared_counts() -> Option<&'static [AtomicU32; SLOTS]> {
     unsafe { SHARED.load(Ordering::Acquire).as_ref() }
 }
 
-/// Prepares for a fork: from now on, parent and child count in shared memory.
+/// Prepares for a fork: from now on, parent and child count waiting threads in shared memory.
 pub fn share() {
     if shared_counts().is_some() {
         return;
@@ -63,8 +63,8 @@ pub fn end(object: usize) {
     }
 }
 
-/// Runs a call that acquires `object` before it returns, as a wait for a condition variable acquires the mutex. Meanwhile, the thread
-/// counts as waiting, so that the release of the object is recorded.
+/// Runs a call that acquires `object` before it returns, like the wait for a condition variable, which acquires the mutex. During the call
+/// the thread counts as waiting, so that the release of the object is recorded.
 pub fn waiting_during<R>(object: usize, call: impl FnOnce() -> R) -> R {
     begin(object);
     let result = call();

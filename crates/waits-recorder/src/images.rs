@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
 
-/// Whether `is_match` returns true for any loaded image. Stops at the first match.
+/// Returns true if `is_match` does so for a loaded image. Stops at the first match.
 pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
     // SAFETY: the callback has the type of the closure whose address is passed.
     unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }

@@ -6,7 +6,7 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::rlimit;
 
-/// By how much the kernel's limit exceeds the program's.
+/// The number of bytes by which the kernel's limit exceeds the program's.
 struct Allowance {
     /// For the soft limit: the bytes that this library has mapped.
     soft: u64,

@@ -83,8 +83,8 @@ fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
-/// Lets another thread run, which this one waits for. After some tries, it sleeps: the other thread may have a lower priority, and would
-/// not run while this one is runnable.
+/// Yields the processor to the thread that this one waits for. After some tries, sleeps instead: the other thread may have a lower
+/// priority, and would not run while this one is runnable.
 pub fn yield_or_sleep(tries: &mut u32) {
     const MAX_YIELDS: u32 = 64;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };

@@ -6,7 +6,7 @@ use trodden_wire::waits::OUTPUT_VARIABLE;
 
 /// The environment variable that contains the recording's folder.
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
-/// Ticks when recording began. With the process ID, it identifies the process.
+/// When recording began, in ticks. Together with the process ID, it identifies the process.
 pub static START: AtomicU64 = AtomicU64::new(0);
 /// ID and start of the process that created the files, to which its forked children write as well; 0 if no files were created.
 pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];

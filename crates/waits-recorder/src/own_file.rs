@@ -1,7 +1,8 @@
 //! Files of the recording that stay open.
 //!
-//! A program may close any descriptor, or reuse its number for a different file. So the file is identified by its inode before each use,
-//! and reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers as without the recorder.
+//! A program may close any descriptor, or reuse its number for a different file. So a file's device and inode are checked before each use,
+//! and the file is reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers as without
+//! the recorder.
 
 use crate::output::{self, Path};
 use core::ffi::CStr;

@@ -1,8 +1,8 @@
 //! A thread's position in its stream of paths, if the program was built with `trodden build --stream`.
 //!
 //! The program itself writes the stream. A sample contains the number of events that the thread has written so far, which identifies the
-//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is found through the symbol
-//! table, unless the executable is stripped.
+//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is looked up in the symbol
+//! table; a stripped executable has none.
 
 use core::ffi::CStr;
 use core::ptr::null_mut;
@@ -61,7 +61,7 @@ pub fn position() -> u64 {
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
         0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
-        // The thread was interrupted after its cursor left a chunk, and before the runtime moved it to the next chunk.
+        // The thread was interrupted after its cursor left a chunk, and before the runtime moved the cursor to the next chunk.
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };

@@ -43,13 +43,13 @@ pub fn is_recording() -> bool {
     STATE.load(Ordering::Acquire) == RECORDED
 }
 
-/// Whether recording has ended because the process filters its system calls. If so, this library makes no system calls.
+/// Whether recording has ended because the process filters its system calls. After that, this library makes no system calls.
 #[inline]
 pub fn is_sealed() -> bool {
     STATE.load(Ordering::Acquire) == SEALED
 }
 
-/// Ends the recording of the process, and of programs that it executes, because it is about to filter its system calls.
+/// Ends the recording of the process, and of programs that it executes, because the process is about to filter its system calls.
 pub fn seal() {
     if is_recording() {
         append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
@@ -203,7 +203,7 @@ pub fn append_note(text: &[u8]) {
     }
 }
 
-/// Notes that no space is left for the recording, at most once per process.
+/// Appends a note that no space is left for the recording, at most once per process.
 pub fn note_full() {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Ordering::Relaxed) {
@@ -241,7 +241,7 @@ pub fn is_user_program() -> bool {
     !folders.iter().any(is_in)
 }
 
-/// Prepares for the first fork by writing the maps, which list the memory that parent and child share.
+/// Prepares for the first fork by writing the memory maps, which list the memory that parent and child share.
 pub fn begin_fork() {
     if !IS_PARENT.swap(true, Ordering::AcqRel) {
         IMAGES.store(0, Ordering::Release);
@@ -249,7 +249,7 @@ pub fn begin_fork() {
     }
 }
 
-/// Appends the executable mappings and those of shared memory, if images were loaded or unloaded since the last time.
+/// Appends the mappings of executable and shared memory, if images were loaded or unloaded since the last time.
 pub fn maps() {
     let mut images = 0u64;
     // The sum of loads and unloads changes with every load and unload.
@@ -271,7 +271,7 @@ pub fn maps() {
     }
 }
 
-/// Notes that libgomp is loaded, which waits with direct system calls that cannot be interposed.
+/// Appends a note if libgomp is loaded, which waits with direct system calls that cannot be interposed.
 fn note_libraries() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
     // `dlopen` is not an alternative: it waits for constructors, and one of them may wait for this thread.

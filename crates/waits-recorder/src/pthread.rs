@@ -212,7 +212,7 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// The data that a thread's creator passes to the new thread.
+/// The data that a creator passes to the new thread.
 pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
@@ -246,7 +246,7 @@ pub fn end_with_thread() {
             )
         } == 0
         {
-            // If another thread was faster, its key is used.
+            // If a different thread has created a key first, that key is used.
             let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
@@ -344,7 +344,7 @@ pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() ->
     let mut open = begin(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
-        // The thread has not ended, so it was the timeout that ended the wait.
+        // The thread has not ended: the call timed out or failed.
         open.record().kind = kind::BLOCKED;
     }
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A function of another library.
 pub struct Real {
     name: &'static CStr,
-    /// The version of the symbol, if not the default one.
+    /// The version of the symbol; `None` for the default version.
     version: Option<&'static CStr>,
     address: AtomicUsize,
 }
@@ -125,8 +125,8 @@ fn in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info
     if !copy_path(place, is_match) || place.as_bytes().is_empty() {
         return 0;
     }
-    // Must not happen within the iteration over images, which holds one of the linker's locks.
-    // SAFETY: the path is a C string, and the image is already loaded, so none of its code runs.
+    // Not called within the iteration over images, which holds one of the linker's locks. SAFETY: the path is a C string, and the image is
+    // already loaded, so none of its code runs.
     let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return 0;
@@ -139,8 +139,7 @@ fn in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info
     address
 }
 
-/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns whether there is such an
-/// image.
+/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns false if no image matches.
 fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
     images::any(|info| {

@@ -11,7 +11,7 @@ pub struct Records<T> {
     /// Number of records so far.
     count: u32,
     chunk: Option<Chunk>,
-    /// The previous chunk, which stays mapped until the next one begins, because a record in it may be incomplete.
+    /// The previous chunk, which stays mapped until the next chunk begins, because a record in it may be incomplete.
     previous: Option<Chunk>,
     /// Number of bytes in use in the chunk.
     used: usize,

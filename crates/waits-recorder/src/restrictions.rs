@@ -58,7 +58,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: u
     filtering(sets_by_prctl(option as usize, a, b), || real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d))
 }
 
-/// Whether a limit is this process's address space limit, which is adjusted.
+/// Whether a limit is this process's address space limit, which this library adjusts.
 fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
     let is_own = process == 0 || process as u32 == naming::name().0;
     resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()

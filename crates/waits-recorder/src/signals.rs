@@ -88,7 +88,7 @@ extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c
     pass_on(signal, information, context);
 }
 
-/// Handles a signal that is not the sampler's, according to the program's own action.
+/// Handles an occurrence of the signal that does not come from the sampler, according to the program's own action.
 #[cold]
 fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
@@ -117,8 +117,8 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// The set without the sampler's signal if the set contains all real-time signals. `None` otherwise, because the program then names the
-/// signal explicitly.
+/// The set without the sampler's signal, if the set contains all real-time signals. `None` otherwise, because a smaller set contains the
+/// signal only if the program chose it explicitly.
 fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SIGNAL.load(Ordering::Acquire);
     // SAFETY: a valid set.

@@ -36,7 +36,7 @@ struct KnownStack {
     generation: u32,
 }
 
-/// A thread's stack tables. Later threads reuse their memory; entries of other generations count as empty. All zeros are empty tables.
+/// A thread's stack tables. Later threads reuse the memory; entries of other generations count as empty. All zeros represent empty tables.
 pub struct StackTables {
     generation: u32,
     cache: [Cached; CACHE],
@@ -49,7 +49,7 @@ pub struct Stacks {
     count: u32,
     generation: u32,
     tables: *mut StackTables,
-    /// Address range of the thread's own stack, which is mapped from the stack pointer to the range's end.
+    /// Address range of the thread's own stack. It is mapped at least from the stack pointer to the range's end.
     own: Range<usize>,
 }
 
@@ -150,7 +150,7 @@ impl Stacks {
 
 /// The stack of the calling thread; empty if unknown. `size` is the size with which the thread was created, or 0.
 fn own_stack(size: usize) -> Range<usize> {
-    /// The kernel keeps this many bytes below the first thread's stack free of other mappings, whatever the stack limit.
+    /// The kernel keeps this many bytes for the first thread's stack free of other mappings, whatever the stack limit is.
     const FIRST_STACK: u64 = 128 << 20;
     /// Number of bytes left out at the lower end, which may be the guard area.
     const GUARD: usize = 8192;

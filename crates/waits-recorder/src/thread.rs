@@ -19,14 +19,14 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
-/// Minimum length in ticks of a block or call whose processor time is recorded. The system call for this has negligible cost then.
+/// Minimum length in ticks of a block or call whose processor time is recorded, so that the cost of the system call is negligible.
 const LONG_TICKS: u64 = 300_000;
 
 /// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. The conversion of ticks
 /// is then accurate even if the program is killed.
 const ANCHOR_TICKS: u64 = 30_000_000;
 
-/// Minimum length in ticks of a long gap between two tests, in which the thread may have computed something.
+/// Minimum length in ticks of a gap between two tests in which the thread may have computed something.
 const POLLING_TICKS: u64 = 60_000;
 
 /// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests. A loop that only polls has few long gaps, in
@@ -91,7 +91,7 @@ impl Threads {
 }
 
 static THREADS: Lock<Threads> = Lock::new(Threads::NONE);
-/// Maximum number of ended threads whose memory is kept for reuse.
+/// Maximum number of ended threads whose memory is retained for reuse.
 const MAX_ENDED: u32 = 256;
 
 thread_local! {
@@ -305,7 +305,7 @@ pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenR
     begin_at(thread, kind, function, clock::now)
 }
 
-/// Makes a call, and records it if it took long and the thread slept in it, since programs read and write often and mostly without waiting.
+/// Makes a call, and records it if it took long and the thread slept during it. Programs read and write often, and mostly without waiting.
 /// Losing the processor during the call does not count as waiting. Calls within `call` are not recorded.
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
@@ -369,7 +369,7 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.anchor_again(exit);
-        // A thread that loses its processor before this point has not begun its next block yet.
+        // Read again, because a thread that loses its processor before this point has not begun its next block yet.
         exit = clock::now();
     }
     record.exit = exit;
@@ -435,7 +435,7 @@ impl Thread {
         self.polling = Polling::default();
     }
 
-    /// The loop of tests that a test at `enter` continues; `None` if the thread has done something else in between.
+    /// The loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
     fn polled_until(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);

@@ -1,6 +1,5 @@
-//! The stream of executed blocks that the QEMU plugin writes to a pipe, so that no part changes after it was written. It is a head
-//! ([`crate::head`], kind BLOCKS) followed by frames, each with a header. A block is described before it is executed. Everything is
-//! little-endian.
+//! The stream of executed blocks that the QEMU plugin writes to a pipe: a file header ([`crate::file_header`], kind BLOCKS), followed by
+//! frames, each with a header. A block is described before it is executed. Everything is little-endian.
 
 // Content of each kind of frame:
 //
@@ -14,7 +13,7 @@
 
 use crate::layout::Layout;
 
-/// Version of this layout, of kind [`crate::head::FileKind::BLOCKS`].
+/// Version of this layout, of kind [`crate::file_header::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
 /// Bit that marks a word as a memory access.
 pub const MEMORY: u64 = 1 << 63;
@@ -22,11 +21,11 @@ pub const MEMORY: u64 = 1 << 63;
 pub const LEAVES_HANDLER: u64 = 1 << 62;
 /// Bit that marks a memory access as a store.
 const STORE: u64 = 1 << 62;
-/// Position of the size of a memory access.
+/// Bit position of the size of a memory access.
 const SIZE_SHIFT: u32 = 58;
-/// Position of the instruction's number in its block; the address is below.
+/// Bit position of the instruction's number in its block; the lower bits are the address.
 const INSTRUCTION_SHIFT: u32 = 48;
-/// Mask of an address of the program.
+/// Mask of an address.
 const ADDRESS: u64 = (1 << INSTRUCTION_SHIFT) - 1;
 /// Mask of an instruction's number in its block.
 const INSTRUCTION: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
@@ -134,7 +133,7 @@ pub struct MemoryAccess {
     pub is_store: bool,
 }
 
-/// Decodes the memory access of a word. `None` if the word is the number of a block.
+/// Decodes a word that represents a memory access; `None` for any other word.
 pub fn memory_access(word: u64) -> Option<MemoryAccess> {
     let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
     let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION;

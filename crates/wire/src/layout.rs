@@ -93,7 +93,7 @@ mod tests {
         let bytes = bytes();
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let header = RawHeader::read(&bytes).unwrap();
-        assert_eq!((header.head, header.image), (*bytes[..].first_chunk().unwrap(), *bytes[32..].first_chunk().unwrap()));
+        assert_eq!((header.file_header, header.image), (*bytes[..].first_chunk().unwrap(), *bytes[32..].first_chunk().unwrap()));
         assert_eq!((header.counters, header.switch_offset, header.checksum, header.lost), (word(48), word(120), word(128), word(136)));
         assert_eq!(RawHeader::CHECKED, 32..128);
         assert_eq!(RawUnit::read(&bytes).unwrap().counters, word(24));

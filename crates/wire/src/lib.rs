@@ -14,23 +14,23 @@
 // | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 
 pub mod blocks;
-pub mod head;
+pub mod file_header;
 pub mod layout;
 pub mod live;
 pub mod stream;
 pub mod waits;
 
-use head::HEAD_BYTES;
+use file_header::FILE_HEADER_BYTES;
 
 /// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
 pub const UNITS_SECTION: &str = "trodden_units";
-/// Section of the template of counters (it has no bits in the file). A C identifier, like [`UNITS_SECTION`].
+/// Section of the template of counters, which occupies no space in the file. A C identifier, like [`UNITS_SECTION`].
 pub const COUNTERS_SECTION: &str = "trodden_counters";
 /// Section (not allocated) of the unit frames: maps and bitcode, see the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// A witness sled, at the start of each block of programs built for `trodden trace record --collector compiled`, which writes a jump there
-/// if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) with bytes that no compiler chooses.
+/// if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) that no compiler emits.
 pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
 /// Thread-local `i64`, hidden in each image: address of the thread's region minus address of the template. 0 if no region is acquired.
@@ -43,32 +43,33 @@ pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectThread {
-    /// The bias by which instrumented code checks whether a path was counted before in the thread's region, and counts it. Equal to the
-    /// thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template, where nothing is counted.
+    /// The bias with which instrumented code checks whether a path was counted before in the thread's region, and counts it. Equal to the
+    /// thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template, whose counters are 0.
     pub bias: i64,
     /// Address of the stack frame from which the runtime calls [`UNTESTED_SYMBOL`], during the call; else 0. Only accessed by its thread.
     pub callback: u64,
 }
 
-/// Thread-local words, hidden in images that count interprocedural segments, in which a caller passes a context: one for a call, one for a
+/// Thread-local words through which callers pass contexts, hidden in images that count interprocedural segments: one for a call, one for a
 /// jump, and the previous value of the first.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
 /// Size of these words in bytes.
 pub const CONTEXT_BYTES: usize = 24;
 /// Function `() -> *mut u64` of such images: returns the calling thread's words.
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
-/// Function `() -> i64` that acquires a region for the calling thread, stores its bias and returns it. If out of memory, it returns 0 and
-/// stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and flags (LLVM's
-/// `preserve_allcc`), so that a call on a cold path does not slow down its caller.
+/// Function `() -> i64` that acquires a region for the calling thread, stores the region's bias and returns it. If out of memory, it
+/// returns 0 and stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and
+/// flags (LLVM's `preserve_allcc`), so that a call on a cold path does not slow down its caller.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
 /// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It increments the calling
 /// thread's copy of the counter, acquiring a region if necessary. At the first count in a region it records the time (see
 /// [`FunctionRecord`]). Preserves all registers except `r10`, `r11` and flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
-/// Hidden `i64` in each image with units whose threads share a region: the region's bias, 0 before it is acquired.
+/// Hidden `i64` in each image with units whose threads share a region: the region's bias, or 0 before the region is acquired.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
-/// Function `() -> i64` that acquires the region shared by all threads, stores its bias and returns it; otherwise like [`ENTER_SYMBOL`].
+/// Function `() -> i64` that acquires the region shared by all threads, stores the region's bias and returns it; otherwise like
+/// [`ENTER_SYMBOL`].
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
 /// Section of the [`FunctionRecord`]s of the residual tier. A C identifier like [`UNITS_SECTION`].
@@ -92,9 +93,9 @@ pub struct FunctionRecord {
 /// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. Only used if its
 /// folder exists.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
-/// Hidden string likewise: the action if [`ON_UNTESTED_VARIABLE`] is not set.
+/// Hidden NUL-terminated string that an image may define: the action if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
-/// Hidden string likewise, in a watch: the expression that all unknown paths match.
+/// Hidden NUL-terminated string that an image may define: in a watch, the expression that all unknown paths match.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
 /// Environment variable: the action when an unknown path is executed in a residual build, in addition to counting it. `report`,
 /// `abort`, `callback`, or `count` (none).
@@ -103,7 +104,7 @@ pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
 /// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
-/// Version of files of further known paths, of kind [`head::FileKind::FURTHER_KNOWN_PATHS`].
+/// Version of files of further known paths, of kind [`file_header::FileKind::FURTHER_KNOWN_PATHS`].
 pub const KNOWN_VERSION: u32 = 3;
 
 /// Start of a file of further known paths, followed by a bit for each counter of the image's template, lowest first: 1 if the path is
@@ -111,8 +112,8 @@ pub const KNOWN_VERSION: u32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHeader {
-    /// The [`head::FileHead`].
-    pub head: [u8; HEAD_BYTES],
+    /// The [`file_header::FileHeader`].
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image.
     pub image: Identity,
     /// Number of counters in the image's template.
@@ -162,8 +163,8 @@ impl Checksum {
 /// not 0. The runtime maps the raw file's page at [`RawHeader::switch_offset`] over it, so that other processes can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
-/// In units that sum events per path: the address of the [`EventRecord`]. Such units define all symbols with this prefix, in a section
-/// group named after the event: linkers keep one group, and reject units with different events.
+/// The [`EventRecord`] of an image whose units sum events per path. These units define all symbols with this prefix, in a section group
+/// named after the event: linkers keep one group, and reject units with different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
 /// [`EventRecord::kind`] of the time-stamp counter, which code reads itself.
 pub const EVENT_TSC: u32 = u32::MAX;
@@ -188,13 +189,13 @@ pub struct EventThread {
     pub spent: i64,
     /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its page.
     pub source: u64,
-    /// Offset to add to the counter: events of the thread's earlier counters, including those before a fork.
+    /// Value to add to the counter: the events of the thread's earlier counters, including those before a fork.
     pub base: i64,
     /// The thread's reading when the process forked.
     pub noted: i64,
 }
 
-/// The events caused by reading the counter, in the image's `__trodden_event_cost`. They are subtracted.
+/// The events caused by reading the counter, in the image's `__trodden_event_cost`. They are subtracted from paths' sums.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCost {
@@ -213,10 +214,9 @@ pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
 /// Value of [`SWITCH_VARIABLE`] that makes a program count from its first path on.
 pub const SWITCH_IS_ON: &str = "on";
 
-/// Version of raw files, of kind [`head::FileKind::RAW_COUNTS`].
+/// Version of raw files, of kind [`file_header::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
-/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file, in contrast, was just
-/// created.
+/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file was just created.
 pub const RAW_NO_SPACE_LENGTH: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
@@ -242,12 +242,12 @@ pub struct UnitRecord {
     pub counters: u64,
 }
 
-/// Start of a raw file and of a stream file.
+/// The start of a raw file and of a stream file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawHeader {
-    /// The [`head::FileHead`]. Its checksum is written last; without it the file is incomplete.
-    pub head: [u8; HEAD_BYTES],
+    /// The [`file_header::FileHeader`]. Its checksum is written last; without it the file is incomplete.
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image: [`image_identity`] of its units.
     pub image: Identity,
     /// Number of counters in each region.
@@ -270,15 +270,15 @@ pub struct RawHeader {
     pub created_ns: u64,
     /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
-    /// [`Checksum`] of the fields between head and checksum, of the [`RawUnit`]s and of the path.
+    /// [`Checksum`] of the fields between the file header and this field, of the [`RawUnit`]s and of the path.
     pub checksum: u64,
-    /// Losses of processes without a region ([`LostThreads`]). Changes while programs run.
+    /// Losses of threads without a region ([`LostThreads`]). Changes while programs run.
     pub lost: u64,
 }
 
 impl RawHeader {
-    /// Byte range of the fields that [`RawHeader::checksum`] covers.
-    pub const CHECKED: core::ops::Range<usize> = HEAD_BYTES..core::mem::offset_of!(RawHeader, checksum);
+    /// Byte range of the header's fields that [`RawHeader::checksum`] covers.
+    pub const CHECKED: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
     /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if they do not include all that the checksum
     /// covers.
@@ -294,8 +294,8 @@ impl RawHeader {
     }
 }
 
-/// A word with the number of threads that counted in discarded memory, and the reasons: one in the header and one in each region, to be
-/// merged.
+/// A word with the number of threads that counted in discarded memory, and the reasons. The header and each region have one; readers merge
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostThreads(pub u64);
 
@@ -322,7 +322,7 @@ impl LostReason {
 impl LostThreads {
     const THREADS: u64 = u32::MAX as u64;
 
-    /// Adds a thread with that reason.
+    /// Adds a thread that lost its counts for this reason.
     #[inline]
     pub const fn with(self, reason: LostReason) -> LostThreads {
         let threads = self.0 & LostThreads::THREADS;
@@ -363,21 +363,21 @@ pub struct RawUnit {
 layout::layouts! {
     UnitRecord { magic, version, unit, counters_delta, counters }
     RawHeader {
-        head, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns, switch_offset,
-        checksum, lost,
+        file_header, image, counters, units, units_offset, path_offset, path_len, regions_offset, region_stride, pid, created_ns,
+        switch_offset, checksum, lost,
     }
     RawUnit { unit, first, counters }
-    KnownHeader { head, image, counters, checksum }
+    KnownHeader { file_header, image, counters, checksum }
 }
 
-/// Returns the offset of the byte of a raw file whose lock means ownership of region `index`. The offset is far greater than the file's
-/// size.
+/// Returns the offset of the byte of a raw file whose lock represents ownership of region `index`. The offset is far beyond the end of the
+/// file.
 #[inline]
 pub const fn region_lock_byte(index: u64) -> i64 {
     (1 << 62) + index as i64
 }
 
-/// The byte of a raw file whose lock serialises writing its header and extending it.
+/// The byte of a raw file whose lock serialises writing the header and extending the file.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
 
 /// Distance in bytes between regions for an image with `counters` counters: whole pages, with room for the two words of the tail.
@@ -386,9 +386,9 @@ pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
-/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if the mapping does
-/// not keep the lock alive (overlay file systems, locks that belong to a process); else 0. It is left behind if a process ends without
-/// running its destructors.
+/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if the mapping does not
+/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. A process that ends without running its destructors
+/// does not reset it.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)
@@ -456,7 +456,7 @@ mod tests {
     #[test]
     fn layouts_have_no_hidden_padding() {
         assert_eq!(size_of::<UnitRecord>(), 40);
-        assert_eq!(size_of::<RawHeader>(), HEAD_BYTES + 16 + 12 * 8);
+        assert_eq!(size_of::<RawHeader>(), FILE_HEADER_BYTES + 16 + 12 * 8);
         assert_eq!(size_of::<RawUnit>(), 32);
         assert_eq!((size_of::<FunctionRecord>(), size_of::<KnownHeader>()), (32, 64));
     }

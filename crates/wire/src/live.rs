@@ -1,50 +1,50 @@
 //! Files that programs write while others read them: the guarantees for readers of each part, and their reasons.
 //!
-//! Each starts with the [head](crate::head), whose checksum only covers the head. The rest changes while a program runs, so a checksum of
-//! it would not match. The rules below protect it. A program may be killed between any two instructions, and its file
-//! must still be readable.
+//! Each starts with a [file header](crate::file_header), whose checksum covers only the file header. The rest changes while a program runs,
+//! so a checksum of it would not match; the rules below protect it instead. A program may be killed between any two instructions, and its
+//! file must still be readable.
 //!
 //! # Raw files and stream files ([`RawHeader`])
 //!
-//! - *Header, units, path*: written once, with [`HEADER_LOCK_BYTE`] locked. The head's checksum is written last and is 0 before that. They
-//!   never change afterwards, except for `lost`. [`RawHeader::checksum`] covers them.
+//! - *Header, units, path*: written once, with [`HEADER_LOCK_BYTE`] locked. The file header's checksum is 0 until the
+//!   rest is complete. Afterwards, only `lost` changes, which [`RawHeader::checksum`] does not cover.
 //! - *`lost`*, in the header and in each region: an aligned word that is only changed by atomic operations ([`LostThreads`]).
 //! - *Length*: grows by whole regions, with the same byte locked. A file that ends within a region was truncated.
 //! - *Region*: only written by the holder of its lock ([`region_lock_byte`]).
-//! - *Counters* (raw files): aligned words that are written atomically and never decrease, so that a reader sees each of them as it was at
-//!   some moment while reading. Words that belong to no unit stay 0.
+//! - *Counters* (raw files): aligned words that are written atomically and never decrease, so a reader sees a value that each of them had
+//!   at some moment while it was reading. Words that belong to no unit stay 0.
 //! - *Switch* (raw files): a byte that other processes may write.
 //!
 //! # Chunks of stream files ([`ChunkHeader`])
 //!
-//! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, then `CHUNK_CURRENT`, and `CHUNK_FULL` when
-//!   it no longer changes. A flight recorder overwrites full chunks, so the events of its chunks, and of a chunk that is being
-//!   filled, are only valid if the header is unchanged after they were read; of a chunk that is being filled, only the common prefix of
+//! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, `CHUNK_CURRENT` while events are appended, and
+//!   `CHUNK_FULL` when it no longer changes. A flight recorder overwrites full chunks, so the events of its chunks, and of a current chunk,
+//!   are valid only if the header is the same after they were read. A current chunk must also be read twice: only the common prefix of the
 //!   two readings is valid. [`ChunkHeader::fields_checksum`] covers the header.
 //! - A thread's chunks are ordered by `sequence`, from 0 and without gaps; a missing number is a loss.
-//! - A recorder that drains the file sets the state of a full chunk to `CHUNK_FREE` once its events are stored elsewhere.
-//! - The first 0 ends the slots of the shadow stack. Slots of a running thread are more recent than its events.
+//! - A recorder that drains the file sets a full chunk's state to `CHUNK_FREE` once its events are stored elsewhere.
+//! - The first slot of the shadow stack that is 0 ends it. A running thread's slots are more recent than its events.
 //!
 //! # Recordings of waits ([`waits`](crate::waits))
 //!
-//! - *Extent*: its space at the end of the file is reserved before its header is written. Zeros in place of the header mean that the
-//!   process ended before writing it.
-//! - *Chunk*: its header is written before the next chunk begins, with the recorder's lock held. Zeros mean that there is no chunk yet.
-//! - *Headers* have checksums. After a corrupt one, readers search for the next, and report the bytes between them as a loss.
-//! - *Records* are only written by their thread, in order. The first one whose `kind` (in samples: `time`) is 0 ends the chunk; `exit` is
-//!   0 until the call returns.
+//! - *Extent*: its space at the end of the file is reserved before its header is written. A header of zeros means that the process
+//!   ended before writing it.
+//! - *Chunk*: its header is written before the next chunk begins, with the recorder's lock held. Zeros follow the last chunk.
+//! - *Headers* have checksums. After a corrupt header, readers search for the next one, and report the bytes between them as a loss.
+//! - *Records* are only written by their thread, in order. The first record whose `kind` (of samples: `time`) is 0 ends the chunk. `exit`
+//!   is 0 until the call returns.
 //!
 //! # Executed blocks ([`blocks`](crate::blocks))
 //!
-//! They are sent through a pipe: each frame is complete, or the last one. Readers store them as a recording of branches
+//! They are sent through a pipe: all frames but the last are complete. Readers store them as a recording of branches
 //! ([`FileKind::BRANCHES`]), a file of sections that only grows.
 
 #[cfg(doc)]
-use crate::{HEADER_LOCK_BYTE, LostThreads, RawHeader, head::FileKind, region_lock_byte, stream::ChunkHeader};
+use crate::{HEADER_LOCK_BYTE, LostThreads, RawHeader, file_header::FileKind, region_lock_byte, stream::ChunkHeader};
 
 #[cfg(test)]
 mod tests {
-    use crate::head::{FileHead, FileKind, HEAD_BYTES, HeadError};
+    use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
 
     #[test]
     fn each_kind_is_registered_once() {
@@ -53,19 +53,19 @@ mod tests {
         }
     }
 
-    /// Between the two steps in which a head is written, it is not valid, and complete heads are not unfinished.
+    /// A header without its checksum is unfinished and not valid; a complete or corrupt header is not unfinished.
     #[test]
-    fn unfinished_head_differs_from_a_corrupt_one() {
+    fn unfinished_header_differs_from_a_corrupt_one() {
         for (kind, _) in FileKind::ALL {
-            let head = FileHead::new(*kind, 7);
-            let unfinished = head.unfinished_bytes();
-            assert!(FileHead::is_unfinished(&unfinished, *kind) && !FileHead::is_unfinished(&head.to_bytes(), *kind));
-            assert_eq!(FileHead::read(&unfinished), Err(HeadError::Checksum));
-            for at in 0..HEAD_BYTES {
+            let header = FileHeader::new(*kind, 7);
+            let unfinished = header.unfinished_bytes();
+            assert!(FileHeader::is_unfinished(&unfinished, *kind) && !FileHeader::is_unfinished(&header.to_bytes(), *kind));
+            assert_eq!(FileHeader::read(&unfinished), Err(HeaderError::Checksum));
+            for at in 0..FILE_HEADER_BYTES {
                 for change in 1..=255 {
-                    let mut bytes = head.to_bytes();
+                    let mut bytes = header.to_bytes();
                     bytes[at] ^= change;
-                    assert!(FileHead::read(&bytes).is_err() && !FileHead::is_unfinished(&bytes, *kind), "byte {at} ^ {change}");
+                    assert!(FileHeader::read(&bytes).is_err() && !FileHeader::is_unfinished(&bytes, *kind), "byte {at} ^ {change}");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Layouts of streams: what a thread of a stream build writes while it runs.
 //!
-//! A stream build does not count. Where another build increments a counter, it appends an *event*, a four-byte word that is unique in the
-//! image, so that counts as well as the order of paths and calls follow from the events ([`Event`]). [`crate::live`] explains how files
+//! A stream build does not count. Where a counting build increments a counter, it appends an *event*, a four-byte word that is unique in
+//! the image, so that counts as well as the order of paths and calls follow from the events ([`Event`]). [`crate::live`] explains how files
 //! can be read while they are written. Invariants: no event is 0; the events of a chunk end with the last nonzero word.
 
 // stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
@@ -13,14 +13,14 @@
 // - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by an addition to the cursor (one
 //   instruction, so that a signal handler in between loses nothing) and a store. If the cursor was a multiple of [`CHUNK_BYTES`], or 0,
 //   the runtime finds the next chunk first.
-// - The *shadow stack* has a slot for each live frame of the image's functions: the event of its last call, or of its entry. The first
-//   slot that is 0 ends it. A function clears its slot when it is left.
-// - A signal handler that runs between the addition at the end of a chunk and the runtime writes after the chunk, so the chunk after the
-//   current one is always free.
+// - The *shadow stack* has a slot for each live frame of the image's functions: the event of the frame's last call, or of its entry. The
+//   first slot that is 0 ends the stack. A function clears its slot when it is left.
+// - If a signal handler runs after the addition that reaches the end of a chunk and before the runtime, it writes beyond the chunk. So the
+//   chunk after the current one is always free.
 
 use crate::Checksum;
 
-/// Version of stream files, of kind [`crate::head::FileKind::STREAM_FILE`].
+/// Version of stream files, of kind [`crate::file_header::FileKind::STREAM_FILE`].
 pub const STREAM_VERSION: u32 = 3;
 /// Size of a chunk in bytes; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
@@ -36,7 +36,7 @@ pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
 pub const HEADER_BYTES: u64 = 64;
 /// Number of events of a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
-/// Maximum number of events of a thread that can be requested of a flight recorder.
+/// Maximum number of events per thread that a flight recorder can keep.
 pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
@@ -46,8 +46,8 @@ pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
 /// Code to jump to with a cursor at a chunk's end in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
 /// Preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
-/// Code to jump to likewise, with a shadow stack pointer in `rax` that has no slot: at the thread's first frame, or when frames are too
-/// deep. Returns the frame's slot in `rax`; the thread's pointer is after it.
+/// Code to jump to with a shadow stack pointer in `rax` that is not the address of a slot, at the thread's first frame or when the stack is
+/// full, and the return address in `r11`. Returns the frame's slot in `rax`; the thread's pointer is then after the slot.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
 /// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the flight recorder keeps.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
@@ -69,7 +69,7 @@ pub const MAX_WAIT_LIMIT_MS: u64 = 3_600_000;
 pub struct ThreadStream {
     /// Address of the next event.
     pub cursor: u64,
-    /// Address of the slot of the next frame.
+    /// Address of the shadow stack slot for the next frame.
     pub shadow: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct RegionStream {
     pub slots: u32,
     /// In a thread's first region: the number of its other regions.
     pub more_regions: u32,
-    /// When the thread began to write here, in nanoseconds since 1970.
+    /// When the thread began to write to the region, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Sequence number of the next chunk of the stream.
     pub sequence: u64,
@@ -95,7 +95,7 @@ pub struct RegionStream {
     pub end: u64,
     /// Address of the region with the current chunk, in the process.
     pub region: u64,
-    /// Address of the thread's next region, in the process; the last one's is the first.
+    /// Address of the thread's next region, in the process. The regions form a ring.
     pub next: u64,
 }
 
@@ -105,9 +105,9 @@ pub struct RegionStream {
 pub struct ChunkHeader {
     /// [`CHUNK_FREE`], [`CHUNK_CURRENT`] or [`CHUNK_FULL`].
     pub state: u32,
-    /// Thread that wrote it.
+    /// Id of the thread that writes the chunk.
     pub thread: u32,
-    /// Its process.
+    /// Id of the thread's process.
     pub process: u32,
     /// The parent process if it forked while this stream had frames; else 0.
     pub parent: u32,
@@ -126,7 +126,7 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// Computes the checksum of all fields but the state, which stay the same while the chunk is in use.
+    /// Computes the checksum of all fields but the state. They do not change while the chunk is in use.
     #[inline]
     pub const fn fields_checksum(&self) -> u64 {
         let (thread, process) = (self.thread as u64, self.process as u64);
@@ -156,10 +156,10 @@ pub enum Event {
     Exit(u32),
     /// A function was entered: its first counter.
     Enter(u32),
-    /// Control returned to the frame at this depth (from 1) by an exception or `longjmp`, or for the first time; frames above it are gone.
-    /// 0 means frames that are too deep for the shadow stack.
+    /// Control returned to the frame at this depth (from 1), by an exception, `longjmp`, or the first return of a function that returns
+    /// twice. Frames above it are gone. 0 represents all frames that are too deep for the shadow stack.
     Resume(u32),
-    /// A frame of the process that forked: a counter of its function. At a stream's start, outermost first.
+    /// At a stream's start, outermost first: a frame that existed when the process was forked, by a counter of its function.
     Inherited(u32),
 }
 
@@ -177,7 +177,7 @@ pub const TAG_EXIT: u32 = 5;
 pub const TAG_MASK: u32 = 7;
 
 impl Event {
-    /// Decodes a word of a chunk of an image with that template. `None` if it is not an event.
+    /// Decodes a word of a chunk, given the address of the image's template. `None` if the word is not an event.
     #[inline]
     pub const fn from_word(word: u32, template: u64) -> Option<Event> {
         let tag = word & TAG_MASK;
@@ -218,7 +218,8 @@ impl Event {
     }
 }
 
-/// Returns the depth of a frame from its slot's offset in the region: 1 for the first slot, 0 after the last.
+/// Returns the depth of a frame from its slot's offset in the region: 1 for the first slot, 0 for the limit slot, whose offset modulo
+/// [`SHADOW_BYTES`] is 0.
 const fn depth_of(offset: u64) -> u32 {
     if offset < HEADER_BYTES { 0 } else { ((offset - HEADER_BYTES) / 4 + 1) as u32 }
 }

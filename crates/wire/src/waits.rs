@@ -8,13 +8,13 @@
 // <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
 // <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
 //
-// - `<process>` consists of process id and start time, so that a process that executes another program starts new files.
-// - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are one that its process
-//   did not live to start. Zeros after the last chunk of an extent are free space.
+// - `<process>` consists of process id and start time, so that a process that executes a different program starts new files.
+// - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are an extent whose
+//   process ended before writing its header. Zeros after the last chunk of an extent are free space.
 // - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
 
 use crate::Checksum;
-use crate::head::{FileHead, FileKind, HEAD_BYTES};
+use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 
 /// Version of this layout, of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
@@ -38,7 +38,7 @@ pub const RECORD_SIZE: usize = 64;
 pub const SAMPLE_SIZE: usize = 32;
 /// Stack number of a record without a stack.
 pub const NO_STACK: u32 = u32::MAX;
-/// Peer of a record without one: a null process, or a call without partner.
+/// Peer of a record for a null process or a call without partner.
 pub const NO_PEER: i32 = -1;
 /// Peer of a receive from any source.
 pub const ANY_PEER: i32 = -2;
@@ -51,8 +51,8 @@ pub const ANY_TAG: i32 = -1;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentHeader {
-    /// The [`FileHead`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
-    pub head: [u8; HEAD_BYTES],
+    /// The [`FileHeader`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
+    pub file_header: [u8; FILE_HEADER_BYTES],
     /// When recording of the process began, in ticks: part of its name in the process file.
     pub start: u64,
     /// Number of the process.
@@ -68,14 +68,14 @@ pub struct ExtentHeader {
 impl ExtentHeader {
     /// Creates a header with its checksums.
     pub fn new(process: u32, start: u64, size: u32) -> ExtentHeader {
-        let head = FileHead::new(FileKind::WAITS, VERSION).to_bytes();
-        let header = ExtentHeader { head, start, process, size, checksum: 0, reserved: 0 };
+        let file_header = FileHeader::new(FileKind::WAITS, VERSION).to_bytes();
+        let header = ExtentHeader { file_header, start, process, size, checksum: 0, reserved: 0 };
         ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
     /// Returns true if a recorder of this version wrote the header, and it is not corrupt.
     pub fn is_intact(&self) -> bool {
-        FileHead::read(&self.head) == Ok(FileHead::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
+        FileHeader::read(&self.file_header) == Ok(FileHeader::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
 
     fn fields_checksum(&self) -> u64 {
@@ -147,7 +147,7 @@ pub struct ThreadHeader {
     pub begin_ns: u64,
     /// Object of the [`kind::THREAD_CREATE`] that created the thread; 0 for a process's first thread.
     pub token: u64,
-    /// A later anchor, in ticks.
+    /// The time of a later anchor, in ticks.
     pub anchor_ticks: u64,
     /// The monotonic clock at that anchor, in ns.
     pub anchor_ns: u64,
@@ -198,7 +198,7 @@ pub struct SampleRecord {
 }
 
 crate::layout::layouts! {
-    ExtentHeader { head, start, process, size, checksum, reserved }
+    ExtentHeader { file_header, start, process, size, checksum, reserved }
     ChunkHeader { magic, kind, thread, first, size, reserved, checksum }
     ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
     CallRecord { enter, exit, kind, function, stack, object, peer, tag, size_or_count, request, cpu_ns }

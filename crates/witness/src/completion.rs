@@ -40,7 +40,7 @@ impl Completion<'_> {
     /// Returns the candidate that is cheapest after completion. Of equally cheap ones, the first.
     ///
     /// # Panics
-    /// There is no candidate.
+    /// `candidates` is empty.
     pub fn find_cheapest(&self, candidates: Vec<Candidate>) -> PlannedDistribution {
         let mut candidates: Vec<(f64, Candidate)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));

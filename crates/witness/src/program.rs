@@ -139,7 +139,7 @@ pub enum ProgramStart {
 /// The reason why functions do not form a program, or witnesses do not belong to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessError {
-    /// There is no function.
+    /// The program has no functions.
     #[error("the program has no function. Add at least the one in which runs start")]
     NoFunction,
     /// A number that no function has.
@@ -189,7 +189,7 @@ pub enum WitnessError {
         limit: u32,
     },
     /// A witness does not exist.
-    #[error("there is no witness {witness}, because the number of {of} is {count}")]
+    #[error("witness {witness} does not exist, because the number of {of} is {count}")]
     NoSuchWitness {
         /// Its number.
         witness: u32,

@@ -215,7 +215,7 @@ fn parse_place(word: &str) -> Result<BlockSet, String> {
         return Ok(BlockSet::Any);
     }
     if let Some(number) = word.strip_prefix('b').filter(|n| is_number(n)) {
-        return number.parse().map(BlockSet::Block).map_err(|_| format!("there is no block {number}"));
+        return number.parse().map(BlockSet::Block).map_err(|_| format!("block number {number} is too large"));
     }
     if let Some(name) = word.strip_suffix("()").filter(|n| !n.is_empty()) {
         return Ok(BlockSet::Inlined(name.to_owned()));
@@ -233,7 +233,7 @@ fn parse_place(word: &str) -> Result<BlockSet, String> {
     }
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(BlockSet::Lines { file, first, last }),
-        _ => Err(format!("there are no lines {lines}")),
+        _ => Err(format!("`{lines}` is not a range of line numbers")),
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
             ("12 exit 13", 8, "nothing more"),
             ("12 !13 14", 7, "nothing more"),
             ("13 entry", 3, "must come first"),
-            ("15-12", 0, "no lines 15-12"),
+            ("15-12", 0, "`15-12` is not a range"),
             ("ü 0", 0, "`ü` is not a place"),
             ("_ b99999999999", 2, "no block"),
         ] {

@@ -27,7 +27,7 @@ impl FieldProfiles {
     /// whose details are unknown.
     ///
     /// # Errors
-    /// There are no such profiles, or no known paths are given.
+    /// A profile does not exist, or no known paths are given.
     pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
         let inputs = find_inputs(wanted, folders)?;
         let mut known = KnownInput::default();

@@ -15,7 +15,7 @@ use trodden_stored::known::known_paths;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
 
@@ -124,9 +124,9 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
         }
     }
     anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
-    let head = FileHead::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
+    let file_header = FileHeader::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
     let mut file = vec![0; KnownHeader::BYTES];
-    KnownHeader { head, image: image.identity.0, counters, checksum: checksum(&bits) }
+    KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }
         .write(&mut file)
         .context("cannot write the header")?;
     file.extend(bits);

@@ -148,7 +148,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
 
 fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
     let mut counts = SegmentCounts::new();
-    let places = CounterLookup::new(log.head(), image);
+    let places = CounterLookup::new(log.header(), image);
     for thread in log.threads() {
         let mut reader = SegmentReader::new(&places, depth);
         log.visit(thread, 0, |event| {

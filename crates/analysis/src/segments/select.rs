@@ -23,7 +23,7 @@ type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 /// Returns the set of segments of a depth that `--segments` names, restricted to the segments in `only`.
 ///
 /// # Errors
-/// There is no such run, or no segment remains.
+/// The run does not exist, or no segment remains.
 pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
@@ -49,7 +49,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     };
     ensure!(
         !set.functions().is_empty(),
-        "segments {wanted}: there is no segment of depth {depth}. Use a run in which instrumented functions call each other"
+        "segments {wanted}: no segment has depth {depth}. Use a run in which instrumented functions call each other"
     );
     Ok(set)
 }

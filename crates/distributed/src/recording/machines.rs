@@ -138,7 +138,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     let collector = spec.collector.collector();
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
-    for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
+    for run in spec.machines.get(machine).with_context(|| format!("the specification has no machine {machine}"))? {
         // A machine presumed lost may finish after its replacement, so files are written elsewhere and then renamed.
         let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;

@@ -86,12 +86,12 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     let output = &options.output;
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !options.plan_only) {
-        ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
+        ensure!(folder.is_dir(), "the folder {} for the trace (--output) does not exist", folder.display());
     }
     ensure!(!output.is_dir(), "cannot write the trace to {}: it is a folder. Pass --output a file name", output.display());
     let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
-        ensure!(file.is_file(), "there is no file {} ({option})", file.display());
+        ensure!(file.is_file(), "file {} ({option}) does not exist", file.display());
     }
     Ok(())
 }

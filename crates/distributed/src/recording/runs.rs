@@ -479,7 +479,7 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
         let link = format!("/proc/{process}/exe");
         return std::fs::read_link(&link).with_context(|| match std::fs::read(format!("/proc/{process}/cmdline")).as_deref() {
             Ok([]) => format!("cannot trace process {process}: it or its first thread has ended, or it is a kernel thread"),
-            _ => format!("there is no process {process}, or it belongs to another user"),
+            _ => format!("process {process} does not exist or belongs to a different user"),
         });
     }
     let found = host.program.clone().filter(|path| path.exists());

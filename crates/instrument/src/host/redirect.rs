@@ -1,14 +1,14 @@
 //! The call before code generation for LLVM 19 to 21, which have no such entry.
 //!
 //! A dynamically linked clang calls libLLVM through slots that the dynamic linker has filled with addresses. When clang registers the
-//! plugin, the slots of three functions are changed to functions here: `PassManager<Module>::run`, which runs the optimiser and tells
-//! which module is compiled; `createTargetTransformInfoWrapperPass`, the first call of code generation, at which the module is
-//! instrumented; and `legacy::PassManager::run`, which generates the code and is left out if none is wanted. The optimiser's own
-//! callbacks will not do: they run before sanitizers, and not at all for stored bitcode.
+//! plugin, the slots of three functions are changed to functions of this file: `PassManager<Module>::run`, which runs the optimiser and
+//! reveals the module; `createTargetTransformInfoWrapperPass`, the first call of code generation, at which the module is instrumented; and
+//! `legacy::PassManager::run`, which generates the code and is skipped if no code is to be generated. The optimiser's own callbacks are
+//! unsuitable: they run before sanitizers, and not at all for stored bitcode.
 //!
-//! What would break it: a statically linked clang, which has no slots; other names, parameters, or order of these calls; a target machine
-//! that is not the first member of both `PassBuilder` and the callback in `TargetIRAnalysis`. All of these end the compilation with an
-//! error, before or instead of code that does not count.
+//! This does not work with a statically linked clang, which has no slots, nor if these calls have different names, parameters or a
+//! different order, or if the target machine is not the first member of both `PassBuilder` and the callback in `TargetIRAnalysis`. In all
+//! of these cases the compilation ends with an error; no code is silently left uninstrumented.
 
 use super::{symbol, version_text};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -54,10 +54,10 @@ extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
     // SAFETY: the address is that of the function with this type, whose parameter is passed by reference.
     let original: extern "C" fn(*mut c_void) -> *mut c_void = unsafe { std::mem::transmute(CODE_GENERATION_START.load(Relaxed)) };
     let (module, machine) = (MODULE.swap(std::ptr::null_mut(), Relaxed), MACHINE.load(Relaxed));
-    // SAFETY: the parameter starts with a function object, which starts with what it captures, the target machine.
+    // SAFETY: the parameter starts with a function object, which starts with the target machine that it captures.
     let captured = unsafe { *analysis.cast::<*mut c_void>() };
     if module.is_null() || captured != machine {
-        crate::fail(&refusal("generates code in an unknown way"));
+        crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
     IS_SKIPPED.store(crate::before_code_generation(module.cast(), machine, 0, std::ptr::null_mut()), Relaxed);
     original(analysis)
@@ -67,12 +67,12 @@ extern "C" fn generate_code(manager: *mut c_void, module: *mut c_void) -> bool {
     // SAFETY: the address is that of the function with this type.
     let original: extern "C" fn(*mut c_void, *mut c_void) -> bool = unsafe { std::mem::transmute(CODE_GENERATOR.load(Relaxed)) };
     if MODULE.load(Relaxed) == module {
-        crate::fail(&refusal("generates code in an unknown way"));
+        crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
     !IS_SKIPPED.swap(false, Relaxed) && original(manager, module)
 }
 
-fn refusal(reason: &str) -> String {
+fn unsupported_clang(reason: &str) -> String {
     let clang = std::env::current_exe().map_or("clang".into(), |path| path.display().to_string());
     format!(
         "{clang} (LLVM {}) {reason}, so its code cannot be counted. Use clang as packaged by your distribution, or clang 22",
@@ -106,7 +106,7 @@ fn redirect_all() {
         let slots = objects.iter().filter(|object| !object.contains(LOADED, address)).map(|object| object.redirect(redirection));
         if address == 0 || slots.sum::<usize>() == 0 {
             let name = redirection.name.to_string_lossy();
-            crate::fail(&refusal(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
+            crate::fail(&unsupported_clang(&format!("is not dynamically linked against libLLVM (it has no slot for `{name}`)")));
         }
     }
 }
@@ -205,7 +205,7 @@ impl LoadedObject {
         self.segments.iter().filter(move |s| s.kind == kind).map(|s| (self.base.wrapping_add(s.address as usize), s))
     }
 
-    /// Whether an address is in a segment of this kind.
+    /// Returns true if an address is in a segment of this kind.
     fn contains(&self, kind: u32, address: usize) -> bool {
         self.segments_of(kind).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
     }
@@ -218,7 +218,8 @@ impl LoadedObject {
         entries.iter().take_while(|entry| entry[0] != 0).find(|entry| entry[0] == wanted).map_or(0, |entry| entry[1] as usize)
     }
 
-    /// Returns the address in an entry of the dynamic section. Some dynamic linkers leave it relative to the base.
+    /// Returns the address in an entry of the dynamic section; `None` if there is none. Some dynamic linkers leave such addresses
+    /// relative to the base.
     fn dynamic_address(&self, wanted: u64) -> Option<usize> {
         let value = self.dynamic(wanted);
         let address = if value < self.base { value + self.base } else { value };
@@ -252,10 +253,10 @@ impl LoadedObject {
     /// Changes a slot, which may be in memory that was made read-only after relocation.
     fn write(&self, slot: usize, value: usize) {
         let page = (slot & !(PAGE - 1)) as *mut c_void;
-        // SAFETY: the slot is in a page of the loaded file, which only calls read. An aligned word does not cross pages.
+        // SAFETY: the slot is in a page of the loaded file, and only calls read it. An aligned word does not cross pages.
         unsafe {
             if mprotect(page, PAGE, READABLE | WRITABLE) != 0 {
-                crate::fail(&refusal(&format!("has protected slots ({})", std::io::Error::last_os_error())));
+                crate::fail(&unsupported_clang(&format!("has protected slots ({})", std::io::Error::last_os_error())));
             }
             (slot as *mut usize).write(value);
         }

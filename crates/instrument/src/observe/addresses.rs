@@ -1,9 +1,9 @@
 //! The tier `addresses`: code and counters stay as they are, and blocks are only marked so that their addresses can be found later.
 //!
-//! Each block gets an `llvm.pseudoprobe`. It emits no instruction, stays in its block, is duplicated with it, and becomes an entry
-//! (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`], which
-//! is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function is
-//! described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
+//! Each block gets an `llvm.pseudoprobe`, which emits no instruction, stays in its block, is duplicated with the block, and becomes an
+//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`],
+//! which is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function
+//! is described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
 //! instructions within blocks.
 
 use super::{Observer, plan_function};
@@ -55,7 +55,7 @@ struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
 struct FunctionProbes {
     function: String,
-    /// Positions of the instructions that probes go before.
+    /// The probes, each with the position of the instruction before which it is inserted.
     at: Vec<((usize, usize), PseudoProbe)>,
 }
 
@@ -116,14 +116,14 @@ impl PseudoProbes {
     }
 }
 
-/// Returns true if a block is empty and not needed to tell paths apart, because control from its predecessors to its successor must pass
-/// it. Code generation removes such blocks, but would keep one with a probe.
+/// Returns true if a block is empty and not needed to tell paths apart, because it is on the only edge from each predecessor to its
+/// successor. Code generation removes such blocks, but would keep a block that contains a probe.
 fn is_redundant_jump(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
 }
 
-/// Counts the edges from a block to another, directly or through a block that only jumps.
+/// Counts the edges between two blocks, directly or through a block that only jumps.
 fn successors(from: Block, to: Block) -> usize {
     let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
     next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
@@ -136,7 +136,8 @@ fn only_jumps(block: Block) -> Option<Block> {
     (to.len() == 1).then(|| to[0])
 }
 
-/// Returns true if another call precedes an instruction in its block. Otherwise it is always reached with the block and needs no probe.
+/// Returns true if a call precedes an instruction in its block. Otherwise, the instruction is reached whenever its block is, and needs no
+/// probe.
 fn has_call_before(instruction: Value) -> bool {
     let before = instruction.block().instructions().take_while(|i| *i != instruction);
     before.filter(|i| i.is_call()).any(|call| !call.calls_intrinsic())

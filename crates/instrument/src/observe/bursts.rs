@@ -1,5 +1,5 @@
-//! All paths, counted in bursts. The tier's decisions for a function depend on the others, so all are planned before any is changed
-//! ([`crate::sample`]).
+//! All paths, counted in bursts ([`crate::sample`]). The tier's decisions for a function depend on other functions, so all functions are
+//! planned before any is changed.
 
 use super::{Observer, plan_function};
 use crate::emit;

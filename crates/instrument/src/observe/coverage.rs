@@ -1,5 +1,6 @@
-//! All paths, in place of the counters of source-based coverage, which are removed. In addition to what an [edge
-//! profile](super::edge_profile) needs, the positions of calls are recorded, since a block ends at a call that does not return.
+//! All paths, in place of the counters of source-based coverage, which are removed. In addition to the data that an [edge
+//! profile](super::edge_profile) needs, the positions of calls are recorded, because code after a call that does not return was not
+//! executed.
 
 use super::Observer;
 use super::edge_profile::extract;
@@ -23,7 +24,7 @@ impl CoverageCounts {
     /// Removes the coverage counters from a module.
     ///
     /// # Errors
-    /// There are none, or they are of another kind.
+    /// The module has counters of a different kind, or they cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,

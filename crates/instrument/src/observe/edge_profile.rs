@@ -1,5 +1,5 @@
-//! All paths, in place of LLVM's edge counters, which are removed. Their positions are recorded, and what does not follow from paths gets
-//! counters of its own ([`crate::placeholders`]).
+//! All paths, in place of LLVM's edge counters, which are removed. Their positions are recorded, and those that paths do not determine get
+//! counters of the unit ([`crate::placeholders`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -22,7 +22,7 @@ impl EdgeProfileCounts {
     /// Removes the edge counters from a module.
     ///
     /// # Errors
-    /// There are none, or they are of another kind.
+    /// The module has counters of a different kind, or they cannot be removed.
     pub fn begin(
         module: Module,
         context: ModuleContext,
@@ -46,7 +46,7 @@ pub fn extract(
     Placeholders::extract(module, context.counters, next, options)
 }
 
-/// Removes the counters that an earlier variant of the unit kept as placeholders.
+/// Removes LLVM's counters from bitcode that was stored with placeholders, for a variant that does not need them.
 pub fn discard(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
         Placeholders::extract(module, counters, &mut 0, RemovalOptions { kind: CounterKind::Discarded, shared: false })?.finish();

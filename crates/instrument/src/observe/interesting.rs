@@ -1,5 +1,4 @@
-//! Interesting paths: functions are numbered so that the paths of a set have words of their own, and all other paths of a function share
-//! one ([`crate::interesting`]).
+//! Interesting paths: each path of a set has its own word, and all other paths of a function share one ([`crate::interesting`]).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -58,7 +57,7 @@ impl Observer for InterestingPaths {
     }
 }
 
-/// Returns why a function is not counted if the set does not name it.
+/// Returns why a function is not counted; `None` if the set has paths of it.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.has_function(&unit.map.source, &function.name()));
     (!is_named).then_some(NOT_INTERESTING)
@@ -79,7 +78,7 @@ pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>>
     }
 }
 
-/// Plans a function by its interesting paths.
+/// Replaces a function's plan by one for its interesting paths, if it has any.
 ///
 /// # Errors
 /// The paths belong to a different function, or their numbering is wrong.
@@ -106,7 +105,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
         options: &unit.options.plan,
         time_limit_s: unit.options.time_limit_s,
     };
-    // With the same cuts, paths keep their numbers. If they are too many for an array, the first plan's numbers are used.
+    // With the same cuts, paths keep the numbers that the set has. If they are too many for an array, the original plan is used.
     let few = numbering.paths() <= unit.options.plan.max_paths;
     let elsewhere = (!few).then(|| explain_different_cuts(unit, numbering.paths()));
     let in_full = few.then(|| all_paths(&request, dag.clone(), numbering.clone()));
@@ -127,7 +126,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     Ok(())
 }
 
-/// Explains that a function's paths do not have the numbers by which the interesting ones are given.
+/// Explains that a function's paths do not have the numbers that the set of interesting paths uses.
 fn explain_different_cuts(unit: &Unit, paths: u64) -> String {
     format!(
         "it has {paths} paths but max-paths is {}, so they are cut into shorter ones, whose numbers differ from those of \

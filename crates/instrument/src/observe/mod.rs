@@ -35,10 +35,10 @@ use trodden_flow::program::Choices;
 use trodden_flow::{Graph, Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
-/// Creates the observer of a unit and declares what its code refers to.
+/// Creates the observer of a unit, and declares the symbols that its code refers to.
 ///
 /// # Errors
-/// An edge profile or coverage is asked for, but LLVM's counters are not as expected.
+/// LLVM's counters are not of the kind that the experiment needs, or cannot be removed.
 pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, next: &mut u64) -> Result<Box<dyn Observer>, Error> {
     let observation = options.experiment.observation();
     if !matches!(observation, Observation::EdgeProfileCounts(_) | Observation::CoverageCounts(_)) {
@@ -62,9 +62,9 @@ pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, ne
     })
 }
 
-/// What a kind of observation does to a unit's code.
+/// The changes that a kind of observation makes to a unit's code.
 pub trait Observer {
-    /// Returns why a function is not observed although it could be described.
+    /// Returns the reason for not observing a function that could be observed; `None` if it is observed.
     fn reason_to_skip(&self, _unit: &Unit, _function: Value) -> Option<&'static str> {
         None
     }
@@ -72,7 +72,7 @@ pub trait Observer {
     /// Instruments all these functions.
     ///
     /// # Errors
-    /// A given plan or map belongs to other code, or there are too many events.
+    /// The experiment's input belongs to different code, or a function has too many events.
     fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: LLVMTargetMachineRef) -> Result<(), Error> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
@@ -113,7 +113,7 @@ pub trait Observer {
     /// Plans a function again if the kind's input determines its paths.
     ///
     /// # Errors
-    /// The given paths belong to a different function, or their numbering is wrong.
+    /// The kind's input belongs to a different function, or the numbering is wrong.
     fn plan_again(
         &mut self,
         _unit: &mut Unit,
@@ -142,13 +142,13 @@ pub trait Observer {
         insert_probes(self.as_dyn(), unit, planned);
     }
 
-    /// Called at the end, to define what the code refers to.
+    /// Called after all functions, to define the symbols that their code refers to.
     fn define(&self, _unit: &Unit) {}
 
     /// Removes declarations that no function uses.
     fn remove_unused(&self, _unit: &Unit) {}
 
-    /// Returns what converts the unit's paths into LLVM's edge profile, if the unit was built for profile-guided optimisation.
+    /// Returns the data that convert the unit's path counts into LLVM's edge profile or coverage, if the unit was built for that.
     fn edge_profile(&mut self) -> Option<EdgeProfile> {
         None
     }
@@ -157,7 +157,7 @@ pub trait Observer {
     fn as_dyn(&mut self) -> &mut dyn Observer;
 }
 
-/// Runs the passes on a function's program, and inserts it.
+/// Runs the passes on a function's program, and inserts its probes.
 fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut PlannedFunction) {
     let passes = observer.passes(unit, planned);
     let PlannedFunction { function, cfg, graph, program, frequencies, .. } = &mut *planned;
@@ -176,15 +176,15 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();
     }
     let position = unit.positions.of_function(function);
-    // Before the function's blocks change, because it examines the callers.
-    let open = observer.may_lack_region(unit, function);
+    // Called before the function's blocks change, because it examines the callers.
+    let may_lack_region = observer.may_lack_region(unit, function);
     observer.before_description(unit, function);
     let prepared = prepare(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
     observer.described(unit, function, &cfg);
     let graph = graph_of(function, &cfg)?;
     let name = function.name();
-    let (frequencies, measured) = unit.frequencies(&name, &cfg, &graph, observer.measured_edges(unit, &name, &cfg));
+    let (frequencies, is_measured) = unit.frequencies(&name, &cfg, &graph, observer.measured_edges(unit, &name, &cfg));
     let plan = observer.plan(unit, &name, &cfg, &graph, &frequencies)?;
     let planned = PlannedFunction {
         program: ProbeProgram::from_plan(&graph, &plan),
@@ -193,8 +193,8 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
         cfg,
         graph,
         frequencies,
-        measured,
-        open,
+        is_measured,
+        may_lack_region,
         counted: None,
     };
     let planned = observer.plan_again(unit, planned, &prepared)?;
@@ -202,7 +202,7 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     Ok(planned)
 }
 
-/// Returns the functions to observe, and those left out, with the reasons.
+/// Returns the functions to observe, and the other functions with the reasons.
 pub fn choose_functions(unit: &mut Unit, observer: &dyn Observer) -> (Vec<Value>, Vec<Skipped>) {
     let (described, mut skipped) = choose(unit.module);
     let mut chosen = Vec::new();

@@ -1,5 +1,5 @@
-//! One copy's part of the paths: a function is planned by what this copy counts, and left alone if that is nothing. In a copy of a
-//! residual build, functions are instrumented as in a residual build.
+//! One copy's part of the paths: a function's plan counts the paths that are assigned to this copy, and a function without such paths is
+//! not changed. In a copy of a residual build, functions are instrumented as in a residual build.
 
 use super::Observer;
 use super::unknown::UnknownPaths;
@@ -50,7 +50,7 @@ impl Observer for CopyPart {
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// With hits, each iteration is counted.
+    /// If hits are counted, each iteration is counted when it ends.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) }
     }

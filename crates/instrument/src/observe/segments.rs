@@ -1,5 +1,5 @@
-//! Interprocedural segments: functions pass a context to callees, and count their first paths by context. [`crate::segments`] decides,
-//! this module inserts the code.
+//! Interprocedural segments: functions pass a context to callees, and count their first paths by context. [`crate::segments`] plans the
+//! code, and this module inserts it.
 
 use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
@@ -101,7 +101,7 @@ impl Observer for SegmentCounts {
 }
 
 impl SegmentCounts {
-    /// Plans a function with the path numbers that segments refer to; `None` if it is not the function that they refer to.
+    /// Plans a function with the path numbers that segments refer to; `None` if segments refer to a different version of the function.
     fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
         let mut planned = plan_function(unit, self, function)?;
         let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
@@ -141,7 +141,7 @@ impl SegmentCounts {
         let code = segments.begin(module, version, words, location);
         let base = match segments.words.words {
             0 => unit.context.counters,
-            // A function that only passes contexts on needs no region.
+            // A function that only passes contexts to callees needs no region.
             _ if version.context_source == ContextSource::None => unit.context.counters,
             _ => entry::thread_counters(unit.context, version.code, location, true),
         };
@@ -150,8 +150,8 @@ impl SegmentCounts {
     }
 }
 
-/// Returns the preferential numbering of a function's segments, if it is asked for. With no more pairs than interesting ones, each pair
-/// has its own word anyway. If the numbers do not fit, the map records that segments are hashed.
+/// Returns the preferential numbering of a function's segments, if it is requested and useful: if all pairs are interesting, each pair has
+/// its own word anyway. If the numbers do not fit, the map records that segments are hashed.
 fn preferential_numbering(
     unit: &mut Unit,
     name: &str,
@@ -177,11 +177,11 @@ fn preferential_numbering(
     }
 }
 
-/// Returns the program that tells these paths apart from each other and from all others, by precise selective labels.
+/// Returns the program that distinguishes these paths from each other and from all others, by precise selective labels.
 ///
 /// Source: Afraz, Saha and Kanade, "P3" (2015), algorithm 1, applied to paths across calls. Such a path consists of a context, modelled as
 /// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
-/// of two above all sums of them.
+/// of two above all sums of labels.
 fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
     let mut marked = vec![false; dag.edges().len()];
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
@@ -211,7 +211,7 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
         let segments = SegmentPlan::new(&mut on, first_word);
         let entries = on.entries();
         first_word += segments.words.words;
-        // The verified program counts every path; paths that are not on a segment need no code.
+        // The verified program counts every path, but paths that are not on a segment need no code.
         for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
             let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
             program.set_operations(edge, kept.collect());

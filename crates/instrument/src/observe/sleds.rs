@@ -1,9 +1,9 @@
 //! Witness sleds: eight bytes at the start of each block that do nothing until a collector of traces writes a jump there.
 //!
 //! A sled is an instruction that no compiler emits ([`SLED`]), so collectors find it in machine code without a table, even in stripped
-//! programs. It is inline assembly that clobbers memory, so code generation moves no memory access across it: if one faults, its block's
-//! sled was executed. Unreachable blocks get none, because code generation would then keep them, and let control run into whatever
-//! follows.
+//! programs. It is inline assembly that clobbers memory, so code generation moves no memory access across it: if an access faults, its
+//! block's sled was executed. Unreachable blocks get no sled, because code generation would then keep them, and control could run into the
+//! code that follows.
 
 use crate::debug::no_line;
 use crate::llvm::{Block, Builder, Module, Value};

@@ -23,12 +23,12 @@ use trodden_unit::BlockKind;
 /// Observer that writes the sequence of paths and calls.
 pub struct PathStream {
     streams: Streams,
-    /// Calls that may not return or are events themselves: the event before a function's entry identifies the call site.
+    /// Calls that may not return or have an event: the event before a function's entry identifies the call site.
     no_return: NoReturnAnalysis,
 }
 
 impl PathStream {
-    /// Declares what the code refers to.
+    /// Declares the symbols that the code refers to.
     pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
         PathStream { streams: Streams::declare(module), no_return }
@@ -36,7 +36,7 @@ impl PathStream {
 }
 
 impl Observer for PathStream {
-    /// Functions that catch exceptions or `longjmp` are always observed, because the stream must say where unwinding ends.
+    /// Functions that catch exceptions or `longjmp` are always observed, because the stream must show where unwinding ends.
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
         interesting::reason_to_skip(unit, function).filter(|_| !catches(function))
     }
@@ -45,7 +45,7 @@ impl Observer for PathStream {
         interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    /// A stream has all paths of the named functions, and an event at each of their calls.
+    /// A stream has all paths of the observed functions, and an event at each of their calls.
     fn plan_again(&mut self, unit: &mut Unit, planned: PlannedFunction, prepared: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
         let with_calls = FunctionCfg::new(planned.function, prepared, &self.no_return, &mut unit.positions);
         plan_events(unit, planned, with_calls)
@@ -72,7 +72,7 @@ impl Observer for PathStream {
 
     fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEnd, location: Option<LLVMMetadataRef>) {
         if let PathEnd::Stream(stream) = at_end {
-            stream.resume_where_control_comes_back(planned.function, &planned.cfg, location);
+            stream.append_resumes(planned.function, &planned.cfg, location);
         }
     }
 
@@ -88,14 +88,14 @@ impl Observer for PathStream {
     }
 }
 
-/// Plans the program that writes a function's events: its graph has additional edges for calls, and the function's own cuts.
+/// Plans the program that writes a function's events. Its graph has additional edges for calls, but the same cuts.
 fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
     let extra_edges = cfg.extra_edges(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
     }
     let graph = graph_of(own.function, &cfg)?;
-    let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
+    let (frequencies, is_measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
     let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
@@ -103,5 +103,5 @@ fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<Pl
     let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
     let program = ProbeProgram::from_plan(&graph, &plan);
     let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, extra_edges }));
-    Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
+    Ok(PlannedFunction { cfg, graph, program, frequencies, is_measured, counted, ..own })
 }

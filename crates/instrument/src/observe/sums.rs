@@ -16,12 +16,12 @@ use trodden_unit::{BlockKind, observe};
 /// Observer that sums an event per path.
 pub struct EventSums {
     events: Events,
-    /// Only the paths of a set have sums of their own.
+    /// Only paths of a set have their own sums.
     of_interesting: bool,
 }
 
 impl EventSums {
-    /// Declares what the code refers to.
+    /// Declares the symbols that the code refers to.
     pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
         EventSums { events: Events::declare(module, sums.event), of_interesting: sums.paths.is_some() }
     }
@@ -43,14 +43,14 @@ impl Observer for EventSums {
         Ok(planned)
     }
 
-    /// Events are read exactly where paths end.
+    /// Events must be read exactly where paths end.
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
         COUNT_AT_PATH_ENDS
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
         let entry = planned.function.entry();
-        // Inline, because a call would be charged to paths. Events are read after it.
+        // Inline, because the events of a call would be charged to paths. Events are read after this code.
         let base = unit.thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
         let at_end = match interesting::words(unit, planned) {

@@ -1,4 +1,5 @@
-//! Unknown paths: all except the known ones are counted, the first time by the runtime ([`crate::residual`] generates the code).
+//! Unknown paths: all paths except known ones are counted, at their first execution by the runtime ([`crate::residual`] generates the
+//! code).
 
 use super::Observer;
 use crate::describe::FunctionCfg;
@@ -24,7 +25,7 @@ pub struct UnknownPaths {
     count: Value,
     /// Whether the function being planned may have several versions.
     versions: bool,
-    /// Restricts the passes to those that apply.
+    /// Restricts the requested passes to those that apply.
     passes: fn(Choices) -> Choices,
     /// Additional reasons to skip a function.
     skip: fn(&Unit, Value) -> Option<&'static str>,
@@ -44,7 +45,7 @@ impl UnknownPaths {
 
 impl Observer for UnknownPaths {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
-        // The callback would be reported itself.
+        // An untested path of the callback would be reported to the callback.
         let is_callback = function.name() == UNTESTED_SYMBOL;
         (self.skip)(unit, function).or(is_callback.then_some("it is the callback for untested paths"))
     }
@@ -53,7 +54,7 @@ impl Observer for UnknownPaths {
         self.versions = versions::reason_not_to_double(function).is_none();
     }
 
-    /// No function acquires a region at its entry.
+    /// Functions do not acquire a region at their entry.
     fn may_lack_region(&self, _: &Unit, _: Value) -> bool {
         true
     }
@@ -101,8 +102,8 @@ fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u Kno
     known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
 }
 
-/// Returns the program that recognises known paths by preferential numbering, if it is asked for. If the numbers do not fit, the map
-/// records that known paths are recognised by region.
+/// Returns the program that recognises known paths by preferential numbering, if it is requested. If the numbers do not fit, the map
+/// records that known paths are recognised by code region.
 fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
     let observed = unit.options.experiment.observation();
     let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.recognition == Recognition::Preferential);
@@ -131,8 +132,8 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     }
 }
 
-/// Returns the program that counts the unknown paths, with the numbering by which known paths were counted, in several versions of the
-/// code if possible. `None` if the function has different paths.
+/// Returns the program that counts the unknown paths, with the same numbering as the known paths, and in several versions of the code if
+/// `versions`. `None` if the known paths are those of a different graph.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;

@@ -1,9 +1,10 @@
-//! Bitmaps of test vectors, clang's measurement of MC/DC (`-fcoverage-mcdc`), removed like counters.
+//! Bitmaps of test vectors, with which clang measures MC/DC (`-fcoverage-mcdc`). They are removed like counters.
 //!
-//! A decision has a bit per vector of outcomes, which is set at its end (`atomicrmw or`) unless a preceding load finds it set. Here every
-//! bit becomes a counter, after the function's other counters, and the checks are removed. A vector that is constant at its update follows
-//! from the paths. A computed one (in an optimised decision without branches, or held in a variable) is counted: bit `b` of the byte at
-//! offset `d` from the unit's counters is word `first + 8 d + b`, in any function, since the optimiser may have merged decisions.
+//! A decision has one bit per vector of outcomes. At the decision's end the bit is set (`atomicrmw or`), unless a preceding load shows that
+//! it is set already. Here each bit becomes a counter, after the function's other counters, and the checks are removed. If the vector is
+//! constant at its update, paths determine the counter. A computed vector (of an optimised decision without branches, or held in a
+//! variable) is counted: bit `b` of the byte at offset `d` from the unit's counters is counted in word `first + 8 d + b`. This does not
+//! depend on the function, since the optimiser may have merged decisions of different functions.
 
 use super::llvm_profile::fixed_element;
 use super::{PlaceholderError, passes_address_on, unknown_use};
@@ -55,7 +56,7 @@ fn is_update(user: Value, address: Value) -> bool {
     is_atomic && user.operand(0) == address && user.users().next().is_none() && llvm!(LLVMGetAtomicRMWBinOp(user.0)) == LLVMAtomicRMWBinOpOr
 }
 
-/// Replaces an instruction by a constant, and folds its users.
+/// Replaces an instruction by a constant, and folds the users that become constant.
 fn fold(module: Module, value: Value, constant: u64) {
     let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));

@@ -2,7 +2,7 @@
 //!
 //! The layout is that of `InstrProfData.inc` of LLVM 22, raw format 10. A function with counters has two private globals: `__profc_*`, the
 //! array of counters, and `__profd_*`, a structure with hashes of its name and graph, and the position and number of its counters. All
-//! names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs none of this at run time.
+//! names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs no such table at run time.
 
 use super::PlaceholderError;
 use crate::emit::add_attribute;
@@ -43,7 +43,7 @@ pub struct CounterTable {
 
 /// The contents of LLVM's tables.
 pub struct ProfileTables {
-    /// Version and flags; 0 if missing, as with counters inserted by a front end.
+    /// Version and flags; 0 if missing, as in units whose counters a front end inserted.
     pub version: u64,
     pub names: Vec<String>,
     pub functions: Vec<CounterTable>,
@@ -53,14 +53,14 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
     let mut tables = ProfileTables { version: 0, names: Vec::new(), functions: Vec::new() };
     for global in globals(module) {
         let name = global.name();
-        let damaged = || PlaceholderError::Table(name.clone());
+        let malformed = || PlaceholderError::Table(name.clone());
         let Some(content) = global.initializer() else { continue };
         if name == "__llvm_profile_raw_version" {
-            tables.version = content.as_integer().ok_or_else(damaged)? as u64;
+            tables.version = content.as_integer().ok_or_else(malformed)? as u64;
         } else if name.starts_with("__llvm_prf_nm") {
-            tables.names.extend(names_in(&content.bytes().unwrap_or_default()).ok_or_else(damaged)?);
+            tables.names.extend(names_in(&content.bytes().unwrap_or_default()).ok_or_else(malformed)?);
         } else if name.starts_with("__profd_") {
-            tables.functions.push(table(global, content).ok_or_else(damaged)?);
+            tables.functions.push(table(global, content).ok_or_else(malformed)?);
         }
     }
     Ok(tables)
@@ -89,7 +89,8 @@ fn operand(value: Value, at: u32) -> Option<Value> {
     value.operands().nth(at as usize).and_then(|operand| Value::some(operand.0))
 }
 
-/// Parses names from chunks of: size (LEB128), compressed size (0 if uncompressed), names. `None` if they are compressed or damaged.
+/// Parses names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. `None` if a chunk is
+/// compressed or malformed.
 fn names_in(mut bytes: &[u8]) -> Option<Vec<String>> {
     let mut names = Vec::new();
     while !bytes.is_empty() {
@@ -118,7 +119,7 @@ pub enum CoverageTables {
     Removed,
 }
 
-/// Removes all tables except the counters. Remaining references to a table in `replacements` get its number as an address.
+/// Removes all tables except the counters. Remaining references to a table in `replacements` refer to its number as an address.
 pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =
@@ -152,7 +153,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
-        // So that these calls count as returning.
+        // The analysis of calls that may not return then exempts these calls.
         for attribute in ["nounwind", "willreturn"] {
             add_attribute(module, function, attribute);
         }
@@ -183,7 +184,7 @@ fn insert_empty_invoke(module: Module, invoke: Value) {
     llvm!(LLVMBuildInvoke2(builder.raw(), kind, nothing, std::ptr::null_mut(), 0, normal, unwind, c"".as_ptr()));
 }
 
-/// Deletes a global without real uses.
+/// Deletes a global, replacing its remaining uses by null.
 pub fn remove(global: Value) {
     global.replace_uses(Value(llvm!(LLVMConstNull(global.kind()))));
     llvm!(LLVMDeleteGlobal(global.0));

@@ -1,4 +1,4 @@
-//! Loops whose iterations are counted at their exits, by trip count.
+//! Code for loops that are counted by trip count: at their exits, for all iterations at once.
 
 use super::{ProbeCode, Register};
 use crate::counting::Flushing;
@@ -14,28 +14,28 @@ use trodden_flow::program::operation::LoopId;
 #[derive(Clone, Copy)]
 pub(super) enum IterationCount {
     Constant(i64),
-    /// The value of a counter that was inserted for it.
+    /// The value of a counter that was inserted for this purpose.
     Inserted(Counter),
     /// The value of an induction variable of the program.
     Existing(Counter),
 }
 
-/// The counts at a loop's exit if it iterated. They are skipped if it did not.
+/// The counts at a loop's exit, which are skipped if the loop did not iterate.
 pub(super) struct TripCountFlush {
-    /// The register after the exit: a `select` by whether there were iterations.
+    /// The register after the exit: a `select` that depends on whether the loop iterated.
     choice: Value,
-    /// The condition that there were no iterations.
+    /// The condition that the loop did not iterate.
     none: Value,
     number: Counter,
-    /// The register at loop entry, copied by an instruction; and `start`, the register after the back edge.
+    /// A copy of the register at loop entry.
     entered: Value,
     start: Register,
-    /// Increment of the register that gives the counter's index.
+    /// The value to add to the register for the index of the iteration's counter.
     increment: i64,
 }
 
 impl ProbeCode<'_> {
-    /// Returns the register at the header of a loop that is counted by trip count, and determines or inserts its iteration counter.
+    /// Determines or inserts the iteration counter of a loop that is counted by trip count, and returns the register at its header.
     pub(super) fn enter_loop(&mut self, which: LoopId) -> Register {
         let (module, counted_loop) = (self.context.module, self.program.loop_by_id(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
@@ -70,9 +70,9 @@ impl ProbeCode<'_> {
         entered
     }
 
-    /// Returns the program's own counter on an exit edge, hidden from code generation: otherwise LLVM might add another induction variable
-    /// to the loop to save one instruction outside. (Inserted counters are not hidden, since LLVM may find that one is the difference of
-    /// two addresses.)
+    /// Returns the value of the program's own counter on an exit edge. It is hidden from code generation: otherwise LLVM might add a second
+    /// induction variable to the loop to save one instruction outside. (Inserted counters are not hidden, because LLVM may find that they
+    /// equal the difference of two addresses.)
     fn on_exit_edge(&self, builder: &Builder, counter: Counter, counted_loop: &TripCountedLoop, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
@@ -81,7 +81,7 @@ impl ProbeCode<'_> {
         Counter { value: builder.opaque(counter.value), ..counter }
     }
 
-    /// Emits the counts at a loop's exit; returns the register after them.
+    /// Emits the counts at a loop's exit, and returns the register after them.
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> Register {
         let module = self.context.module;
         let counted_loop = self.program.loop_by_id(of);
@@ -108,7 +108,7 @@ impl ProbeCode<'_> {
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
-            // Copied now, because values may be replaced before the code is emitted.
+            // Copied to a new value, because `entered` may be replaced before the counts are emitted.
             let entered = builder.add(self.value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return Register::Computed(choice);
@@ -120,12 +120,12 @@ impl ProbeCode<'_> {
         Register::Computed(choose())
     }
 
-    /// Emits deferred counts at a loop's exit, skipped if there were no iterations.
+    /// Emits deferred counts at a loop's exit, with a branch that skips them if the loop did not iterate.
     pub(super) fn emit_flush(&self, flush: TripCountFlush) {
         let (module, TripCountFlush { choice, none, number, entered, start, increment }) = (self.context.module, flush);
         let block = choice.block();
         let (start_value, entry_value) = (choice.operand(1), choice.operand(2));
-        // The counter's phi node may have been replaced meanwhile.
+        // The counter's phi node may have been replaced in the meantime.
         let number = Counter { value: none.operand(0), ..number };
         let rest = move_rest_to_new_block(module, choice);
         let counting = new_block_after(module, block);

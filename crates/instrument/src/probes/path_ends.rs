@@ -28,7 +28,7 @@ impl ProbeCode<'_> {
         }
     }
 
-    /// Counts the path with these cells; if it ends here, adds its events.
+    /// Counts the path whose cells are at address `path`. If the path ends here, adds its events.
     fn charge_and_count(&self, events: EventActivation, builder: &Builder, path: Value, by: Value) {
         if self.path_ends {
             events.end(builder, path);
@@ -36,7 +36,8 @@ impl ProbeCode<'_> {
         self.counters.add(builder, path, by);
     }
 
-    /// Counts in the word of an interesting path, or in the one shared by all others; if the path ends here, adds its events, if any.
+    /// Increments the word of an interesting path, or the word that all other paths share. If the path ends here, adds its events, if
+    /// events are summed.
     fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: Register, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);
@@ -47,7 +48,7 @@ impl ProbeCode<'_> {
             }
             Register::Computed(value) => {
                 let base = builder.offset(cells, counters.base, module.constant(counters.first as i64));
-                builder.offset(cells, base, words.of(builder, value))
+                builder.offset(cells, base, words.emit_index(builder, value))
             }
         };
         match events {

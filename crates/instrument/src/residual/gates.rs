@@ -1,9 +1,9 @@
 //! Gates: new blocks before the headers of loops in the checking code, through which control enters from outside.
 //!
-//! Where the instrumented code returns to a loop header, it would add a back edge with different values: LLVM would see a loop of two
-//! versions, without recognisable induction variables or invariant bounds. With a gate, the loop keeps its back edges, and the
-//! instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented code ->
-//! gate`.
+//! If the instrumented code returned to a loop header directly, it would add a back edge with different values: LLVM would see one loop
+//! that contains both versions, without recognisable induction variables or invariant bounds. With a gate, the loop keeps its back edges,
+//! and the instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented
+//! code -> gate`.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
@@ -13,7 +13,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
 /// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers` are the
-/// headers of loops that contained others before there were two versions.
+/// headers of loops that contained other loops in the original function.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, outer_headers: &IndexSet<Block>) {
     let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
@@ -26,8 +26,8 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexS
     }
 }
 
-/// Freezes the induction variables of a loop. Loop strength reduction rewrites those of innermost loops, usually with good effect. A loop
-/// whose inner loops have moved out would become an innermost one, and get slower than it was.
+/// Freezes the induction variables of a loop, so that loop strength reduction, which optimises innermost loops, does not rewrite them. A
+/// loop whose inner loops have moved out has become an innermost loop, and rewriting would make it slower.
 fn freeze_induction_variables(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
     let mut frozen = IndexMap::new();
@@ -93,8 +93,8 @@ impl ControlFlow {
         reached
     }
 
-    /// Returns the predecessors of a loop header that lie outside the loop. `None` if the instrumented code does not lead to it, if it
-    /// heads no loop, or if a predecessor cannot be redirected.
+    /// Returns the predecessors of a loop header that are outside the loop. `None` if the instrumented code does not lead to the block, if
+    /// the block is not the header of a loop, or if a predecessor cannot be redirected.
     fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {
@@ -109,7 +109,7 @@ impl ControlFlow {
     }
 }
 
-/// Redirects these predecessors through a new block before the header.
+/// Redirects the predecessors `outer` through a new block before the header.
 fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let gate = new_block_after(module, head);
     llvm!(LLVMMoveBasicBlockBefore(gate.0, head.0));

@@ -1,10 +1,10 @@
-//! Selection of the places where control may change versions: the loops that check the switch, and the functions that leave the check to
-//! their callers. Estimates stay unbiased wherever the switch is checked, because it is independent of the program. So places are chosen
-//! by cost, provided that the program passes one regularly: in loops with long iterations; once in several iterations ([`super::unroll`])
-//! in short loops, if no check is near; where indirect branches arrive before much work or a jump of an interpreted program
-//! ([`super::steps`], [`super::latch`]); and at function entry, except for functions that only instrumented code calls, and without
-//! recursion. Loops are those closed by retreating edges. In irreducible code a loop consists of the nodes on a path from the edge's
-//! target back to it, and is not unrolled.
+//! Selection of the points where control may change versions: the loops that check the switch, and the functions that leave the check to
+//! their callers. The switch does not depend on the program, so estimates are unbiased wherever it is checked. Points are therefore chosen
+//! by cost, provided that the program passes one of them regularly: in loops with long iterations; in short loops without a check nearby,
+//! once in several iterations ([`super::unroll`]); at landing blocks of indirect branches that precede much work or a jump of an
+//! interpreted program ([`super::steps`], [`super::latch`]); and at function entry, except in non-recursive functions that only
+//! instrumented code calls. Loops are those closed by retreating edges. In irreducible code a loop consists of the nodes on a path from the
+//! edge's target back to it, and is not unrolled.
 
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Value};
@@ -24,26 +24,28 @@ const MIN_LENGTH: f64 = 256.0;
 const MIN_LENGTH_OUTERMOST: f64 = 64.0;
 /// The same for an innermost loop without calls. With 32, two of four programs execute 5 and 12 % more instructions.
 const MIN_LENGTH_INNERMOST: f64 = 128.0;
-/// Minimum amount of work after an indirect branch for a check there. Higher values may keep an interpreter in one version for long. With
-/// 32, four interpreters execute -1.5 to +11 % more instructions; without the limit, -2.1 to +0.5 % (docs/benchmarks/constants.md).
-const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
-/// Minimum estimated probability that an interpreter's instruction jumps, for it to have a check. Includes conditional jumps and the ends
-/// of counted loops. With 0.1, three interpreters execute between 0.1 % more and 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 %
+/// Minimum amount of work after an indirect branch for a check there, in instructions. Higher values may keep an interpreter in one version
+/// for a long time. With 32, four interpreters execute -1.5 to +11 % more instructions; without the limit, -2.1 to +0.5 %
 /// (docs/benchmarks/constants.md).
+const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
+/// Minimum estimated probability that an instruction of the interpreted program jumps for the interpreter to check there. Includes
+/// conditional jumps and the ends of counted loops. With 0.1, three interpreters execute between 0.1 % more and 0.6 % fewer instructions;
+/// with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
 const MIN_JUMP_PROBABILITY: f64 = 0.4;
 /// Number of instructions between two checks in an unrolled short loop.
 const CHECK_DISTANCE: f64 = 64.0;
-/// The same in loops with calls or inner loops. Many of these iterate only a few times (a chain of equal hashes), and then never check.
+/// The same in loops with calls or inner loops. Many of these loops iterate only a few times (a chain of equal hashes), and then never
+/// reach the check.
 const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
-/// Maximum number of instructions of an unrolled loop, since iterations may be short only by estimate.
+/// Maximum number of instructions of an unrolled loop, because the iterations may be longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
 /// Maximum number of iterations between two checks.
 const MAX_UNROLLED_ITERATIONS: usize = 16;
-/// With this many checking loops, a function's values are merged in many places already, and further checks hardly matter. A second check
-/// in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
+/// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. A second
+/// check in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
 const MANY_CHECKS: usize = 3;
-/// Minimum number of blocks of a loop with calls that is taken for an interpreter's main loop: its iterations are short, and it may run
-/// for long. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, -0.8 to +3.5 %.
+/// A loop with calls and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short and which may
+/// run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, -0.8 to +3.5 %.
 const MANY_BLOCKS: usize = 16;
 /// Maximum trip count assumed for inner loops. Static estimates say 32, but the cost of checks matters in loops with few iterations.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;
@@ -100,7 +102,7 @@ impl CheckSites {
     }
 }
 
-/// How often a function is called, as far as known.
+/// How often a function is called, as far as the unit shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallFrequency {
     /// Once: it is `main`.
@@ -126,7 +128,7 @@ pub fn check_sites(
     let mut chosen = CheckSites::default();
     let mut checking: Vec<&Loop> = Vec::new();
     let mut short: Vec<&Loop> = Vec::new();
-    // Loops around these may iterate without passing a check.
+    // Loops that contain one of these may iterate without reaching a check.
     let mut unrolled_outer: Vec<&Loop> = Vec::new();
     let unrolled = |this: &Loop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
     for (at, this) in loops.iter().enumerate() {
@@ -162,8 +164,8 @@ impl Loop {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
-    /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless it is entered at its header only,
-    /// has one back edge, and all its blocks can be copied.
+    /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless the loop is entered at its header
+    /// only, has one back edge, and all its blocks can be copied.
     fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<Unrolled> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
@@ -180,15 +182,15 @@ impl Loop {
         Some(Unrolled { back, body, iterations: iterations.min(MAX_UNROLLED_ITERATIONS) })
     }
 
-    /// A cautious estimate of the number of instructions per iteration.
+    /// Returns a conservative estimate of the number of instructions per iteration.
     fn iteration_length(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> f64 {
         let iterations = frequencies.node(self.head).max(f64::MIN_POSITIVE);
         self.body.iter().map(|n| (frequencies.node(*n) / iterations).min(MAX_ASSUMED_TRIPS) * instruction_cost(cfg, *n)).sum()
     }
 }
 
-/// Returns the landing blocks of indirect branches that deserve a check: those followed by much work before the next indirect branch or
-/// iteration, and those of an interpreter's instructions that may jump.
+/// Returns the landing blocks of indirect branches that get a check: those followed by much work before the next indirect branch or
+/// iteration, and those for instructions of an interpreted program that may jump.
 pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping_blocks = super::steps::jumping_blocks(landings);
     // For each node: the work ahead, and the probability of a jump.
@@ -210,7 +212,7 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
     landings.iter().copied().filter(sites).collect()
 }
 
-/// Returns true if code can be inserted on the edge; unwind edges cannot carry it.
+/// Returns true if code can be inserted on an edge, which is false for unwind edges.
 fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
     let kind = cfg.edges[edge.index()].kind;
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
@@ -231,7 +233,7 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<Loop> {
             }
         }
         if body.contains(&graph.entry()) && head != graph.entry() {
-            // The loop has a second entry; nodes before that are not part of it.
+            // The loop has a second entry. Nodes before that entry are not part of the loop.
             let reachable = reached(graph, head);
             body.retain(|n| reachable.contains(n));
         }
@@ -298,8 +300,8 @@ pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec
     left
 }
 
-/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail position. One call then
-/// only does work in proportion to the stack depth, and needs no check.
+/// Returns true if a recursive function calls itself at most once on each path, outside loops, and not in tail position. The work of a call
+/// is then proportional to the depth of the recursion, which the stack limits, so the function needs no check.
 pub fn recurses_at_most_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> bool {
     if dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;

@@ -1,10 +1,10 @@
-//! Dispatch tables of indirect branches: each version gets tables of its own. An interpreter's dispatch loads a block's address from a
-//! constant table and jumps there. The instrumented code gets a copy of the table with the addresses of its own blocks, so versions need
-//! not be checked where such jumps arrive, except where much work follows ([`super::checks::long_landings`]). This requires that all
-//! addresses come from tables that hold nothing but block addresses of the function and have no other use; other functions share one
-//! landing block per target. Merged values would keep code generation from duplicating the dispatch per instruction, so a limit is
-//! [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no address is live where versions change, or one version would jump into the
-//! other.
+//! Dispatch tables of indirect branches: each version gets its own tables. An interpreter's dispatch loads a block's address from a
+//! constant table and jumps there. The instrumented code gets a copy of the table with the addresses of its own blocks, so such jumps stay
+//! in their version, and the switch is only checked at targets that precede much work ([`super::checks::long_landings`]). This requires
+//! that all addresses come from tables that contain only block addresses of the function and have no other use. In other functions, both
+//! versions share one landing block per target. Merged values would prevent code generation from duplicating the dispatch code for each
+//! instruction of the interpreter, so a limit is [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no block address is live where
+//! control changes versions; otherwise one version would jump into the other.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
@@ -63,7 +63,7 @@ impl DispatchTables {
         is_table(function, table).then(|| self.uses.push((user, 0, table)))
     }
 
-    /// Returns the blocks at whose start an address is live or merged, where versions must not change.
+    /// Returns the blocks at whose start a block address is live or merged. Control must not change versions there.
     pub fn live(&self) -> IndexSet<Block> {
         let mut live = IndexSet::new();
         for address in &self.addresses {
@@ -88,7 +88,7 @@ impl DispatchTables {
         live
     }
 
-    /// Gives the copied blocks tables of their own.
+    /// Gives the copied blocks their own tables.
     pub fn retarget_copies(&self, module: Module, function: Value, copies: &Copies) {
         let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
@@ -97,9 +97,10 @@ impl DispatchTables {
         }
     }
 
-    /// Keeps the addresses of the checking code's tables in values computed at function entry. Without two versions, the first dispatch
-    /// dominates all others, which share its address. Here, control may come from the other version, so each dispatch would recompute the
-    /// address (3 % of an interpreter's instructions). An opaque value is kept instead of being rematerialised as a constant.
+    /// Keeps the addresses of the checking code's tables in values computed at function entry. In a function with one version, the first
+    /// dispatch dominates all others, so they share the address that it computes. Here, control may come from the other version, so each
+    /// dispatch would recompute the address (3 % of an interpreter's instructions). The values are opaque, so that code generation does not
+    /// rematerialise them as constants.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
@@ -115,7 +116,7 @@ fn is_table(function: Value, value: Value) -> bool {
     if !value.is_global_variable() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
         return false;
     }
-    // Other linkage would let another unit replace the content.
+    // With any other linkage, a different unit might replace the content.
     let linkage = llvm!(LLVMGetLinkage(value.0));
     if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
         return false;

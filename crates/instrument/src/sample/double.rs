@@ -24,12 +24,12 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
 
-/// Weight of an interpreter's loop header relative to its copy. Without it, two of four such interpreters execute 0.1 and 2 % more
+/// Weight of an interpreter's loop header relative to its copy. Without weights, two of four such interpreters execute 0.1 and 2 % more
 /// instructions (docs/benchmarks/constants.md).
-const FAST_HEAD_WEIGHT: i64 = 1 << 20;
+const FAST_HEADER_WEIGHT: i64 = 1 << 20;
 
-/// Entry count of functions without one, high enough that unlikely edges do not round to never. Its value does not matter: three programs
-/// are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
+/// Entry count of functions without one, high enough that the frequencies of unlikely edges are not rounded to 0. The exact value does not
+/// matter: three programs are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
 const ASSUMED_ENTRIES: u64 = 1 << 20;
 
 /// Builds the instrumented code of a function.
@@ -40,7 +40,7 @@ pub struct DoubledFunction<'a> {
     location: Option<LLVMMetadataRef>,
     /// Addresses of the counters, each computed where control enters the instrumented code.
     bases: Vec<Value>,
-    /// Blocks where versions meet.
+    /// Blocks with predecessors in both versions.
     join_blocks: IndexSet<Block>,
 }
 
@@ -88,18 +88,18 @@ impl DoubledFunction<'_> {
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With an entry count, code generation trusts the weights, and moves instrumented code out of the fast code's loops. In a module
-        // with a real profile, an invented count would make the function hot.
+        // With an entry count, code generation trusts the weights, and moves instrumented code out of the checking code's loops. In a
+        // module with a real profile, an assumed count would make the function appear hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
             weights::set_entry_count(module, function, ASSUMED_ENTRIES);
         }
         if is_interpreter {
-            work.set_head_weights(&heads);
+            work.set_header_weights(&heads);
         }
         Ok(())
     }
 
-    /// Splits the latches of these edges in both versions; returns whether there were any, as in interpreters.
+    /// Splits the latches of interpreters' loops among these back edges, in both versions. Returns true if it has split any.
     fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut Copies) -> bool {
         let (module, function) = (self.module, self.function);
         let mut any = false;
@@ -141,8 +141,8 @@ impl DoubledFunction<'_> {
         unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
 
-    /// Inserts a block on each of these edges that has none of its own, or on all of them if `new`. Returns the blocks with the edges'
-    /// heads.
+    /// Inserts a block on each of these back edges that has no block of its own, or on all of them if `new`. Returns the edges' blocks,
+    /// each with the loop header.
     fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
@@ -178,7 +178,8 @@ impl DoubledFunction<'_> {
         }
     }
 
-    /// Creates code that acquires a region if necessary and continues in the instrumented code. Returns its first and its last block.
+    /// Creates code that acquires a region if necessary and continues at `to`, in the instrumented code. Returns its first and its last
+    /// block.
     fn acquire(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
         let (base, end) = entry::counters_at(self.tier.context, block, self.location);
@@ -228,17 +229,17 @@ impl DoubledFunction<'_> {
         Ok(())
     }
 
-    /// Weights the headers of loops between whose versions control changes. Together they form one loop with two headers, because each is
-    /// entered from outside. Without weights, code generation would consider both equally hot, and keep values in the stack frame that the
-    /// checking code has in registers.
-    fn set_head_weights(&self, heads: &[(Block, Block)]) {
+    /// Weights the headers of loops on whose back edges control changes versions. The two versions of such a loop form one loop with two
+    /// headers, because each is entered from outside. Without weights, code generation would consider both headers equally hot, and spill
+    /// values that the checking code could hold in registers.
+    fn set_header_weights(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
-            weights::set_header_weight(self.module, fast, FAST_HEAD_WEIGHT);
+            weights::set_header_weight(self.module, fast, FAST_HEADER_WEIGHT);
             weights::set_header_weight(self.module, counted, 1);
         }
     }
 
-    /// Merges values that have several definitions now.
+    /// Merges the values that have several definitions since the versions were connected.
     fn repair(&self, values: &[Vec<Value>]) {
         let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
         flow.rewrite_uses(&self.bases, Definitions::Arbitrary);

@@ -1,10 +1,10 @@
-//! Interpreters whose main loop is a `switch`: an iteration passes no check if the interpreted program just continues with the next
-//! instruction.
+//! Interpreters whose main loop is a `switch`: an iteration skips the check if the interpreted program continues with the next instruction.
 //!
-//! Each version gets a second copy of the latch. The original, with the check, is used where the interpreted program's counter is set, and
-//! the copy, without it, where the counter only advances by a constant ([`super::steps::advancing_blocks`]). A long-running interpreted
-//! program must jump. Both versions are split alike, so the probability that an instruction is counted does not depend on its predecessor.
-//! Invariant: the copy does the same as the original, probes included; paths and their numbers do not change.
+//! Each version gets a second copy of the latch, without the check. It is used where the interpreted program's counter only advances by a
+//! constant ([`super::steps::advancing_blocks`]), and the original latch, with the check, where the counter is set. Since a long-running
+//! interpreted program must jump, checks remain frequent enough. Both versions are split alike, so the probability that an instruction is
+//! counted does not depend on its predecessor. Invariant: the copy does the same as the original, including the probes, so paths and their
+//! numbers do not change.
 
 use super::steps;
 use crate::llvm::{Block, Module, Value};

@@ -1,10 +1,10 @@
 //! The sampling tier: each function has checking code and duplicated code, and only the duplicated code counts, while a switch is on. This
 //! is the framework of Arnold and Ryder, "A framework for reducing the cost of instrumented code" (PLDI 2001), with the bursts of Hirzel
-//! and Chilimbi, "Bursty tracing" (2001), and another trigger: instead of a countdown, a byte in a page of its own selects the version,
-//! and the recorder flips it from outside. Control changes versions only where a path starts: at function entry, on back edges that
-//! [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code.
-//! [`crate::versions`] makes the duplicate, [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its
-//! entry is split into two, itself and `NAME.counted`.
+//! and Chilimbi, "Bursty tracing" (2001), and a different trigger: instead of a countdown, a byte in a separate page selects the version,
+//! and the recorder changes this byte from outside. Control changes versions only where a path starts: at function entry, on back edges
+//! that [`checks`] chooses, and where indirect branches arrive. So every counted path was executed entirely in instrumented code.
+//! [`crate::versions`] copies the code; [`unroll`] and [`dispatch`] reduce the cost of checks. A function that only checks at its entry is
+//! split into two functions, itself and `NAME.counted`.
 
 mod checks;
 mod dispatch;
@@ -39,22 +39,22 @@ pub struct SampleTier {
     switch: Value,
     /// Functions split into two, with their counted versions.
     counted: IndexMap<Value, Value>,
-    /// Those that leave the check to their callers: instrumented code calls the counted version directly.
+    /// The split functions that leave the check to their callers, with their counted versions, which instrumented code calls directly.
     left_to_callers: IndexMap<Value, Value>,
     /// The loops of each function that contain a check.
     sites: IndexMap<Value, CheckSites>,
-    /// How the iterations of the other loops are counted.
+    /// How iterations of loops without a check are counted.
     iterations: TripCounting,
 }
 
 impl SampleTier {
-    /// Decides which functions are split into two, and declares their counted versions.
+    /// Chooses the functions that are split into two, and declares their counted versions.
     pub fn new(context: ModuleContext, functions: &[PlannedFunction], iterations: TripCounting) -> SampleTier {
         let switch = crate::emit::declare_switch(context.module);
         let rare = rarely_called(functions);
         let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&rare))).collect();
         let two: Vec<&PlannedFunction> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
-        let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
+        let candidates: Vec<Value> = two.iter().filter(|f| !f.may_lack_region).map(|f| f.function).collect();
         let is_candidate: IndexSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
             let calls = f.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call());
@@ -98,7 +98,7 @@ impl SampleTier {
         );
     }
 
-    /// Returns the functions that contain a function's code now.
+    /// Returns the functions that contain a function's code after it was instrumented.
     pub fn parts(&self, function: Value) -> Vec<Value> {
         [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
     }
@@ -146,7 +146,7 @@ impl SampleTier {
         let module = self.context.module;
         let builder = Builder::at_end(module, block, location);
         let value = builder.load(module.i8(), self.switch);
-        // The recorder changes it behind the compiler's back.
+        // The recorder changes the switch from another process.
         llvm!(LLVMSetVolatile(value.0, 1));
         let zero = Value(llvm!(LLVMConstInt(module.i8(), 0, 0)));
         let is_on = builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero);

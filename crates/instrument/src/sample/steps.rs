@@ -1,8 +1,8 @@
-//! Finds out where an interpreted program jumps rather than advancing to the next instruction.
+//! Finds the blocks where an interpreted program jumps rather than advancing to the next instruction.
 //!
-//! The pointer to the next instruction is merged where instructions are dispatched. It is recognised by its most frequent update: itself
-//! plus a constant. Any other value that arrives (an operand was added, or the pointer was loaded) is a jump, call or return. Phi nodes
-//! before the dispatch are searched through.
+//! The pointer to the next instruction is a phi node where instructions are dispatched. It is recognised by its most frequent update:
+//! itself plus a constant. Any other incoming value (an operand was added, or the pointer was loaded) is a jump, call or return. The search
+//! follows phi nodes before the dispatch.
 
 use crate::host::type_kind;
 use crate::llvm::{Block, Value};
@@ -10,8 +10,8 @@ use crate::shape::predecessors;
 use indexmap::IndexSet;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// Minimum number of cases of a `switch` that is taken for an interpreter's dispatch. Those that distinguish characters have fewer. Three
-/// programs are the same with 16; without the limit, an interpreter executes 1 % more instructions (docs/benchmarks/constants.md).
+/// A `switch` with at least this many cases is assumed to be an interpreter's dispatch. Those that distinguish characters have fewer cases.
+/// Three programs are the same with 16; without the limit, an interpreter executes 1 % more instructions (docs/benchmarks/constants.md).
 const MIN_INTERPRETER_CASES: usize = 48;
 
 /// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where indirect branches arrive.
@@ -104,7 +104,7 @@ impl Origins {
     }
 }
 
-/// Strips constant offsets from an address; returns the base, and whether there were any.
+/// Strips constant offsets from an address. Returns the base, and whether any offset was stripped.
 fn strip_constant_offsets(address: Value) -> (Value, bool) {
     let (mut root, mut further) = (address, false);
     while is(root, LLVMOpcode::LLVMGetElementPtr) && root.operands().skip(1).all(Value::is_constant) {

@@ -1,7 +1,7 @@
 //! Unrolling of short loops, so that they check once in several iterations: the checking code has several copies of the body, and only the
 //! last one ends with the check.
 //!
-//! A check per iteration would make a loop of a few instructions half as slow again; without one, a loop that runs for a second would be
+//! A check per iteration would slow a loop of a few instructions down by half. Without checks, a loop that runs for a second would be
 //! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
 //! stays before the loop header; only the last copy leads to it.
 
@@ -19,12 +19,12 @@ pub struct Unrolled {
 }
 
 impl Unrolled {
-    /// Returns the copy from which the check is reached.
+    /// Returns the last copy, which leads to the check.
     pub fn last(&self) -> &Copies {
         self.copies.last().expect("there are several iterations")
     }
 
-    /// Returns the versions of each value of the loop in the copies.
+    /// Returns, for each value of the loop, its versions in the copies.
     pub fn values(&self) -> IndexMap<Value, Vec<Value>> {
         let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
         instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_has_a_slot_of_its_own_in_a_small_table() {
+    fn each_key_has_its_own_slot_in_a_small_table() {
         for (count, step) in [(3u64, 1), (20, 37), (100, 1), (1000, 4097), (5000, 3), (20_000, 1 << 20)] {
             let keys: Vec<u64> = (0..count).map(|i| i * step + (i * i * 7919) % step).collect();
             let table = DisplacedHash::from_keys(&keys).expect("some multiplier serves");

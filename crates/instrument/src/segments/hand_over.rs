@@ -1,10 +1,10 @@
 //! Passes a context from a caller to a callee in any unit, through a thread-local word that only this call of this callee can read.
 //!
-//! A callee may be replaced by a wrapper or left before its first instruction, and a signal handler may run between store and entry, so
-//! the word may be stale. It holds `(stack pointer at the call << 17) ^ tag of the callee ^ context`. The callee removes its tag and the
-//! stack pointer, which it knows from the position of its return address. The rest is only a valid context if the word is for this very
-//! call: another stack pointer leaves a number above [`MAX_CONTEXTS`], since stack pointers at calls are multiples of 16, and another tag
-//! does too, except with probability 2^-43. Accesses are volatile because signal handlers observe their order.
+//! The word may be stale: the callee may be replaced by a wrapper or left before its first instruction, or a signal handler may run between
+//! store and entry. So the word is `(stack pointer at the call << 17) ^ tag of the callee ^ context`. The callee removes its tag and the
+//! stack pointer, which it knows from the position of its return address. The rest is a valid context only if the word is for this call: a
+//! different stack pointer leaves a number above [`MAX_CONTEXTS`], since stack pointers at calls are multiples of 16, and so does a
+//! different tag, except with probability 2^-43. Accesses are volatile because signal handlers observe their order.
 
 use crate::describe::{is_must_tail, is_placeholder};
 use crate::host::type_kind;
@@ -37,14 +37,14 @@ impl Tags {
     }
 }
 
-/// The words.
+/// The words of a thread, by index.
 #[derive(Clone, Copy)]
 enum Word {
     Call,
-    /// For a callee that is reached by a jump (a tail call), whose return address is its caller's.
+    /// For a callee that is reached by a jump (a tail call) and thus has its caller's return address.
     Jump,
-    /// The old value of `Call`, which the callee restores. So a signal handler with such calls leaves the interrupted caller's word
-    /// intact, unless handlers nest within these few instructions.
+    /// The previous value of `Call`, which the callee restores. So a signal handler that passes contexts leaves the interrupted caller's
+    /// word intact, unless handlers nest within these few instructions.
     Before,
 }
 
@@ -62,8 +62,8 @@ impl ContextWords {
         self.store(builder, Word::Call, builder.xor(pointer, mark));
     }
 
-    /// Returns the word for the case that the call becomes a jump. In frames of variable size, stack arguments are below the stack pointer
-    /// that was read.
+    /// Returns the word for a call that may become a jump, or whose stack arguments may be pushed below the stack pointer that was read, as
+    /// in frames of variable size; `None` for other calls.
     fn jump(self, builder: &Builder, call: Value, pushed: u64, (pointer, mark): (Value, Value)) -> Option<Value> {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
@@ -78,7 +78,7 @@ impl ContextWords {
         Some(builder.xor(other, mark))
     }
 
-    /// Reads the context at a function's entry and clears it; 0 if the words are not for this call.
+    /// Emits code that reads the context at a function's entry and clears the words. The context is 0 if the words are not for this call.
     pub fn take(self, builder: &Builder, tag: u64, contexts: u64) -> Value {
         let (zero, max) = (builder.constant(0), builder.constant(contexts.min(MAX_CONTEXTS)));
         let own = builder.xor(builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT)), builder.constant(tag));
@@ -86,14 +86,14 @@ impl ContextWords {
         let [by_call, by_jump] = [call, jump].map(|word| builder.xor(word, own));
         let [is_called, is_jumped_to] = [by_call, by_jump].map(|c| builder.compare(LLVMIntPredicate::LLVMIntULE, c, max));
         let is_passed = builder.or(is_called, is_jumped_to);
-        // A signal handler between the two stores saw the word of this very call, so it has no older word to restore.
+        // If both words are equal, a signal handler that ran before this entry has saved the word of this call, and the older word is lost.
         let restored = builder.select(builder.equal(before, call), zero, before);
         self.store(builder, Word::Call, builder.select(is_passed, restored, call));
         self.store(builder, Word::Jump, builder.select(is_passed, zero, jump));
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words where `setjmp` and the like return, because the code that called `longjmp` may have left a word behind.
+    /// Clears the words after calls that return twice, because code that called `longjmp` may have left a word behind.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {
@@ -122,7 +122,7 @@ impl ContextWords {
     }
 }
 
-/// Reads the stack pointer, by an intrinsic so that code generation completes the frame first.
+/// Emits code that reads the stack pointer, by an intrinsic, so that code generation completes the frame first.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));
@@ -182,7 +182,7 @@ fn stack_arguments(module: Module, call: Value) -> u64 {
     arguments.bytes.next_multiple_of(16)
 }
 
-/// Registers left for arguments, and the size of arguments in memory.
+/// Numbers of registers left for arguments, and size in bytes of the arguments in memory.
 struct Arguments {
     integers: u64,
     vectors: u64,

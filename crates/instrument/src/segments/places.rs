@@ -1,10 +1,10 @@
-//! Finding the word that counts a pair of context and path, from the pair's key.
+//! Mapping the key of a pair (context and path) to the word that counts the pair.
 //!
-//! Interesting pairs have consecutive words, and all others share the word after them: a minimal perfect hash. A key is hashed to a slot,
-//! for which constant tables give the key it belongs to and its word: with few keys by one multiplication ([`PerfectHash`]), with more by
-//! an additional displacement ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys at a path end form few runs of
-//! consecutive keys, the key is compared with their bounds instead. If an array indexed by keys needs no more words, or every pair is
-//! counted, the key is the word (Ball-Larus numbering over contexts).
+//! Interesting pairs have consecutive words, and all other pairs share the word after them. A key is hashed to a slot, for which constant
+//! tables have the expected key and its word. With few keys, the hash is a multiplication ([`PerfectHash`]); with more, a displacement is
+//! added ([`DisplacedHash`]), so that tables grow linearly. If the interesting keys at a path end form few runs of consecutive keys, the
+//! key is compared with their bounds instead. If an array indexed by keys needs no more words, or every pair is counted, the key is the
+//! index of the word (Ball-Larus numbering over contexts).
 
 use super::displaced::DisplacedHash;
 use super::transition::{TransitionTables, slot_of};
@@ -16,27 +16,27 @@ use trodden_flow::Edge;
 use trodden_flow::numbering::PerfectHash;
 use trodden_selective::contexts::ContextNumbering;
 
-/// Maximum number of runs that a key is compared with, rather than looked up.
+/// Maximum number of runs with which a key is compared. With more runs, the key is looked up.
 const MAX_COMPARED_RUNS: usize = 2;
 /// Maximum number of slots per key of a table without displacements.
 const MAX_SLOTS_PER_KEY: u64 = 4;
 
-/// The way in which words are found.
+/// The mapping from keys to words.
 pub enum Places {
     /// The key is the index of the word.
     Keys {
         words: u64,
-        /// The pairs of keys, if keys do not follow from the pairs' numbers.
+        /// Pairs by key, if the pair cannot be computed from the key.
         pairs: BTreeMap<u64, (u32, u64)>,
     },
-    /// The word of an interesting key is its rank among them.
+    /// The index of an interesting key's word is the key's rank among all interesting keys.
     Minimal {
         /// The keys, ascending.
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs that contain the keys of paths ending there.
         by_edge: BTreeMap<Edge, BTreeSet<Run>>,
-        /// The hash, if keys are looked up.
+        /// The hash; `None` if keys are only compared with runs.
         hash: Option<Hash>,
         /// The hash's tables: keys by slot, words by slot, and displacements.
         tables: TransitionTables,
@@ -60,7 +60,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the run of a key, which must be among the keys.
+    /// Returns the run that contains `key`, which must be one of the keys.
     fn around(keys: &[u64], key: u64) -> Run {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
@@ -89,7 +89,7 @@ pub enum Hash {
 
 impl Hash {
     fn from_keys(keys: &[u64]) -> Option<Hash> {
-        // With more keys, so small a table does not exist.
+        // With more keys, a multiplication alone does not give a small table.
         let multiplied = (keys.len() <= 64).then(|| PerfectHash::from_keys(keys).ok()).flatten();
         match multiplied.filter(|hash| hash.slots() <= MAX_SLOTS_PER_KEY * keys.len() as u64) {
             Some(hash) => Some(Hash::Multiplied(hash)),
@@ -121,8 +121,7 @@ impl Hash {
 }
 
 impl Places {
-    /// Builds the minimal perfect hash of interesting keys, each with its pair and the edge where its path ends; `None` if there is no
-    /// hash.
+    /// Builds the mapping of interesting keys, each with its pair and the edge where its path ends; `None` if no hash is found.
     pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<Places> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
@@ -148,7 +147,8 @@ impl Places {
         }
     }
 
-    /// Returns the pair of each word except the last, encoded by `spell`, or `u64::MAX` for none. Empty if each key is its word.
+    /// Returns the pair of each word except the last, encoded by `spell`; `u64::MAX` if a word has none. Empty if each key is the index of
+    /// its word.
     pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
             Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
@@ -183,12 +183,13 @@ impl Places {
         }
     }
 
-    /// Emits the word at an edge. `key` is the key, but for preferential numbering the whole register.
+    /// Emits the index of the word for a path that ends at an edge. `key` is the key; for preferential numbering, it is the complete
+    /// register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let Places::Preferential { numbering, tables } = self {
             let entries = || Words::entries(&numbering.ending).unwrap_or_default();
             let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
-            return Words::with_table(&numbering.ending, table).of(builder, key);
+            return Words::with_table(&numbering.ending, table).emit_index(builder, key);
         }
         let Places::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;

@@ -18,7 +18,7 @@ const MAX_INDEXED_ENTRIES: u64 = 1 << 12;
 pub struct Transition {
     /// The callee's number in the set.
     pub callee: u32,
-    /// The bits of the number that matter: those of the path, if the caller's own context does not.
+    /// Mask that selects the path from the number, if the caller's own context does not matter.
     mask: Option<u64>,
     /// Contexts by number.
     contexts: BTreeMap<u64, u32>,

@@ -95,7 +95,7 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
     call.set_location(location);
     match unwinds {
         Some(pad) => replaced.extend(phis::rebuild(module, pad, |entries| {
-            // The value of the one call now comes from each of them.
+            // The value from the original call now comes from each of the calls.
             let from = |(value, from): (Value, Block)| match from == before {
                 true => values.iter().map(|(_, direct)| (value, *direct)).chain([(value, block)]).collect(),
                 false => vec![(value, from)],
@@ -113,8 +113,8 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
     replaced
 }
 
-/// Inserts a block between an `invoke` and its normal destination, to be shared by all calls that replace it. Returns the phi nodes that
-/// were rebuilt, too.
+/// Inserts a block between an `invoke` and its normal destination, which all calls that replace the `invoke` share. Returns the block, and
+/// the phi nodes that were rebuilt, with their replacements.
 fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
     let (block, then) = (call.block(), Block(llvm!(LLVMGetNormalDest(call.0))));
     let rest = new_block_after(module, block);

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::selective_inlining::VersionKind;
 
-/// Where a version's code gets its context from.
+/// The source of a version's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {
     /// Nowhere: no call on a segment leads to it.
@@ -19,10 +19,10 @@ pub enum ContextSource {
 
 pub struct SegmentVersion {
     pub code: Value,
-    /// Where it gets its context from.
+    /// The source of its context.
     pub context_source: ContextSource,
     pub cfg: FunctionCfg,
-    /// Its purpose.
+    /// The reason for which the version exists.
     pub kind: VersionKind,
     /// The mapping from the original to a copy; `None` for the original.
     pub copies: Option<Copies>,
@@ -46,7 +46,7 @@ impl SegmentVersion {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))
     }
 
-    /// Records that a call passes a context to a version of its callee; returns false if the callee reads the thread-local word.
+    /// Records that a call passes a context to a version of its callee. Returns false if the callee reads the thread-local word instead.
     pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
         let redirection = CallRedirection { call: self.call(call), guard: target.guard, version: target.version, context };

@@ -1,8 +1,8 @@
 //! Copies blocks for one edge (tail duplication along a path).
 //!
-//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): a branch whose outcome an edge determines
-//! gets a copy that only that edge leads to. The copy comprises the blocks from the edge to the branch; their other edges lead to the
-//! originals. Invariant: the copy is only entered by that edge, which therefore dominates it; the rest of the function is unchanged.
+//! After Mueller and Whalley, "Avoiding conditional branches by code replication" (PLDI 1995): if an edge determines the outcome of a later
+//! branch, the blocks from the edge to the branch are copied, and the edge leads to the copy. All other edges lead to the originals.
+//! Invariant: the copy is only entered by that edge, which therefore dominates it; the rest of the function is unchanged.
 
 use super::TransformedFunction;
 use crate::llvm::{Block, Module, Value};
@@ -15,7 +15,7 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
-/// Copies the blocks if that is possible; returns whether they were copied.
+/// Copies the blocks if possible. Returns whether they were copied.
 pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
@@ -47,8 +47,8 @@ fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block
     distinct.then_some((place.cfg.block(edge.from)?, blocks))
 }
 
-/// Returns true unless the block contains something that must not be duplicated: calls marked so, tokens, landing pads, targets of
-/// indirect branches.
+/// Returns false if a block must not be duplicated: it contains calls marked as such, tokens or a landing pad, or is the target of an
+/// indirect branch.
 fn can_be_copied(block: Block) -> bool {
     let may = |i: Value| {
         let refuses = i.is_call() && (i.call_has_attribute("noduplicate") || i.call_has_attribute("convergent"));
@@ -105,7 +105,7 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out:
     }
 }
 
-/// Removes entries of phi nodes whose block is no longer a predecessor: in copies, and in the first original.
+/// Removes phi-node entries of blocks that are no longer predecessors, in copies and in the first original.
 fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
@@ -118,7 +118,7 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
     }
 }
 
-/// Repairs values that have two definitions now.
+/// Repairs the uses of values that have two definitions after copying.
 fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
@@ -128,7 +128,7 @@ fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
     }
 }
 
-/// Weights the branches of originals and copies by the counts of the paths.
+/// Sets the branch weights of originals and copies from the counts of the paths through each.
 fn set_split_weights(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {

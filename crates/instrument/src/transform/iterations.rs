@@ -1,9 +1,11 @@
-//! Loops whose last iterations take a different path: these get a copy of the loop, so that the others need no test for them.
+//! Loops whose last iterations take a different path. The last iterations get a copy of the loop, so that the other iterations need no
+//! test.
 //!
-//! LLVM's inductive range check elimination does it (the idea behind such checks is from Bodík, Gupta and Sarkar, "ABCD: eliminating array
-//! bounds checks on demand", PLDI 2000). It computes from which iteration the test can fail, and creates loops before and after that
-//! point. Because it doubles loops, it is not part of `-O2`; here it only gets the loops where paths show that one branch decides the last
-//! iteration. A loop that is reduced to one path can then be distributed and vectorised. All other loops are marked as already split.
+//! This is done by LLVM's inductive range check elimination (the idea is from Bodík, Gupta and Sarkar, "ABCD: eliminating array bounds
+//! checks on demand", PLDI 2000). It computes the first iteration in which the test can fail, and creates loops before and after that
+//! point. Because it duplicates loops, it is not part of `-O2`. Here it is only applied to loops where paths show that one branch decides
+//! the last iterations; all other loops are marked as already split. A loop that is reduced to one path can then be distributed and
+//! vectorised.
 
 use super::TransformedFunction;
 use crate::error::Error;
@@ -27,7 +29,7 @@ const AFTER_SPLIT_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg,lo
 /// Passes to run if no loop was split.
 const CLEANUP_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
-/// Marks the latches of the chosen loops; returns whether there are any.
+/// Marks the latches of the chosen loops. Returns false if no latch can be marked.
 pub fn mark(place: TransformedFunction, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
@@ -41,7 +43,7 @@ pub fn split(place: TransformedFunction) -> Result<(), Error> {
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
     others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
     run_on_function(place.function, place.machine, SPLIT_PASSES)?;
-    // Only copies have both marks: loops that were not chosen have LLVM's only, and loops that could not be split trodden's only.
+    // Only copies have both marks: loops that were not chosen have only LLVM's mark, and loops that could not be split have only trodden's.
     let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
     for end in ends(place) {
         if was_split && end.metadata(TO_SPLIT_MARK).is_some() && end.metadata(SPLIT_MARK).is_none() {

@@ -1,9 +1,9 @@
-//! Applies a transformation plan: changes the code as paths suggest ([`trodden_unit::transformations`]), without counting.
+//! Applies a transformation plan, which path profiles suggest ([`trodden_unit::transformations`]). The result does not count.
 //!
-//! The unit arrives as it was when its paths were counted, after optimisation. So blocks and edges have the numbers in the plan once the
+//! The unit is the same as when its paths were counted, after optimisation, so blocks and edges have the numbers in the plan once the
 //! function is [prepared](crate::shape) in the same way. Transformations only copy blocks and split loops. LLVM passes then remove
-//! redundant code from the changed functions, and prove that they may: paths say where to look, not what is true. Functions with a
-//! different shape are left alone.
+//! redundant code from the changed functions. The passes prove that this is correct: paths only show where it pays off. Functions with a
+//! different shape are not changed.
 
 mod copy;
 mod iterations;
@@ -22,7 +22,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::transformations::BranchWeights;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 
-/// Passes that remove what copies make redundant: tests whose outcome the edge to the copy implies, and repeated loads.
+/// Passes that remove code that is redundant in copies: tests whose outcome the edge to the copy implies, and repeated loads.
 const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
@@ -59,7 +59,7 @@ struct TransformedFunction<'a> {
 }
 
 fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Result<(), Error> {
-    // Before copying, because copies get weights of their own.
+    // Set before copying, because copies get their own weights.
     plan.iter()
         .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
         .for_each(|w| set_measured_weights(place, w));
@@ -86,9 +86,9 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
     Ok(())
 }
 
-/// Sets branch weights from the counts of the run, by which code generation lays out blocks and allocates registers. After optimisation,
-/// the weights of an earlier profile are only estimates wherever code was inlined, copied or threaded; these counts are for the code as it
-/// is now.
+/// Sets branch weights, from which code generation lays out blocks and allocates registers, to the counts of the run. After optimisation,
+/// the weights from an earlier profile are only estimates wherever code was inlined, copied or threaded, but these counts were measured in
+/// the optimised code.
 fn set_measured_weights(place: TransformedFunction, weights: &BranchWeights) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {

@@ -52,7 +52,8 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     function.blocks().any(|b| b.instructions().any(funclet)).then_some("it handles exceptions with funclets")
 }
 
-/// Returns ifunc resolvers and everything they call: they run before relocations and thread-local storage are set up.
+/// Returns ifunc resolvers and the functions that they call, directly or indirectly. They run before relocations are processed and
+/// thread-local storage is set up.
 fn run_before_relocation(module: Module) -> IndexSet<Value> {
     let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
     let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));

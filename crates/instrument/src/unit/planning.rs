@@ -14,15 +14,15 @@ use trodden_flow::{Graph, Node, Plan};
 use trodden_unit::graph_hash;
 
 impl Unit {
-    /// Returns the frequency of each edge, and whether it was measured: by the given weights, or else by path counts. Edges that measured
-    /// 0 keep a tiny share of their static estimate, so that the likely ones can still be told apart.
+    /// Returns the frequencies of the edges, and whether they were measured, by the unit's weights or else by `path_counts`. Edges that
+    /// were never executed keep a tiny share of their static estimate, so that likely edges can still be told from unlikely ones.
     pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
         // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three
         // programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, &cfg.edges), cfg.edges.len()));
-        // Interesting paths may never have been executed; then their counts say nothing.
+        // Interesting paths may never have been executed. Counts of 0 then carry no information.
         match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {
@@ -37,24 +37,24 @@ impl Unit {
         Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
     }
 
-    /// Returns the chosen passes that a program counting in arrays or tables supports. Counting iterations pays off in loops with a high
-    /// measured trip count, in tight loops, and where the program already counts them.
+    /// Returns those of the requested placement passes that work for counts in an array or a table. Counting iterations pays off in
+    /// loops with a high measured trip count, in tight loops, and where the program already counts them.
     pub fn passes(&self, planned: &PlannedFunction) -> Choices {
-        let PlannedFunction { program, measured, .. } = planned;
+        let PlannedFunction { program, is_measured, .. } = planned;
         let choices = self.options.choices;
         if self.options.counts_in_table(program.paths().numbering.paths()) {
-            // Counting at a loop's exit would insert paths that were not taken into the table.
+            // Counting at a loop's exit would add entries to the table for paths that were not taken.
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
             Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
             Threads::Own => choices,
         };
-        if *measured { choices.in_registers() } else { choices }
+        if *is_measured { choices.in_registers() } else { choices }
     }
 
-    /// Returns true if a thread may enter this function before it has acquired a region. A local function that is only called directly,
-    /// and only by instrumented functions, always finds one.
+    /// Returns true if a thread may enter this function before it has acquired a region. This cannot happen in a local function that is
+    /// only called directly, and only by instrumented functions.
     pub fn may_lack_region(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
             let is_callee = user.is_call() && user.callee() == function && !user.arguments().any(|argument| argument == function);

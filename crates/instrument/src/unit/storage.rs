@@ -80,7 +80,7 @@ impl Unit {
         }
     }
 
-    /// Returns the path end of a function that counts every path by itself: in a word of an array or in a table.
+    /// Returns how a function counts at a path's end if each path has its own count, in an array or a table.
     pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEnd<'static> {
         if self.is_in_table(planned) { PathEnd::Table(self.table()) } else { PathEnd::Word }
     }
@@ -107,13 +107,13 @@ impl Unit {
         }
     }
 
-    /// Emits that address inline, never as a call.
+    /// Emits the address of the thread's counters inline, never as a call.
     pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
-        entry::thread_counters(self.context, planned.function, location, planned.open)
+        entry::thread_counters(self.context, planned.function, location, planned.may_lack_region)
     }
 }
 
-/// Describes the words of a function that counts more events than it has paths.
+/// Describes the words of a function that counts further events in addition to its paths.
 fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u64) -> EventWords {
     let NumberedPaths { dag, numbering } = planned.program.paths();
     let blocks = (0..).map(Node).zip(planned.cfg.blocks.iter().zip(&counted.blocks));

@@ -1,9 +1,10 @@
-//! Copies of blocks, which become the instrumented code of a function.
+//! Copies of blocks, which become a further version of a function's code.
 //!
-//! LLVM-C clones single instructions. References among them are redirected here, and phi nodes are rebuilt because their incoming blocks
-//! cannot be changed. Copies keep metadata; records of variables stay with the originals, which run nearly all the time.
+//! LLVM-C clones single instructions. Here, references between copied instructions are redirected, and phi nodes are rebuilt because their
+//! incoming blocks cannot be changed. Copies keep metadata; debug records of variables stay with the originals, which run nearly all the
+//! time.
 //!
-//! Invariant: a copy refers to copies wherever the original refers to something that was copied, otherwise to the same values (arguments,
+//! Invariant: a copy refers to the copy of each value or block that was copied, and otherwise to the same ones as the original (arguments,
 //! constants, blocks of indirect branches).
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -19,7 +20,7 @@ pub struct Copies {
     originals: IndexMap<Value, Value>,
 }
 
-/// Whether copies keep source lines. They must not in another function, which has a different `DISubprogram`.
+/// Whether copies keep source lines. Copies in a different function must not, because it has a different `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lines {
     Keep,
@@ -28,7 +29,7 @@ pub enum Lines {
 }
 
 impl Copies {
-    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to what copies refer to instead.
+    /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to their replacements in copies.
     pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {
@@ -98,7 +99,7 @@ impl Copies {
                 builder.insert(copy);
                 copy
             };
-            // Otherwise debug records of variables in the originals would refer to copies.
+            // With the metadata, debug records of variables in the originals would refer to copies.
             copy.set_metadata(module.context(), "DIAssignID", None);
             copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);

@@ -1,6 +1,6 @@
-//! Several versions of a function's code, of which only some count: the basis of the [sampling](crate::sample) and
-//! [residual](crate::residual) tiers, of [loop transformations](crate::transform) and of [supergraphs](crate::supergraph). [`copies`] makes
-//! the blocks of a further version, and [`ssa`] merges values where versions meet.
+//! Several versions of a function's code: the basis of the [sampling](crate::sample) and [residual](crate::residual) tiers, of
+//! [transformations](crate::transform) and of [supergraphs](crate::supergraph). [`copies`] creates the blocks of a further version, and
+//! [`ssa`] merges values where versions meet.
 
 pub mod copies;
 pub mod ssa;

@@ -1,9 +1,10 @@
-//! SSA repair for values that have several definitions. If control can change versions, a value becomes two, and both may arrive where the
-//! versions meet. Live blocks are found from the uses; which definition arrives is computed as a fixed point in reverse postorder, and phi
-//! nodes are created only where different ones meet in a live block. This follows Braun et al., "Simple and efficient construction of
-//! static single assignment form" (CC 2013), section 2, with a worklist because functions may be deep. Cheap values (constant offsets,
-//! comparisons, lower parts) are rematerialised instead, because merged ones would occupy a register or stack slot all the time
-//! ([`ValueFlow::merge`]). Invariant: blocks and edges stay the same from [`ValueFlow::new`] to the last [`ValueFlow::rewrite_uses`].
+//! SSA repair for values that have several definitions. If control can change versions, a value has a definition in each version, and both
+//! may reach a block where versions meet. Live blocks are found from the uses. The definition that reaches each block is computed as a
+//! fixed point in reverse postorder, and phi nodes are created only where different definitions meet in a live block. This follows Braun et
+//! al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2, with a worklist because functions may be
+//! deep. Cheap values (constant offsets, comparisons, lower parts) are rematerialised instead, because merged ones would occupy a register
+//! or stack slot all the time ([`ValueFlow::merge`]). Invariant: blocks and edges stay the same from [`ValueFlow::new`] to the last
+//! [`ValueFlow::rewrite_uses`].
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
@@ -25,7 +26,7 @@ enum Arrival {
     Phi(usize),
 }
 
-/// The kind of definitions that a variable has.
+/// How a variable's definitions and uses are distributed over versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Definitions {
     /// One per version, and each version uses its own.
@@ -38,8 +39,9 @@ pub enum Definitions {
 struct Use {
     user: Value,
     operand: u32,
-    /// The value must arrive at the end of `block` for phi nodes, else at its start.
+    /// The block in which the value must arrive: that of the user, or the predecessor that a phi node names.
     block: usize,
+    /// True if the value must arrive at the block's end (for phi nodes), false for its start.
     at_end: bool,
 }
 
@@ -55,7 +57,7 @@ pub struct ValueFlow {
     position: Vec<usize>,
     order: Vec<usize>,
     join_blocks: Vec<bool>,
-    /// What arrives in each block, valid for the variable with that number.
+    /// The definition that arrives in each block, with the number of the variable for which the entry is valid.
     arrivals: Vec<(u32, Arrival)>,
     variable: u32,
 }
@@ -140,7 +142,8 @@ impl ValueFlow {
         }
     }
 
-    /// Rematerialises a value before each use that several definitions reach. The values it is computed from must be repaired afterwards.
+    /// Rematerialises a value before each use that several definitions reach. Afterwards, the operands of the rematerialised instructions
+    /// must be repaired.
     fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
@@ -180,7 +183,7 @@ impl ValueFlow {
     fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
-        // In use-list order, because later passes depend on it, and the order of addresses is not deterministic.
+        // Kept in use-list order, because later passes depend on the order, and the order of addresses is not deterministic.
         let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
@@ -197,7 +200,7 @@ impl ValueFlow {
         uses
     }
 
-    /// Computes the blocks at whose start the variable is live. `None` if versions meet in none of them, unless `always` is set.
+    /// Computes the blocks at whose start the variable is live. `None` if versions do not meet in any of them, unless `always` is set.
     fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
@@ -214,9 +217,9 @@ impl ValueFlow {
         (always || live.iter().any(|b| self.join_blocks[*b])).then_some(live)
     }
 
-    /// Computes what arrives in the live blocks; returns those that need a phi node, in order.
+    /// Computes the definitions that arrive in the live blocks. Returns the blocks that need a phi node, in ascending order.
     fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
-        // Both definitions reach the blocks where versions meet. Starting from that saves phi nodes further on.
+        // Both definitions reach the blocks where versions meet. Starting from this fact avoids phi nodes further on.
         for &block in live.iter().filter(|b| self.join_blocks[**b]) {
             self.arrivals[block].1 = Arrival::Phi(block);
         }
@@ -254,7 +257,7 @@ impl ValueFlow {
     }
 }
 
-/// How to rematerialise a value at a use in another block.
+/// How to rematerialise a value at a use in a different block.
 #[derive(Clone, Copy)]
 enum Rematerialisation {
     /// By a copy of the instruction.
@@ -278,8 +281,8 @@ fn is_cloned(value: Value) -> bool {
     }
 }
 
-/// Returns the zero extension of an integer in its own block, of which the integer is the lower part. Single bits are excluded, because
-/// they are not part of a wider register.
+/// Returns a zero extension of an integer in the same block, of which the integer is the lower part. Integers of fewer than 8 bits are
+/// excluded, because they are not part of a wider register.
 fn extension(value: Value) -> Option<Value> {
     let width = |v: Value| v.integer_width().unwrap_or_default();
     let is_extended = |user: &Value| user.is(LLVMOpcode::LLVMZExt) && user.block() == value.block();
@@ -289,8 +292,9 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// Returns how to rematerialise all definitions of a value, if that is possible; `two` is the kind of pairs. Arbitrary definitions exclude
-/// comparisons (up to 0.8 % more instructions in residual builds), and residual builds also exclude lower parts (5 % of an interpreter).
+/// Returns how to rematerialise all definitions of a value; `None` if that is impossible or not worthwhile. `two` is the kind of pairs.
+/// Comparisons are not rematerialised if definitions are arbitrary (up to 0.8 % more instructions in residual builds), and lower parts are
+/// not in residual builds (5 % of an interpreter's instructions).
 fn rematerialisations(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialisation>> {
     let is_allowed = |value: Value, source: &Rematerialisation| match source {
         Rematerialisation::Clone => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),

@@ -127,7 +127,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     };
     let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
     if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
-        bail!("there is no bug for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
+        bail!("no bug is known for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }
     println!(
         "| program | function | failing, passing runs | lines covered by failing, passing runs | branches | best Ochiai of a line, a \

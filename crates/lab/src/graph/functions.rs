@@ -182,7 +182,7 @@ fn from_value<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Re
 fn mark_unwinding(function: &mut WitnessFunction, edges: Option<Value>) -> Result<()> {
     for edge in from_value::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
         let count = function.edges.len();
-        *function.edges.get_mut(edge).with_context(|| format!("there is no edge {edge} in `unwind`; the number of edges is {count}"))? =
+        *function.edges.get_mut(edge).with_context(|| format!("`unwind` edge {edge} does not exist; the number of edges is {count}"))? =
             WitnessEdgeKind::Unwind;
     }
     Ok(())
@@ -217,13 +217,13 @@ impl FileNames {
     }
 
     fn function(&self, name: &str) -> Result<WitnessFunctionId> {
-        self.function_numbers.get(name).copied().with_context(|| format!("there is no function `{name}`"))
+        self.function_numbers.get(name).copied().with_context(|| format!("function `{name}` does not exist"))
     }
 
     fn node(&self, function: WitnessFunctionId, name: &str) -> Result<Node> {
         let node = self.node_numbers[function.index()].get(name).copied();
         node.with_context(|| match self.is_single {
-            true => format!("there is no node `{name}`"),
+            true => format!("node `{name}` does not exist"),
             false => format!("function `{}` has no node `{name}`", self.functions[function.index()]),
         })
     }
@@ -241,7 +241,7 @@ impl FileNames {
             let edge = of.as_u64().with_context(|| format!("`{of}` is not an edge; expected its number"))?;
             let count = program.function(function).graph.edge_count();
             if edge >= count as u64 {
-                bail!("there is no edge {edge}; edges are numbered from 0 to {}", count as i64 - 1);
+                bail!("edge {edge} does not exist; edges are numbered from 0 to {}", count as i64 - 1);
             }
             return Ok(program.edge_witness(function, Edge(edge as u32)));
         }

@@ -14,7 +14,7 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
     }
     if let Some(edges) = &options.interesting_edges {
         if let Some(bad) = edges.iter().find(|e| **e as usize >= named.graph.edge_count()) {
-            bail!("there is no edge {bad}; edges are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
+            bail!("edge {bad} does not exist; edges are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
         }
         return Ok((paths_over(acyclic, &edges.iter().map(|e| Edge(*e)).collect::<Vec<_>>())?, true));
     }
@@ -41,7 +41,7 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
         acyclic
             .all
             .path(&acyclic.dag, *id)
-            .with_context(|| format!("there is no path {id}; the number of paths is {paths}, and the first is 0"))
+            .with_context(|| format!("path {id} does not exist; the number of paths is {paths}, and the first is 0"))
     };
     let from_file = |(i, edges): (usize, &Vec<Edge>)| path(named, acyclic, edges).with_context(|| format!("interesting path {i}"));
     let paths: Vec<_> = match ids.is_empty() {
@@ -78,7 +78,7 @@ fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> 
 
 fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -> Result<InterestingSet> {
     let node = |name: &String| {
-        let at = named.names.iter().position(|n| n == name).with_context(|| format!("there is no node `{name}`"))?;
+        let at = named.names.iter().position(|n| n == name).with_context(|| format!("node `{name}` does not exist"))?;
         Ok(Node(at as u32))
     };
     let nodes = names.iter().map(node).collect::<Result<Vec<_>>>()?;

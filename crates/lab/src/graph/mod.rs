@@ -187,7 +187,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
-        bail!("there is no interesting edge {}; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("interesting edge {} does not exist; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     let through = input.through.into_iter().flatten().map(|n| n.0).collect();
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
@@ -198,7 +198,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
     let edges: Vec<Edge> = match path {
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
         PathInput::Nodes(nodes) => {
-            let node = |name: &str| numbers.get(name).map(|n| Node(*n)).with_context(|| format!("there is no node `{name}`"));
+            let node = |name: &str| numbers.get(name).map(|n| Node(*n)).with_context(|| format!("node `{name}` does not exist"));
             let step = |pair: &[input::NodeName]| -> Result<Edge> {
                 let (from, to) = (node(&pair[0].0)?, node(&pair[1].0)?);
                 let between: Vec<Edge> = graph.out(from).iter().copied().filter(|e| graph.to(*e) == to).collect();
@@ -214,7 +214,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
         }
     };
     if let Some(bad) = edges.iter().find(|e| e.index() >= graph.edge_count()) {
-        bail!("there is no edge {}; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("edge {} does not exist; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     if edges.windows(2).any(|pair| graph.to(pair[0]) != graph.from(pair[1])) {
         bail!("the edges of the path are not consecutive");
@@ -465,7 +465,7 @@ mod tests {
         );
         assert!(error(r#"{"entry":"s","exit":"s","edges":[]}"#).contains("`s` is both entry and exit"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
-        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("no node `x`"));
+        assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("node `x` does not exist"));
         assert!(error("digraph { a -> }").contains("line 1"));
         assert!(error("[]").contains("not the JSON of a graph"));
     }

@@ -76,7 +76,7 @@ impl BranchSampling {
         self.source == BranchSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
-    /// Describes the data in one line, for the head of a report.
+    /// Describes the data in one line, for the header of a report.
     pub fn summary(&self) -> String {
         if self.source == BranchSource::HotPaths {
             let BranchSampling { samples, windows, whole_paths, .. } = self;

@@ -8,7 +8,7 @@ use super::rows::{IMAGES_QUERY, RUNS_QUERY, insert_run, remove_unused, signed, u
 use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, migrate, prepare};
 use super::{DATABASE, Failure, PROFILES, STREAMS};
 use crate::atomic_file::Access;
-use crate::container::{ProfileHead, change_run};
+use crate::container::{ProfileHeader, change_run};
 use crate::error::ProfileError;
 use crate::private::file_mode;
 use rusqlite::config::DbConfig;
@@ -141,7 +141,7 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
     for (number, suite) in rows {
         let path = profile_path(folder, number);
         // A profile that is corrupt or has a different version is not changed; the problem is reported when it is read.
-        if ProfileHead::read(&path).is_ok_and(|head| head.run.suite != suite) {
+        if ProfileHeader::read(&path).is_ok_and(|header| header.run.suite != suite) {
             change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
         }
     }
@@ -174,8 +174,8 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
         return Ok(None);
     }
     // The profiles are read before the lock is taken, so that other recorders do not have to wait.
-    let read = |path: &Path| ProfileHead::read(path).map_err(|e| e.to_string());
-    let mut heads: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
+    let read = |path: &Path| ProfileHeader::read(path).map_err(|e| e.to_string());
+    let mut headers: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let differences = Differences::find(&t, folder)?;
     let mut repair = Repair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
@@ -188,9 +188,9 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     for &number in &differences.missing {
         let path = profile_path(folder, number);
         let Ok(there) = path.symlink_metadata() else { continue };
-        match heads.remove(&number).unwrap_or_else(|| read(&path)) {
-            Ok(head) => {
-                insert_run(&t, number, &head, there.len())?;
+        match headers.remove(&number).unwrap_or_else(|| read(&path)) {
+            Ok(header) => {
+                insert_run(&t, number, &header, there.len())?;
                 repair.added += 1;
             }
             Err(why) => {

@@ -2,7 +2,7 @@
 
 use super::names::{profile_name, profile_path};
 use super::{PROFILES, RunEntry, RunImage};
-use crate::container::ProfileHead;
+use crate::container::ProfileHeader;
 use crate::model::{ProcessEnding, Run};
 use rusqlite::{Row, Transaction, params};
 use std::path::Path;
@@ -18,8 +18,8 @@ pub const IMAGES_QUERY: &str =
     "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
 
 /// Adds a run to the index.
-pub fn insert_run(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> rusqlite::Result<()> {
-    let run = &head.run;
+pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u64) -> rusqlite::Result<()> {
+    let run = &header.run;
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
     let command = serde_json::to_string(&run.command).expect("strings are JSON");
     let (status, signal) = match run.ending {
@@ -51,7 +51,7 @@ pub fn insert_run(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) 
             signed(run.interrupted)
         ],
     )?;
-    for (place, (identity, path, build_id)) in head.images.iter().enumerate() {
+    for (place, (identity, path, build_id)) in header.images.iter().enumerate() {
         let identity = identity.to_string();
         t.execute(
             "INSERT INTO builds (identity, path, build_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",

@@ -42,7 +42,7 @@ impl Default for WindowBounds {
 /// Compresses the events of a stream file into windows of a log.
 pub struct Builder {
     log: LogWriter,
-    head: StreamHeader,
+    header: StreamHeader,
     method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
@@ -53,7 +53,7 @@ pub struct Builder {
 }
 
 struct OpenWindow {
-    head: FrameHeader,
+    header: FrameHeader,
     compressor: Box<dyn Compressor + Send>,
     journal: PathBuf,
     journal_bytes: u64,
@@ -67,10 +67,10 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     /// Creates a log without windows.
-    pub fn create(path: &Path, head: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
-        let log = LogWriter::create(path, head)?;
+    pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
+        let log = LogWriter::create(path, header)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })
+        Ok(Builder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
     /// Changes the bounds, starting with the next frame.
@@ -79,10 +79,10 @@ impl Builder {
     }
 
     /// Appends a closed window of a different log.
-    pub(super) fn append_window(&mut self, head: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
-        self.log.append_packed(head, packed, unpacked)?;
-        self.symbols += head.events;
-        self.ended.insert(head.key, (head.sequence + head.chunks, head.depth, head.lost));
+    pub(super) fn append_window(&mut self, header: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+        self.log.append_packed(header, packed, unpacked)?;
+        self.symbols += header.events;
+        self.ended.insert(header.key, (header.sequence + header.chunks, header.depth, header.lost));
         Ok(())
     }
 
@@ -92,44 +92,44 @@ impl Builder {
     }
 
     /// Appends events to their thread's journal, so that they survive if the recorder is killed.
-    pub fn write_journal(&mut self, head: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
-        let window = self.window(head);
+    pub fn write_journal(&mut self, header: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+        let window = self.window(header);
         let mut journal = match window.journal_bytes {
-            0 => LogWriter::create(&window.journal.clone(), &self.head)?,
+            0 => LogWriter::create(&window.journal.clone(), &self.header)?,
             _ => LogWriter::reopen(&window.journal)?,
         };
         let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        journal.append(head, &plain)?;
+        journal.append(header, &plain)?;
         let bytes = journal.bytes();
-        self.window(head).journal_bytes = bytes;
+        self.window(header).journal_bytes = bytes;
         Ok(())
     }
 
     /// Adds events to their thread's window, and closes windows that exceed the bounds. The events must already be in the journal.
-    pub fn add_events(&mut self, head: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+    pub fn add_events(&mut self, header: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
-        if self.open.get(&head.key).is_some_and(|window| head.sequence != window.head.sequence + window.head.chunks) {
+        if self.open.get(&header.key).is_some_and(|window| header.sequence != window.header.sequence + window.header.chunks) {
             // The events do not follow those in the window, so a new window begins. Readers see the gap between the two.
-            self.close(head.key)?;
+            self.close(header.key)?;
         }
-        let window = self.window(head);
-        if window.head.lost != head.lost {
+        let window = self.window(header);
+        if window.header.lost != header.lost {
             // After a gap, the depths in events are unknown.
-            window.head.depth.is_known = false;
+            window.header.depth.is_known = false;
         }
-        let (mut depth, mut symbols) = (window.head.depth, 0);
+        let (mut depth, mut symbols) = (window.header.depth, 0);
         for event in words.iter().filter_map(|word| Event::from_stored(*word)) {
             if let Some(symbol) = depth.symbol(event) {
                 window.compressor.push(symbol.to_number());
                 symbols += 1;
             }
         }
-        window.head.depth = depth;
-        window.head.events += symbols;
-        window.head.chunks = head.sequence + head.chunks - window.head.sequence;
-        window.head.lost = head.lost;
+        window.header.depth = depth;
+        window.header.events += symbols;
+        window.header.chunks = header.sequence + header.chunks - window.header.sequence;
+        window.header.lost = header.lost;
         if window.journal_bytes >= bounds.journal {
-            return self.close(head.key);
+            return self.close(header.key);
         }
         while self.held() > bounds.held {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
@@ -159,7 +159,7 @@ impl Builder {
 
     /// Returns the number of symbols in all windows, closed and open.
     pub fn symbols(&self) -> u64 {
-        self.symbols + self.open.values().map(|w| w.head.events).sum::<u64>()
+        self.symbols + self.open.values().map(|w| w.header.events).sum::<u64>()
     }
 
     /// Closes all windows and returns the size of the log in bytes.
@@ -169,27 +169,27 @@ impl Builder {
         Ok(self.log.bytes())
     }
 
-    fn window(&mut self, head: &FrameHeader) -> &mut OpenWindow {
+    fn window(&mut self, header: &FrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
-        self.open.entry(head.key).or_insert_with(|| {
-            let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::default(), 0));
-            let is_known = depth.is_known && next == head.sequence && lost == head.lost;
+        self.open.entry(header.key).or_insert_with(|| {
+            let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, Depth::default(), 0));
+            let is_known = depth.is_known && next == header.sequence && lost == header.lost;
             let depth = Depth { is_known, ..depth };
-            let head = FrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*head };
-            OpenWindow { head, compressor: method.compressor(), journal: journal_path(log, head.key), journal_bytes: 0 }
+            let header = FrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*header };
+            OpenWindow { header, compressor: method.compressor(), journal: journal_path(log, header.key), journal_bytes: 0 }
         })
     }
 
     /// Writes a thread's window to the log, then removes the thread's journal.
     fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
-        let Some(OpenWindow { head, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
+        let Some(OpenWindow { header, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
         let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
         let grammar = compressor.close().map_err(failed)?;
         let mut bytes = Vec::new();
         Window { first: 0, method: self.method, grammar }.write(&mut bytes).map_err(failed)?;
-        self.log.append(&head, &bytes)?;
-        self.symbols += head.events;
-        self.ended.insert(key, (head.sequence + head.chunks, head.depth, head.lost));
+        self.log.append(&header, &bytes)?;
+        self.symbols += header.events;
+        self.ended.insert(key, (header.sequence + header.chunks, header.depth, header.lost));
         if journal_bytes > 0 {
             fs::remove_file(&journal).map_err(ProfileError::io(&journal, "remove"))?;
         }

@@ -41,10 +41,10 @@ pub struct CounterLookup<'a> {
 
 impl<'a> CounterLookup<'a> {
     /// Indexes an image. Its maps must have a path for each event ([`ImageProfile::with_event_paths`]).
-    pub fn new(head: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
+    pub fn new(header: &StreamHeader, image: &'a ImageProfile) -> CounterLookup<'a> {
         let mut ranges = Vec::new();
         for (index, unit) in image.units.iter().enumerate() {
-            let Some((_, first, _)) = head.units.iter().find(|u| u.0 == unit.unit) else { continue };
+            let Some((_, first, _)) = header.units.iter().find(|u| u.0 == unit.unit) else { continue };
             for (function, map) in unit.map.functions.iter().enumerate() {
                 ranges.push(((first + map.first_counter) as u32, map.counters as u32, FunctionIndex { unit: index, function }));
             }

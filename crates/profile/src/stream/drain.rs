@@ -61,7 +61,7 @@ pub struct DrainTotals {
 /// Consecutive chunks of a thread that have been read, but are not written or returned to the program yet.
 #[derive(Debug)]
 struct PendingChunks {
-    head: FrameHeader,
+    header: FrameHeader,
     words: Vec<u32>,
     chunks: Vec<Chunk>,
 }
@@ -70,7 +70,7 @@ impl Drain {
     /// Starts to drain the stream file `stream` into a new log.
     pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
-        let builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
+        let builder = Builder::create(log, live.header(), method, WindowBounds::default())?;
         Ok(Drain {
             live,
             builder,
@@ -138,21 +138,22 @@ impl Drain {
         let live = LiveStream::open(stream, false)?;
         // Read before the chunks: if the program is still running, chunks that it fills in between are not reported as missing.
         let ends = live.ends()?;
-        let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
+        let mut builder = Builder::create(log, live.header(), method, WindowBounds::default())?;
         let mut drained = DrainTotals::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
             drained.corrupt_bytes += windows.corrupt_bytes();
             for thread in windows.threads() {
-                windows.visit_frames(thread, |frame| builder.append_window(&frame.head, &frame.packed, frame.section.unpacked_length()))?;
+                windows
+                    .visit_frames(thread, |frame| builder.append_window(&frame.header, &frame.packed, frame.section.unpacked_length()))?;
             }
         }
         let journals = before.map_or(Ok(Vec::new()), find_journals)?;
         let pieces = remaining_pieces(&live, &journals, &mut drained.corrupt_bytes)?;
-        for thread_pieces in pieces.chunk_by(|a, b| a.head.key == b.head.key) {
-            let mut next = builder.next_chunk(thread_pieces[0].head.key);
+        for thread_pieces in pieces.chunk_by(|a, b| a.header.key == b.header.key) {
+            let mut next = builder.next_chunk(thread_pieces[0].header.key);
             for piece in thread_pieces {
-                if piece.head.sequence < next {
+                if piece.header.sequence < next {
                     continue;
                 }
                 let mut words = Vec::new();
@@ -160,9 +161,9 @@ impl Drain {
                     Source::Chunk(chunk) => drained.invalid_words += live.read_events(chunk, &mut words)?,
                     Source::Journal(frame) => words = log::unpack_events(frame, stream)?,
                 }
-                builder.add_events(&piece.head, &words)?;
-                drained.chunks += piece.head.chunks;
-                next = piece.head.sequence.saturating_add(piece.head.chunks);
+                builder.add_events(&piece.header, &words)?;
+                drained.chunks += piece.header.chunks;
+                next = piece.header.sequence.saturating_add(piece.header.chunks);
             }
         }
         drained.invalid_words += lost_words(&live)?;
@@ -221,15 +222,16 @@ impl Drain {
 
     /// Reads a chunk. Chunks that were read before are written if their number is sufficient, or if this one does not follow them.
     fn read_chunk(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let follows = |p: &PendingChunks| p.head.sequence + p.head.chunks == chunk.sequence && p.head.lost == chunk.lost;
+        let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
         if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
             self.flush(chunk.key)?;
         }
         let Chunk { key, parent, sequence, lost, .. } = *chunk;
-        let head = FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
-        let pending = self.pending.entry(key).or_insert_with(|| PendingChunks { head, words: Vec::new(), chunks: Vec::new() });
+        let header =
+            FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
+        let pending = self.pending.entry(key).or_insert_with(|| PendingChunks { header, words: Vec::new(), chunks: Vec::new() });
         self.drained.invalid_words += self.live.read_events(chunk, &mut pending.words)?;
-        pending.head.chunks += 1;
+        pending.header.chunks += 1;
         pending.chunks.push(chunk.clone());
         Ok(())
     }
@@ -241,12 +243,12 @@ impl Drain {
 
     /// Writes a thread's pending chunks to its journal, returns them to the program, and adds their events to the window.
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
-        let Some(PendingChunks { head, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
-        let head = FrameHeader { events: words.len() as u64, ..head };
-        self.builder.write_journal(&head, &words)?;
+        let Some(PendingChunks { header, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
+        let header = FrameHeader { events: words.len() as u64, ..header };
+        self.builder.write_journal(&header, &words)?;
         self.drained.chunks += chunks.len() as u64;
         chunks.iter().try_for_each(|chunk| self.live.release_chunk(chunk))?;
-        self.builder.add_events(&head, &words)
+        self.builder.add_events(&header, &words)
     }
 }
 
@@ -273,7 +275,7 @@ fn lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
 
 /// A part of a thread's stream that is not in a closed window.
 struct DrainedPiece {
-    head: FrameHeader,
+    header: FrameHeader,
     source: Source,
 }
 
@@ -297,17 +299,18 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut
         *corrupt_bytes += journal.corrupt_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-                pieces.push(DrainedPiece { head: frame.head, source: Source::Journal(frame) });
+                pieces.push(DrainedPiece { header: frame.header, source: Source::Journal(frame) });
                 Ok(())
             })?;
         }
     }
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
-        let head = FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-        pieces.push(DrainedPiece { head, source: Source::Chunk(chunk) });
+        let header =
+            FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
+        pieces.push(DrainedPiece { header, source: Source::Chunk(chunk) });
     }
-    pieces.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
+    pieces.sort_by_key(|r| (r.header.key, r.header.sequence, std::cmp::Reverse(r.header.chunks)));
     Ok(pieces)
 }
 

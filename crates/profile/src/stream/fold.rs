@@ -10,7 +10,7 @@ use crate::private;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_container::{FileHead, FileKind};
+use trodden_container::{FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
@@ -18,7 +18,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Returns the values of the image's counters. They are computed from the grammars without expanding them, one window at a time.
 pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
-    let mut counts = vec![0u64; log.head().counters as usize];
+    let mut counts = vec![0u64; log.header().counters as usize];
     for thread in log.threads() {
         for window in 0..thread.windows() {
             let grammar = log.window(thread, window)?;
@@ -33,31 +33,31 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
 }
 
 /// Writes an image's counts as a raw file. `lost` is stored as the number of lost threads.
-pub fn write_raw(path: &Path, head: &StreamHeader, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
+pub fn write_raw(path: &Path, stream: &StreamHeader, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
         let file = private::create_file(path)?;
-        let image_path = head.image_path.as_os_str().as_bytes();
-        let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + head.units.len() * RawUnit::BYTES);
+        let image_path = stream.image_path.as_os_str().as_bytes();
+        let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + stream.units.len() * RawUnit::BYTES);
         let regions_offset = ((path_offset + image_path.len()) as u64).next_multiple_of(PAGE_BYTES);
         let mut header = RawHeader {
-            head: FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
-            image: head.image.0,
-            counters: head.counters,
-            units: head.units.len() as u64,
+            file_header: FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
+            image: stream.image.0,
+            counters: stream.counters,
+            units: stream.units.len() as u64,
             units_offset: units_offset as u64,
             path_offset: path_offset as u64,
             path_len: image_path.len() as u64,
             regions_offset,
-            region_stride: region_stride(head.counters),
-            pid: head.pid,
-            created_ns: head.created_ns,
+            region_stride: region_stride(stream.counters),
+            pid: stream.pid,
+            created_ns: stream.created_ns,
             switch_offset: 0,
             checksum: 0,
             lost: 0,
         };
         let mut setup = vec![0; path_offset];
-        for ((unit, first, counters), bytes) in head.units.iter().zip(setup[units_offset..].chunks_exact_mut(RawUnit::BYTES)) {
+        for ((unit, first, counters), bytes) in stream.units.iter().zip(setup[units_offset..].chunks_exact_mut(RawUnit::BYTES)) {
             RawUnit { unit: unit.0, first: *first, counters: *counters }.write(bytes).expect("as many bytes as a unit has");
         }
         setup.extend(image_path);
@@ -71,7 +71,7 @@ pub fn write_raw(path: &Path, head: &StreamHeader, counts: &[u64], lost: LostThr
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
             file.write_all_at(&bytes, regions_offset + index as u64 * PAGE_BYTES)?;
         }
-        file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
+        file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(stream.counters))
     };
     write().map_err(failed)
 }

@@ -110,7 +110,7 @@ pub struct LiveThread {
 pub struct LiveStream {
     path: PathBuf,
     file: File,
-    head: StreamHeader,
+    header: StreamHeader,
     regions_offset: u64,
     stride: u64,
 }
@@ -135,7 +135,7 @@ impl LiveStream {
             return Err(ProfileError::RawCorrupt { path: path.to_owned(), offset: offset_of!(RawHeader, region_stride) as u64, what });
         }
         let units = units.into_iter().map(|RawUnit { unit, first, counters }| (Identity(unit), first, counters)).collect();
-        let head = StreamHeader {
+        let stream_header = StreamHeader {
             image: Identity(header.image),
             image_path,
             counters: header.counters,
@@ -144,7 +144,7 @@ impl LiveStream {
             created_ns: header.created_ns,
         };
         let (regions_offset, stride) = (header.regions_offset, header.region_stride);
-        Ok(LiveStream { path: raw.path, file: raw.file, head, regions_offset, stride })
+        Ok(LiveStream { path: raw.path, file: raw.file, header: stream_header, regions_offset, stride })
     }
 
     /// Path of the file.
@@ -153,8 +153,8 @@ impl LiveStream {
     }
 
     /// Returns the image and process that write the stream.
-    pub fn head(&self) -> &StreamHeader {
-        &self.head
+    pub fn header(&self) -> &StreamHeader {
+        &self.header
     }
 
     /// Threads that have recorded nothing so far, because there was no space.
@@ -260,7 +260,7 @@ impl LiveStream {
     fn is_event(&self, event: Event) -> bool {
         match event {
             Event::Path(counter) | Event::Exit(counter) | Event::Enter(counter) | Event::Inherited(counter) => {
-                u64::from(counter) < self.head.counters
+                u64::from(counter) < self.header.counters
             }
             Event::Resume(_) => true,
         }
@@ -332,9 +332,9 @@ impl LiveStream {
     /// Returns the live frames of the thread that wrote a chunk; none if a different thread now holds its region.
     fn live_frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
-            let mut head = [0; size_of::<RegionStream>()];
-            self.read_exact(&mut head, self.region_offset(region, 0))?;
-            let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&head).expect("as many bytes as a header has");
+            let mut header = [0; size_of::<RegionStream>()];
+            self.read_exact(&mut header, self.region_offset(region, 0))?;
+            let RegionStream { thread, process, started_ns, .. } = RegionStream::read(&header).expect("as many bytes as a header has");
             if (ThreadKey { process, started_ns, thread }) != chunk.key {
                 continue;
             }

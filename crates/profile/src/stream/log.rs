@@ -14,8 +14,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_container::{
-    FileError, FileHead, FileKind, HEAD_BYTES, HeadError, MARKER, SECTION_HEAD, Section, SectionError, SectionHead, encode, expect_head,
-    find_marker,
+    FILE_HEADER_BYTES, FileError, FileHeader, FileKind, HeaderError, MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader,
+    encode, expect_header, find_marker,
 };
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::read_window;
@@ -31,9 +31,9 @@ const WINDOW_TAG: u32 = 3;
 /// Size of a frame's index in bytes: seven numbers.
 const FRAME_INDEX_BYTES: usize = 7 * 8;
 /// Number of bytes before a frame's content.
-const FRAME_HEADER_BYTES: usize = SECTION_HEAD + FRAME_INDEX_BYTES;
+const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
 /// Offset of the first section's content.
-const FIRST_CONTENT_OFFSET: usize = HEAD_BYTES + SECTION_HEAD;
+const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
 /// Number of bytes that are read at a time in search of a frame.
 const SEARCH_BYTES: usize = 1 << 16;
 /// zstd compression level of the [`StreamHeader`].
@@ -83,11 +83,11 @@ pub struct LogWriter {
 
 impl LogWriter {
     /// Creates a log without frames.
-    pub fn create(path: &Path, head: &StreamHeader) -> Result<LogWriter, ProfileError> {
+    pub fn create(path: &Path, header: &StreamHeader) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
-        let section = Section { tag: STREAM_HEADER_TAG, layout: VERSION, ..Section::default() }.to_bytes(&encode(head), HEADER_LEVEL);
-        log.write(&[&FileHead::new(FileKind::STREAM_LOG, VERSION).to_bytes()[..], &section].concat())?;
+        let section = Section { tag: STREAM_HEADER_TAG, layout: VERSION, ..Section::default() }.to_bytes(&encode(header), HEADER_LEVEL);
+        log.write(&[&FileHeader::new(FileKind::STREAM_LOG, VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
 
@@ -99,27 +99,27 @@ impl LogWriter {
     }
 
     /// Compresses `content` and appends it as a frame.
-    pub fn append(&mut self, head: &FrameHeader, content: &[u8]) -> Result<(), ProfileError> {
-        let level = match head.content {
+    pub fn append(&mut self, header: &FrameHeader, content: &[u8]) -> Result<(), ProfileError> {
+        let level = match header.content {
             LogContent::Events => EVENTS_LEVEL,
             LogContent::Window => WINDOW_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
-        self.append_packed(head, &packed, content.len() as u64)
+        self.append_packed(header, &packed, content.len() as u64)
     }
 
-    pub(super) fn append_packed(&mut self, head: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
-        let FrameHeader { sequence, chunks, lost, events, depth, .. } = *head;
-        let parent = u64::from(head.parent.unwrap_or(0));
+    pub(super) fn append_packed(&mut self, header: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+        let FrameHeader { sequence, chunks, lost, events, depth, .. } = *header;
+        let parent = u64::from(header.parent.unwrap_or(0));
         let index: Vec<u8> = [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)]
             .iter()
             .flat_map(|n| n.to_le_bytes())
             .collect();
         let mut subject = [0; 16];
-        subject[..4].copy_from_slice(&head.key.thread.to_le_bytes());
-        subject[4..8].copy_from_slice(&head.key.process.to_le_bytes());
-        subject[8..].copy_from_slice(&head.key.started_ns.to_le_bytes());
-        let tag = match head.content {
+        subject[..4].copy_from_slice(&header.key.thread.to_le_bytes());
+        subject[4..8].copy_from_slice(&header.key.process.to_le_bytes());
+        subject[8..].copy_from_slice(&header.key.started_ns.to_le_bytes());
+        let tag = match header.content {
             LogContent::Events => EVENTS_TAG,
             LogContent::Window => WINDOW_TAG,
         };
@@ -153,7 +153,7 @@ impl LogWriter {
 pub struct StreamLog {
     path: PathBuf,
     file: File,
-    head: StreamHeader,
+    header: StreamHeader,
     threads: Vec<ThreadLog>,
     is_truncated: bool,
     corrupt_bytes: u64,
@@ -188,8 +188,8 @@ impl ThreadLog {
 /// A frame's headers and position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FramePosition {
-    head: FrameHeader,
-    section: SectionHead,
+    header: FrameHeader,
+    section: SectionHeader,
     /// Offset of its content.
     offset: u64,
     /// Number of the thread's symbols before it.
@@ -198,9 +198,9 @@ struct FramePosition {
 
 /// A frame with compressed content.
 pub(super) struct PackedFrame {
-    pub head: FrameHeader,
+    pub header: FrameHeader,
     pub packed: Vec<u8>,
-    pub section: SectionHead,
+    pub section: SectionHeader,
 }
 
 impl StreamLog {
@@ -213,31 +213,31 @@ impl StreamLog {
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
         let corrupt = |error: SectionError| ProfileError::Corrupt {
             path: path.to_owned(),
-            offset: HEAD_BYTES as u64,
+            offset: FILE_HEADER_BYTES as u64,
             what: format!("the description of the program is invalid: {error}"),
         };
         let mut begin = Vec::new();
         (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-        match expect_head(&begin, FileKind::STREAM_LOG, VERSION) {
+        match expect_header(&begin, FileKind::STREAM_LOG, VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
                 let (found, known) = (found.into(), known.into());
                 return Err(ProfileError::Version { path: path.to_owned(), kind: "stream log", found, known });
             }
-            Err(FileError::Head(HeadError::EarlierFormat)) => {
+            Err(FileError::Header(HeaderError::EarlierFormat)) => {
                 return Err(ProfileError::Earlier { path: path.to_owned(), kind: "stream log" });
             }
             Err(error) => return Err(foreign(error.to_string())),
         }
-        let section = SectionHead::read(&begin[HEAD_BYTES..]).map_err(corrupt)?;
+        let section = SectionHeader::read(&begin[FILE_HEADER_BYTES..]).map_err(corrupt)?;
         if section.tag != STREAM_HEADER_TAG || section.index_length() != 0 {
             return Err(corrupt(SectionError::Marker));
         }
         let mut packed = Vec::new();
         (&file).take(section.packed_length()).read_to_end(&mut packed).map_err(ProfileError::io(path, "read"))?;
-        let head = section.value(&packed).map_err(corrupt)?;
-        let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_truncated: false, corrupt_bytes: 0 };
-        let frames = log.find_frames(HEAD_BYTES as u64 + section.length())?;
+        let header = section.value(&packed).map_err(corrupt)?;
+        let mut log = StreamLog { path: path.to_owned(), file, header, threads: Vec::new(), is_truncated: false, corrupt_bytes: 0 };
+        let frames = log.find_frames(FILE_HEADER_BYTES as u64 + section.length())?;
         log.threads = group_by_thread(frames);
         Ok(log)
     }
@@ -248,8 +248,8 @@ impl StreamLog {
     }
 
     /// Returns the image and process that wrote the stream.
-    pub fn head(&self) -> &StreamHeader {
-        &self.head
+    pub fn header(&self) -> &StreamHeader {
+        &self.header
     }
 
     /// Returns whether the log ends within a frame.
@@ -272,12 +272,12 @@ impl StreamLog {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
         let corrupt = |what: String| ProfileError::Corrupt { path: self.path.clone(), offset: frame.offset, what };
-        if frame.head.content != LogContent::Window {
+        if frame.header.content != LogContent::Window {
             return Err(corrupt("expected a window, found events. The file is a journal; read it with `trodden import`".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| corrupt(e.to_string()))?;
-        if window.grammar.len() != frame.head.events {
-            return Err(corrupt(format!("expected a window of {} symbols, found {}", frame.head.events, window.grammar.len())));
+        if window.grammar.len() != frame.header.events {
+            return Err(corrupt(format!("expected a window of {} symbols, found {}", frame.header.events, window.grammar.len())));
         }
         Ok(window.grammar)
     }
@@ -296,7 +296,7 @@ impl StreamLog {
 
     /// Calls `visit` with a thread's symbols in order, starting with symbol number `from`, until it returns false.
     pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
-        let first = thread.frames.partition_point(|f| f.before + f.head.events <= from);
+        let first = thread.frames.partition_point(|f| f.before + f.header.events <= from);
         for number in first..thread.frames.len() {
             let grammar = self.window(thread, number)?;
             let skipped = from.saturating_sub(thread.frames[number].before);
@@ -316,7 +316,7 @@ impl StreamLog {
         mut visit: impl FnMut(PackedFrame) -> Result<(), ProfileError>,
     ) -> Result<(), ProfileError> {
         for frame in &thread.frames {
-            visit(PackedFrame { head: frame.head, packed: self.packed(frame)?, section: frame.section })?;
+            visit(PackedFrame { header: frame.header, packed: self.packed(frame)?, section: frame.section })?;
         }
         Ok(())
     }
@@ -414,8 +414,8 @@ pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     if begin.len() < FIRST_CONTENT_OFFSET {
         return Ok(true);
     }
-    let is_log = expect_head(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
-    Ok(is_log && SectionHead::read(&begin[HEAD_BYTES..]).is_ok_and(|head| HEAD_BYTES as u64 + head.length() > length))
+    let is_log = expect_header(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
+    Ok(is_log && SectionHeader::read(&begin[FILE_HEADER_BYTES..]).is_ok_and(|header| FILE_HEADER_BYTES as u64 + header.length() > length))
 }
 
 /// Decompresses a frame of events.
@@ -427,20 +427,20 @@ pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>
 
 /// Parses a frame's section header and index; `None` if they are corrupt. `offset` is the offset of the frame's content.
 fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<FramePosition> {
-    let section = SectionHead::read(bytes).ok()?;
+    let section = SectionHeader::read(bytes).ok()?;
     let content = match section.tag {
         EVENTS_TAG => LogContent::Events,
         WINDOW_TAG => LogContent::Window,
         _ => return None,
     };
-    let index = &bytes[SECTION_HEAD..];
+    let index = &bytes[SECTION_HEADER_BYTES..];
     if section.index_length() != FRAME_INDEX_BYTES as u64 || section.check_index(index).is_err() {
         return None;
     }
     let id = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
     let started_ns = u64::from_le_bytes(section.subject[8..].try_into().expect("eight bytes"));
     let number = |n: usize| u64::from_le_bytes(index[8 * n..8 * n + 8].try_into().expect("eight bytes"));
-    let head = FrameHeader {
+    let header = FrameHeader {
         content,
         key: ThreadKey { process: id(4), started_ns, thread: id(0) },
         parent: Some(number(3) as u32).filter(|p| *p != 0),
@@ -450,25 +450,25 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
         events: number(4),
         depth: Depth { frames: number(5), is_known: number(6) != 0 },
     };
-    Some(FramePosition { head, section, offset, before: 0 })
+    Some(FramePosition { header, section, offset, before: 0 })
 }
 
 /// Groups frames by thread, sorts them, and drops duplicates.
 fn group_by_thread(mut frames: Vec<FramePosition>) -> Vec<ThreadLog> {
-    frames.sort_by_key(|f| (f.head.key, f.head.sequence, std::cmp::Reverse(f.head.chunks)));
+    frames.sort_by_key(|f| (f.header.key, f.header.sequence, std::cmp::Reverse(f.header.chunks)));
     let mut threads = Vec::new();
-    for frames in frames.chunk_by(|a, b| a.head.key == b.head.key) {
-        let mut thread = ThreadLog { key: frames[0].head.key, parent: frames[0].head.parent, events: 0, lost: 0, frames: Vec::new() };
+    for frames in frames.chunk_by(|a, b| a.header.key == b.header.key) {
+        let mut thread = ThreadLog { key: frames[0].header.key, parent: frames[0].header.parent, events: 0, lost: 0, frames: Vec::new() };
         let (mut next, mut gaps) = (0, 0_u64);
         for frame in frames {
-            if frame.head.sequence < next {
+            if frame.header.sequence < next {
                 continue;
             }
-            gaps = gaps.saturating_add(frame.head.sequence - next);
-            next = frame.head.sequence.saturating_add(frame.head.chunks);
+            gaps = gaps.saturating_add(frame.header.sequence - next);
+            next = frame.header.sequence.saturating_add(frame.header.chunks);
             thread.frames.push(FramePosition { before: thread.events, ..*frame });
-            thread.events = thread.events.saturating_add(frame.head.events);
-            thread.lost = frame.head.lost;
+            thread.events = thread.events.saturating_add(frame.header.events);
+            thread.lost = frame.header.lost;
         }
         thread.lost = thread.lost.saturating_add(gaps.saturating_mul(CHUNK_EVENTS));
         threads.push(thread);

@@ -8,7 +8,7 @@ pub use profiles::{counts, identity, profile, run, unit_map};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use trodden_container::{FileHead, FileKind};
+use trodden_container::{FileHeader, FileKind};
 use trodden_unit::{Frame, Identity};
 use trodden_wire::layout::Layout;
 use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
@@ -46,12 +46,12 @@ impl RawFile {
     }
 
     /// Returns the bytes before the first region, and the size of a region.
-    pub fn head(&self) -> (Vec<u8>, u64) {
+    pub fn header(&self) -> (Vec<u8>, u64) {
         let stride = trodden_wire::region_stride(self.counters());
         let (units_offset, path_offset) = (RawHeader::BYTES, RawHeader::BYTES + RawUnit::BYTES * self.units.len());
         let regions_offset = (path_offset + self.image.len()).next_multiple_of(4096);
         let header = RawHeader {
-            head: FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
+            file_header: FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes(),
             image: self.identity().0,
             counters: self.counters(),
             units: self.units.len() as u64,
@@ -77,7 +77,7 @@ impl RawFile {
 
     /// Returns the file.
     pub fn bytes(&self) -> Vec<u8> {
-        let (mut bytes, stride) = self.head();
+        let (mut bytes, stride) = self.header();
         for region in &self.regions {
             let start = bytes.len();
             bytes.resize(start + stride as usize, 0);

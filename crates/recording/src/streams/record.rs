@@ -184,7 +184,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
         log::warn!("{} of {} were lost because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.with(LostReason::Other));
-    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, lost_threads)?;
+    write_raw(&path.with_extension("raw"), log.header(), &counts(&log)?, lost_threads)?;
     Ok(lossy)
 }
 

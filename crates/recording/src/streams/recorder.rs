@@ -122,7 +122,7 @@ impl<'a> Recorder<'a> {
 /// Writes the number of threads that could not write events to a raw file next to the log. Logs describe only threads with events.
 pub fn write_lost_threads(log: &Path, lost: LostThreads) -> Result<()> {
     if lost.threads() > 0 {
-        write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.head(), &[], lost)?;
+        write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.header(), &[], lost)?;
     }
     Ok(())
 }

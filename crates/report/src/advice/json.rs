@@ -22,7 +22,7 @@ pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
         "functions_without_bitcode": advice.without_bitcode.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
         "findings_found": advice.found.0 + advice.found.1,
         "findings": findings.map(|(at, ranked)| finding_json(at + 1, ranked, sources)).collect::<Vec<_>>(),
-        "damaged": view.damaged,
+        "damaged": view.corrupt,
     })
 }
 

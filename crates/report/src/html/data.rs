@@ -72,7 +72,7 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
             "executed": words::count(totals.executed.into()), "instrumented": words::count(totals.instrumented.into()),
             "unfinished": words::count(totals.unfinished), "skipped": totals.skipped, "cut": totals.cut,
         },
-        "damaged": view.damaged,
+        "damaged": view.corrupt,
         "left_out": left_out,
         "functions": view.functions.iter().enumerate().map(function).collect::<Vec<_>>(),
     })

@@ -204,7 +204,7 @@ impl ImageSummary {
             shown,
         )?;
         write_list(out, "Not exact", self.not_exact.clone(), shown)?;
-        write_list(out, "Damage", self.damage.clone(), shown)?;
+        write_list(out, "Corrupt parts", self.damage.clone(), shown)?;
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         write_list(out, "Excluded from counting", lines.collect(), shown)?;
         let lines = self.counted_in_full.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));

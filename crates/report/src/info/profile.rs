@@ -81,7 +81,7 @@ impl<'a> ProfileSummary<'a> {
             writeln!(out, "  paths      {} taken of {}", image.counters_hit, image.counters)?;
         }
         if !self.lost.is_empty() {
-            writeln!(out, "\nDamaged ({})", self.lost.len())?;
+            writeln!(out, "\nCorrupt parts ({})", self.lost.len())?;
             self.lost.iter().try_for_each(|l| writeln!(out, "  {}", line(l)))?;
         }
         Ok(())

@@ -21,7 +21,7 @@ use trodden_stored::{Folders, streams as kept};
 /// Reads the sequence of one thread, numbered from 0 over all logs of the run.
 ///
 /// # Errors
-/// There are no streams, they cannot be read, or they do not have the thread.
+/// The run has no streams, they cannot be read, or they do not have the thread.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in kept::logs(wanted)? {
@@ -50,7 +50,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
+    let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     let mut reader = SequenceReader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.replace_symbol(symbol)))?;

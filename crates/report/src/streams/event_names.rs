@@ -39,7 +39,7 @@ pub struct SourceLine {
 
 impl<'a> EventNames<'a> {
     /// Creates the names for a stream's image. `view` shows the stream's [events](StreamMaps::events).
-    pub fn new(head: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+    pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {
@@ -50,7 +50,7 @@ impl<'a> EventNames<'a> {
             }
         }
         EventNames {
-            places: CounterLookup::new(head, image),
+            places: CounterLookup::new(header, image),
             counted: &maps.counted,
             paths: RefCell::default(),
             functions,

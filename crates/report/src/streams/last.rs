@@ -91,7 +91,7 @@ impl LastReport {
     /// Reads the last events and live frames from stream files.
     ///
     /// # Errors
-    /// There are no stream files, they cannot be read, or the core file belongs to none of them.
+    /// No stream files are given, they cannot be read, or the core file belongs to none of them.
     pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in request.files {
@@ -145,18 +145,18 @@ fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastRep
 }
 
 fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
-    let maps = maps(stream.head(), folders)?;
+    let maps = maps(stream.header(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
+    let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
     let mut report_thread = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
         let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
         ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut report_thread).collect();
-    let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
+    let (file, image) = (stream.path().to_owned(), stream.header().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads()?.threads(), threads })
 }
 

@@ -56,7 +56,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
+    let event_names = EventNames::new(log.header(), &maps, &view, &sources);
     // The frames that are live at the first event follow from the grammar, without expanding it.
     let grammar = with_return_events(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
@@ -70,7 +70,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     let numbers = (range.from..).zip(grammar.symbols_from(range.from));
     let mut separator = "";
     if range.json {
-        let (thread, image) = (range.thread, serde_json::to_string(&log.head().image_path.to_string_lossy())?);
+        let (thread, image) = (range.thread, serde_json::to_string(&log.header().image_path.to_string_lossy())?);
         write!(out, r#"{{"schema_version":{SCHEMA_VERSION},"image":{image},"thread":{thread},"events":["#)?;
     }
     let mut events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));

@@ -60,7 +60,7 @@ impl StreamStatistics {
     /// Reads the streams of a run or a folder.
     ///
     /// # Errors
-    /// There are no streams, or they cannot be read.
+    /// The run or folder has no streams, or they cannot be read.
     pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
         StreamStatistics::of_logs(&kept::logs(run)?, folders)
     }
@@ -71,11 +71,11 @@ impl StreamStatistics {
         for file in logs {
             let log = kept::open_log(file)?;
             let maps = maps_of(&log, folders)?;
-            let places = CounterLookup::new(log.head(), maps.image());
+            let places = CounterLookup::new(log.header(), maps.image());
             let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();
             report.logs.push(LogReport {
-                image: log.head().image_path.clone(),
+                image: log.header().image_path.clone(),
                 bytes,
                 is_cut: log.is_truncated(),
                 threads,

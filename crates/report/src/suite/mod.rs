@@ -204,7 +204,7 @@ impl TestOrder<'_> {
             _ if self.changed_paths.is_some() => {
                 writeln!(out, "no test executes changed lines, so the change does not affect this order\n")
             }
-            _ => writeln!(out, "there are no paths to cover\n"),
+            _ => writeln!(out, "the tests execute no paths, so their order does not matter\n"),
         };
         let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");
         for (at, p) in self.tests.iter().enumerate() {

@@ -28,7 +28,7 @@ impl StreamPaths {
     /// Opens the streams of a run or a folder.
     ///
     /// # Errors
-    /// There are no streams, or they cannot be read.
+    /// The run or folder has no streams, or they cannot be read.
     pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
@@ -93,7 +93,7 @@ fn find_paths(
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), maps, &view, &sources);
+    let event_names = EventNames::new(log.header(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
     let mut walk = SampleWalk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::SystemTime;
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
 /// Returns the object, built once for all test processes: the first one builds it while the others wait, unless it is newer than its
@@ -143,7 +143,7 @@ impl Raw {
                 word(std::mem::offset_of!(RawHeader, $name)) as usize
             };
         }
-        assert_eq!(FileHead::read(&bytes), Ok(FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION)));
+        assert_eq!(FileHeader::read(&bytes), Ok(FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION)));
         let units = (0..field!(units)).map(|index| field!(units_offset) + 32 * index);
         let (first, stride) = (field!(regions_offset), field!(region_stride));
         assert_eq!((bytes.len() - first) % stride, 0, "partial region");

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trodden_wire::head::{FileHead, FileKind};
+use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostReason, RAW_VERSION};
 
 /// Counts counter 0 in two threads, one after the other, after changing the folder; prints `done`.
@@ -117,15 +117,15 @@ fn files_that_are_not_ours_are_unchanged() {
     let (lab, program) = simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
-    let head = |newer: u32| FileHead::new(FileKind::RAW_COUNTS, RAW_VERSION + newer).to_bytes();
+    let header = |newer: u32| FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION + newer).to_bytes();
     let set_up = |name: &str| match name {
         "text" => fs::write(lab.path(name), "some text\n").unwrap(),
         "zeros" => fs::write(lab.path(name), [0; 8192]).unwrap(),
         "earlier" => fs::write(lab.path(name), [&b"TRODRAW\0\x03\0\0\0YDER"[..], &[0; 8192]].concat()).unwrap(),
-        "newer" => fs::write(lab.path(name), [&head(1)[..], &[0; 8192]].concat()).unwrap(),
-        "damaged" => fs::write(lab.path(name), [&head(0)[..31], &[0x55; 8192]].concat()).unwrap(),
-        "other" => fs::write(lab.path(name), FileHead::new(FileKind::PROFILE, RAW_VERSION).to_bytes()).unwrap(),
-        "short" => fs::write(lab.path(name), head(0)).unwrap(),
+        "newer" => fs::write(lab.path(name), [&header(1)[..], &[0; 8192]].concat()).unwrap(),
+        "corrupt" => fs::write(lab.path(name), [&header(0)[..31], &[0x55; 8192]].concat()).unwrap(),
+        "other" => fs::write(lab.path(name), FileHeader::new(FileKind::PROFILE, RAW_VERSION).to_bytes()).unwrap(),
+        "short" => fs::write(lab.path(name), header(0)).unwrap(),
         "link" => symlink(&keep, lab.path(name)).unwrap(),
         "dangling" => symlink(lab.path("made"), lab.path(name)).unwrap(),
         "folder" => fs::create_dir(lab.path(name)).unwrap(),
@@ -141,7 +141,7 @@ fn files_that_are_not_ours_are_unchanged() {
         ("zeros", "not a raw profile"),
         ("earlier", "a different version"),
         ("newer", "a different version"),
-        ("damaged", "header is corrupt"),
+        ("corrupt", "header is corrupt"),
         ("other", "not a raw profile"),
         ("short", "a different image"),
         ("link", "symbolic link"),
@@ -179,7 +179,7 @@ fn an_unfinished_header_is_completed() {
     let whole = fs::read(lab.path("a.raw")).unwrap();
     for length in [0, 104, 144, 4096] {
         let mut part = whole[..length].to_vec();
-        // The head's checksum.
+        // The file header's checksum.
         part.iter_mut().skip(24).take(8).for_each(|byte| *byte = 0);
         fs::write(lab.path("a.raw"), part).unwrap();
         lab.run(&program, "a.raw");

@@ -11,7 +11,7 @@ pub struct FramePath {
     pub sum: i64,
     /// The stretch in which it began.
     pub first_stretch: u64,
-    /// Numbers of the paths that end at a call which the frame has reached.
+    /// Numbers of the paths that end at calls on the current path.
     pub reached: Vec<i64>,
     pub blocks: u64,
 }
@@ -27,9 +27,9 @@ pub struct BranchFrame {
     pub is_fresh: bool,
     /// The current path, if its start was seen.
     pub path: Option<FramePath>,
-    /// True if the path has ended, and the frame has no other.
+    /// True if the path has ended and no other path has begun in the frame.
     pub is_done: bool,
-    /// If control is elsewhere, the addresses to which it may return.
+    /// If control has left the function, the addresses to which it may return.
     pub return_range: Option<(u64, u64)>,
 }
 

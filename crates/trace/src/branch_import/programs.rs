@@ -12,7 +12,7 @@ use trodden_unit::UnitCache;
 /// text in messages.
 ///
 /// # Errors
-/// The text cannot be read, or there is no such program; the error is then that of the first mapped file.
+/// The text cannot be read, or no mapped file has block addresses; the error then says why the first one has none.
 pub fn programs_with_addresses(text: impl BufRead, name: &Path, store: Option<&UnitCache>) -> Result<Vec<PathBuf>, ImportError> {
     let (mut seen, mut found, mut reason) = (BTreeSet::new(), Vec::new(), None);
     for line in text.split(b'\n') {

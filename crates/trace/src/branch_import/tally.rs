@@ -10,9 +10,9 @@ pub type TallyPathKey = (usize, ProbedFunction, i64);
 /// The count of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TallyPath {
-    /// Number of times it was seen as a whole.
+    /// Number of times the complete path was seen.
     pub times: u64,
-    /// Estimate of its executions: the sum of the inverse probabilities of seeing it as a whole.
+    /// Estimate of the number of executions: the sum of the inverse probabilities of seeing the complete path.
     pub weight: f64,
 }
 

@@ -1,12 +1,12 @@
 //! Follows a thread from branch to branch: calls, returns, and the paths of each function.
 //!
-//! Between two records, control runs along a straight *stretch*, from the target of the older to the source of the newer; the probes on
-//! it are the executed blocks. A stack holds the active functions as far as they were seen. Each knows where control left it, so that a
-//! return to there resumes it. A landing elsewhere in an active function is a throw (an exception, `longjmp`), which ends the functions
-//! called since. A landing at a function's first address is a call.
+//! Between two records, control runs along a straight *stretch*, from the target of the older to the source of the newer; the probes on it
+//! are the executed blocks. A stack holds the active functions that were seen. Each entry has the address at which control left the
+//! function, so that a return to this address resumes the function. An arrival elsewhere in an active function is a throw (an exception,
+//! `longjmp`), which ends the functions called since. An arrival at a function's first address is a call.
 //!
 //! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
-//! positions, so that long paths are seen less often than short ones. To correct this, each counts `w / (w - n + 1)`.
+//! positions, so that long paths are seen less often than short ones. To correct this, each path counts `w / (w - n + 1)`.
 
 use super::frame::{BranchFrame, FramePath, FrameUpdate, weight};
 use super::tally::Tally;
@@ -238,7 +238,7 @@ impl ThreadWalk {
         self.frames[at].return_range = None;
     }
 
-    /// If control has landed after a call that returns twice, the current path ends and another begins.
+    /// If control has arrived after a call that returns twice, the current path ends and a new one begins.
     fn restart(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);

@@ -65,7 +65,7 @@ pub struct Followed {
     pub threads: u32,
     /// Number of processes that the subject created and that were not traced.
     pub untraced_children: u32,
-    /// Number of signals delivered asynchronously while code of the image ran. In another run they arrive at other places.
+    /// Number of signals delivered asynchronously while code of the image ran. In a different run they arrive elsewhere.
     pub asynchronous_signals: u32,
     /// Number of handlers that ran because of a fault of an instruction of the program or of a library.
     pub handled_faults: u32,
@@ -136,7 +136,7 @@ pub fn follow(
     }
 }
 
-/// Ignores the error that a thread was killed between its stop and a request to it: its end is reported next.
+/// Ignores the error of a request to a thread that was killed since its stop, since the thread's end is reported next.
 fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
         CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::Continue),

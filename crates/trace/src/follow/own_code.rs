@@ -1,9 +1,9 @@
-//! Programs that change their own code. Before they do, the code is released: it is not watched any more, and patches are removed, so
-//! that the program reads, writes and executes its own bytes. The trace has no hits there from then on, and says so.
+//! Programs that change their own code. Before the change, the code is released: it is no longer watched, and patches are removed, so that
+//! the program reads, writes and executes its own bytes. From then on the trace has no hits in this code, and says so.
 //!
-//! This detects system calls that make code writable, replace it or unmap it, and writes to `/proc/self/mem` and by `process_vm_writev`.
-//! It cannot detect stores to code that is writable from the start, for which patching collectors refuse the program, nor writes by
-//! another process.
+//! This detects system calls that make code writable, replace it or unmap it, and writes to `/proc/self/mem` and by `process_vm_writev`. It
+//! cannot detect writes by other processes, or stores to code that is writable from the start; collectors that modify code reject programs
+//! with such code.
 
 use super::{Following, unless_killed};
 use crate::CollectError;
@@ -12,7 +12,7 @@ use crate::ptrace::{self, PtraceStop, Registers, Tid, unless_gone};
 use crate::sink::SinkFlow;
 use std::ops::Range;
 
-/// Maximum number of buffers in a vector (`IOV_MAX`); more are an error of the program.
+/// Maximum number of buffers in a vector (`IOV_MAX`). Calls with more buffers fail.
 const MAX_PARTS: u64 = 1024;
 
 /// The effect of a system call on memory.

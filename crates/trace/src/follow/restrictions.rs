@@ -1,8 +1,8 @@
 //! Programs that restrict themselves: by a filter for system calls (seccomp), which may kill them for injected calls, or by a limit on
 //! their address space, which must also hold the trace's own mappings.
 //!
-//! - Before a filter takes effect, everything is done that would need an injected call later. The call that installs the filter is
-//!   deferred until then.
+//! - Everything that would later need an injected call is done before a filter takes effect. The call that installs the filter is deferred
+//!   until then.
 //! - The limit in force is the program's own plus the size of the trace's mappings. The program reads back its own.
 
 use super::Following;

@@ -1,4 +1,4 @@
-//! Apportions whole numbers in proportion to weights.
+//! Apportions integers in proportion to weights.
 
 /// Splits a number in proportion to weights by the method of largest remainders: each part is the exact share rounded up or down, and the
 /// parts add up to the number. All parts are 0 if all weights are.

@@ -1,8 +1,8 @@
-//! Estimates how often each fragment was followed by each other one.
+//! Estimates how often each fragment was followed by each other fragment.
 //!
-//! The fragments that end at an address and those that start there are the rows and columns of a table. Rows add up to the counts of what
-//! ends, columns to those of what starts. The cells are filled in proportion to these, which is exact for a single row or column. Results
-//! are whole numbers, so that rounding loses nothing.
+//! The fragments that end at an address are the rows of a table, and the fragments that start there are its columns. Each row adds up to
+//! the count of its fragment, and so does each column. The cells are filled in proportion to these sums, which is exact for a single row or
+//! column. Results are integers that add up to the count of each row, so that rounding loses no executions.
 
 use super::apportion::{apportion, apportion_within};
 use super::fragment::{Exit, FirstProbe, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost_path_actions};
@@ -124,11 +124,11 @@ pub struct Cell {
     pub column: usize,
     /// Estimate of how often it follows.
     pub flow: f64,
-    /// How control gets there.
+    /// How control reaches the successor.
     pub link: Link,
 }
 
-/// The way from a block to a fragment.
+/// How control gets from a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
     /// The actions on the way.
@@ -144,7 +144,7 @@ impl Link {
     }
 }
 
-/// Returns the link from a block to what a fragment comes to first; `None` if one cannot follow the other.
+/// Returns the link from a block to the first probe of a fragment; `None` if the fragment cannot follow the block.
 fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
         FirstProbe::InsideBlock(to) if to == block => return Ok(Some(Link::certain([]))),
@@ -176,7 +176,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
     })
 }
 
-/// Returns the actions from a block through another to a third, if exactly one path does that.
+/// Returns the actions on the way from a block through a second one to a third, if exactly one path leads there.
 fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
@@ -186,7 +186,7 @@ fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Optio
     }
 }
 
-/// Drops uncertain links, except where nothing else precedes or follows.
+/// Drops each uncertain link whose row and column both have a certain one.
 fn drop_uncertain(rows: &mut [Row], columns: usize) {
     let mut is_certain = vec![false; columns];
     rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_certain[cell.column] |= cell.link.is_certain);

@@ -1,7 +1,7 @@
 //! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
 //! current path.
 //!
-//! The probes along the code are the executed blocks; the function's graph says what happens to the number between two of them. A jump
+//! The probes along the code are the executed blocks; the function's graph says how the path's number changes between two blocks. A jump
 //! into another function is a tail call, after which a new fragment begins.
 
 use super::{HotPath, HotPathExit};
@@ -39,7 +39,7 @@ pub enum FragmentStart {
     At(u64),
 }
 
-/// What the code of a fragment that starts in the middle of a function comes to first.
+/// The first probe on a fragment that starts in the middle of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FirstProbe {
     /// The start of this block.
@@ -68,7 +68,7 @@ pub enum Exit {
 pub struct Fragment {
     pub function: FragmentFunction,
     pub start: FragmentStart,
-    /// What it comes to first.
+    /// The first probe on it.
     pub first: FirstProbe,
     /// Its last block; `None` if it has no block.
     pub last: Option<u32>,

@@ -51,7 +51,7 @@ pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, 
     Ok(joined)
 }
 
-/// An incomplete path: its number so far, and whether it began in another fragment.
+/// An incomplete path: its number so far, and whether it began in an earlier fragment.
 type OpenPath = (i64, bool);
 /// Executions of the incomplete paths at the end of a fragment.
 type OpenPaths = BTreeMap<OpenPath, u64>;
@@ -65,7 +65,7 @@ struct Joiner<'a> {
 }
 
 impl Joiner<'_> {
-    /// Starts all paths that begin in a fragment or between two.
+    /// Starts all paths that begin in a fragment or between two fragments.
     fn start_paths(&mut self) {
         let mut arrivals = vec![0_u64; self.fragments.len()];
         self.joins.iter().flatten().for_each(|join| arrivals[join.next] = arrivals[join.next].saturating_add(join.count));

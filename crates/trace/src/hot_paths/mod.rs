@@ -1,10 +1,11 @@
 //! Profiles of programs with block addresses, from the paths that a path detector has found in their machine code.
 //!
-//! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect branches and
-//! after a number of branches; a path of a unit ends where its numbering cuts the graph. So a detector's path may contain several of
-//! the unit's paths, or a part of one. [`fragment`] splits the detector's paths by function, [`remainders`] assigns blocks to
-//! fragments in which none starts, [`flows`] estimates how often each fragment followed each other one, and [`join`] assembles paths.
-//! Paths within one fragment are counted exactly, joined paths in proportion to the counts of what follows: exact if only one follows.
+//! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect branches and after a
+//! number of branches; a path of a unit ends where its numbering cuts the graph. So a detector's path may contain several of the unit's
+//! paths, or a part of one. [`fragment`] splits the detector's paths by function, [`remainders`] assigns a block to each fragment in which
+//! no block starts, [`flows`] estimates how often each fragment followed each other fragment, and [`join`] assembles paths. Paths within
+//! one fragment are counted exactly. Joined paths are counted in proportion to the counts of the fragments that follow, which is exact if
+//! only one follows.
 
 mod apportion;
 mod flows;
@@ -64,7 +65,7 @@ pub struct HotPathImport {
 /// Builds the profile of `images`, which were mapped at `mappings`.
 ///
 /// # Errors
-/// A program's map is damaged, or no path lies in any of them.
+/// A program's map is corrupt, or no path belongs to any of the programs.
 pub fn import_hot_paths(
     images: Vec<ProbedImage>,
     mappings: &[MappedFile],

@@ -18,7 +18,7 @@ const MAX_REMAINDERS: usize = 16;
 /// How often control arrived at an address from each block.
 type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
-/// Assigns a block to each fragment without one. Those with no block before them are dropped.
+/// Assigns a block to each fragment that has none. Fragments that no block precedes are dropped.
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
@@ -66,9 +66,9 @@ fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
     arrivals
 }
 
-/// What starts at an address: a block, or a remainder, by the address where it continues.
+/// A block that starts at an address, or a remainder that does, identified by the address where it continues.
 type Start = Result<u32, u64>;
-/// How often each starts at each address of a function.
+/// Number of starts by address and by what starts there, for one function.
 type StartCounts = BTreeMap<(u64, Start), u64>;
 
 /// Adds the arrivals through indirect jumps: if more starts at an address than direct jumps account for, the rest arrived from the blocks

@@ -1,4 +1,5 @@
-//! Runs the model of the hardware path profiler: opens a source of branches, reads it to its end, and locates the paths in the code.
+//! Runs the model of the hardware path profiler: opens a source of branches, reads the source to its end, and locates the paths in the
+//! code.
 //!
 //! | file | content |
 //! |---|---|
@@ -37,7 +38,7 @@ pub struct WrittenFile<'a> {
 /// outcomes, reason of its end).
 ///
 /// # Errors
-/// The source cannot be read, or is damaged and `keeps_partial` is not set; or a file cannot be written.
+/// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.
 pub fn simulate(
     opened: &mut OpenedSource,
     lane: &mut Lane,

@@ -137,10 +137,10 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces:
 
 /// Recognises the format of a file by its first bytes.
 fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
-    let head = &beginning[..beginning.len().min(1024)];
-    let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
-    Ok(match head {
-        _ if FileKind::of(head).is_some() || head.starts_with(b"trodrec\n") => SourceFormat::Recorded,
+    let start = &beginning[..beginning.len().min(1024)];
+    let is_text = !start.is_empty() && start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
+    Ok(match start {
+        _ if FileKind::of(start).is_some() || start.starts_with(b"trodrec\n") => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
@@ -180,7 +180,7 @@ impl EmulatedProgram<'_> {
     /// QEMU is missing, or cannot run the program.
     pub fn start(self) -> Result<OpenedSource> {
         let (name, arguments) = self.command.split_first().context("no program is given")?;
-        refuse_script(self.file)?;
+        reject_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
         nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe")?;
         let mut command = Command::new(QEMU);
@@ -241,7 +241,7 @@ fn wait(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Re
     })
 }
 
-fn refuse_script(program: &Path) -> Result<()> {
+fn reject_script(program: &Path) -> Result<()> {
     let mut beginning = [0; 2];
     let is_read = File::open(program).and_then(|mut file| file.read_exact(&mut beginning)).is_ok();
     ensure!(

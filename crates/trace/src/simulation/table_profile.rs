@@ -16,7 +16,7 @@ use trodden_hardware::{
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
 
-/// Which of the detector's paths become paths of units.
+/// The detector's paths that become paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
     /// Those in the first table.

@@ -11,8 +11,8 @@
 //! edge ids, one a line
 //! EOF
 //! ```
-//! A node is a branch instruction; node 0 stands for the start of the trace. An edge is an outcome of a branch and the next branch, with
-//! `inst_cnt` non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
+//! A node is a branch instruction; node 0 is the start of the trace. An edge is an outcome of a branch and the next branch, with `inst_cnt`
+//! non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
 
 use super::bt9_opcode::{Node, find_untaken_targets};
 use super::lines::Lines;
@@ -48,7 +48,7 @@ impl<R: BufRead> Bt9Source<R> {
     /// Reads nodes and edges. `path` identifies the trace in messages.
     ///
     /// # Errors
-    /// The text is not a BT9 trace, or is damaged.
+    /// The text is not a BT9 trace, or is corrupt.
     pub fn new(reader: R, path: &Path) -> Result<Bt9Source<R>, SourceError> {
         let mut lines = Lines::new(reader, path);
         if lines.next()?.is_none_or(|l| l.trim() != "BT9_SPA_TRACE_FORMAT") {
@@ -73,7 +73,7 @@ impl<R: BufRead> Bt9Source<R> {
                 }
                 _ => Some(()),
             };
-            taken.ok_or_else(|| self.lines.damaged(format!("`{}` is malformed", line.trim())))?;
+            taken.ok_or_else(|| self.lines.corrupt(format!("`{}` is malformed", line.trim())))?;
         }
     }
 
@@ -151,7 +151,7 @@ impl<R: BufRead> BranchSource for Bt9Source<R> {
                 }
                 id => {
                     let step = number(id).and_then(|id| self.edges.get(&id).copied()).and_then(|edge| self.follow_edge(edge, batch));
-                    step.ok_or_else(|| self.lines.damaged(format!("there is no edge `{id}`")))?;
+                    step.ok_or_else(|| self.lines.corrupt(format!("edge `{id}` is not defined")))?;
                 }
             }
         }

@@ -53,12 +53,12 @@ fn edges_are_branches() {
 }
 
 #[test]
-fn damage_is_reported_with_its_offset() {
+fn corrupt_data_is_reported_with_its_offset() {
     let text = |text: &str| read(text).unwrap_err().to_string();
     assert!(text("BT9\n").contains("not a BT9 trace"));
     assert!(text(TRACE.strip_suffix("EOF\n").unwrap()).contains(&format!("truncated at offset {}", TRACE.len() - 4)));
     let bad = text(&TRACE.replace("\n3\n4\n", "\n3\n9\n"));
-    assert!(bad.contains("no edge `9`") && bad.contains(&format!("offset {}", TRACE.len() - 6)), "{bad}");
+    assert!(bad.contains("edge `9` is not defined") && bad.contains(&format!("offset {}", TRACE.len() - 6)), "{bad}");
     assert!(text(&TRACE.replace("JMP+DIR+CND", "HOP+DIR+CND")).contains("malformed"));
     let edges = TRACE.find("BT9_EDGES").unwrap();
     assert!(text(&TRACE[..edges]).contains("BT9_EDGE_SEQUENCE"));

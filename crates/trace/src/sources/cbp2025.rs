@@ -6,8 +6,8 @@
 //!          branches: taken u8 | if taken: target u64
 //!          inputs u8 | their registers | outputs u8 | their registers | their values: u64, of vector registers u128
 //! ```
-//! Registers: 0 to 31 are integer registers, 32 to 63 vector registers, 64 the flags. Numbers are little-endian. There is no header, so a
-//! file of another format fails at the first malformed record.
+//! Registers: 0 to 31 are integer registers, 32 to 63 vector registers, 64 the flags. Numbers are little-endian. The files have no header,
+//! so a file of a different format fails at the first malformed record.
 
 use super::records::{BranchRecord, Records};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
@@ -48,7 +48,7 @@ impl<R: Read> Cbp2025Source<R> {
         let Some(unit) = unit(class) else {
             return Err(self
                 .bytes
-                .damaged(offset, format!("the instruction at {address:#x} has the unknown class {class}. Is it a CBP2025 trace?")));
+                .corrupt(offset, format!("the instruction at {address:#x} has the unknown class {class}. Is it a CBP2025 trace?")));
         };
         let mut instruction = Instruction { address: Address(address), class: unit, ..Instruction::default() };
         self.read_memory(class, &mut instruction)?;
@@ -58,7 +58,7 @@ impl<R: Read> Cbp2025Source<R> {
             let is_taken = match self.byte()? {
                 0 => false,
                 1 => true,
-                other => return Err(self.bytes.damaged(offset, format!("the outcome of a branch is {other} instead of 0 or 1"))),
+                other => return Err(self.bytes.corrupt(offset, format!("the outcome of a branch is {other} instead of 0 or 1"))),
             };
             let target = if is_taken { self.word()? } else { 0 };
             branch = Some(BranchRecord { kind, is_taken, target, fall_through: next_address });

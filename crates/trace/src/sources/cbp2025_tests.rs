@@ -77,7 +77,7 @@ fn records_are_instructions_and_branches() {
 }
 
 #[test]
-fn truncation_and_damage_are_reported_with_their_offset() {
+fn truncation_and_corrupt_records_are_reported_with_their_offset() {
     let records = trace();
     let whole = records.concat();
     let mut ends = vec![0];
@@ -94,6 +94,6 @@ fn truncation_and_damage_are_reported_with_their_offset() {
     let mut wrong = whole.clone();
     wrong[ends[1] + 8] = 99;
     let (batch, result) = read(&wrong);
-    assert!(result.unwrap_err().to_string().contains(&format!("damaged at offset {}", ends[1])));
+    assert!(result.unwrap_err().to_string().contains(&format!("corrupt at offset {}", ends[1])));
     assert_eq!(batch.instructions.len(), 1);
 }

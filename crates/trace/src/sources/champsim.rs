@@ -45,7 +45,7 @@ impl<R: Read> ChampSimSource<R> {
             return Ok(false);
         }
         if record[8] > 1 || record[9] > 1 {
-            return Err(self.bytes.damaged(offset, "a record has flags other than 0 and 1. Is it a ChampSim trace?"));
+            return Err(self.bytes.corrupt(offset, "a record has flags other than 0 and 1. Is it a ChampSim trace?"));
         }
         if let Some(before) = self.before.replace(record) {
             self.take(&before, Some(word(&record, 0)), batch);

@@ -64,12 +64,12 @@ fn kinds_follow_from_registers_and_targets_from_the_next_record() {
 }
 
 #[test]
-fn truncation_and_damage_are_reported_with_their_offset() {
+fn truncation_and_corrupt_records_are_reported_with_their_offset() {
     let whole = trace();
     let (batch, result) = read(&whole[..200]);
     assert!(result.unwrap_err().to_string().contains("truncated at offset 200"));
     assert_eq!(batch.instructions.len(), 2);
     let mut wrong = whole.clone();
     wrong[64 + 8] = 9;
-    assert!(read(&wrong).1.unwrap_err().to_string().contains("damaged at offset 64"));
+    assert!(read(&wrong).1.unwrap_err().to_string().contains("corrupt at offset 64"));
 }

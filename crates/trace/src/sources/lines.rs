@@ -27,11 +27,11 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// The error for a malformed last line.
-    pub fn damaged(&self, what: impl Into<String>) -> SourceError {
+    pub fn corrupt(&self, what: impl Into<String>) -> SourceError {
         if self.buffer.last().is_some_and(|b| *b != b'\n') {
             return self.truncated(format!("in a line: {}", what.into()));
         }
-        SourceError::Damaged { path: self.path.clone(), offset: self.at.0, what: what.into() }
+        SourceError::Corrupt { path: self.path.clone(), offset: self.at.0, what: what.into() }
     }
 
     /// The error for missing lines.
@@ -39,7 +39,7 @@ impl<R: BufRead> Lines<R> {
         SourceError::Truncated { path: self.path.clone(), offset: self.at.1, what: what.into() }
     }
 
-    /// The error for another kind of text.
+    /// The error for a text of a different format.
     pub fn foreign(&self, what: impl Into<String>) -> SourceError {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }

@@ -11,8 +11,8 @@
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //! | `recorded_instructions.rs` | the same with `--event` | instructions |
 //!
-//! Sources are read in batches, so that several tables and configurations can be fed in one pass. Records of one thread are in
-//! program order. A damaged source fails with the offset of the damage, and what was read before it remains valid.
+//! Sources are read in batches, so that several tables and configurations can be fed in one pass. Records of one thread are in program
+//! order. A corrupt source fails with the offset of the corrupt data, and records that were read before it remain valid.
 
 mod bt9;
 mod bt9_opcode;
@@ -100,10 +100,10 @@ pub trait BranchSource {
         false
     }
 
-    /// Adds records to an empty batch. Returns false if there are no more. After an error, the batch has what precedes it.
+    /// Adds records to an empty batch. Returns false if there are no more. After an error, the batch holds the records that precede it.
     ///
     /// # Errors
-    /// The source cannot be read, or is damaged at the given offset.
+    /// The source cannot be read, or is corrupt.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError>;
 
     /// Information on what was read so far.
@@ -123,12 +123,12 @@ pub enum SourceError {
         /// The system's error.
         source: io::Error,
     },
-    /// The source has another format.
+    /// The source has a different format.
     #[error("{path}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// What is wrong, and what to do.
         what: String,
     },
     /// The source is truncated.
@@ -142,11 +142,11 @@ pub enum SourceError {
         what: String,
     },
     /// The contents are malformed.
-    #[error("{path} is damaged at offset {offset}: {what}. Pass --partial to use what precedes it")]
-    Damaged {
+    #[error("{path} is corrupt at offset {offset}: {what}. Pass --partial to use what precedes it")]
+    Corrupt {
         /// The file.
         path: PathBuf,
-        /// Offset of the damage.
+        /// Offset of the corrupt data.
         offset: u64,
         /// What is wrong.
         what: String,
@@ -173,8 +173,8 @@ impl<R: Read> Bytes<R> {
         SourceError::Truncated { path: self.path.clone(), offset: self.offset, what: what.into() }
     }
 
-    pub fn damaged(&self, offset: u64, what: impl Into<String>) -> SourceError {
-        SourceError::Damaged { path: self.path.clone(), offset, what: what.into() }
+    pub fn corrupt(&self, offset: u64, what: impl Into<String>) -> SourceError {
+        SourceError::Corrupt { path: self.path.clone(), offset, what: what.into() }
     }
 
     pub fn foreign(&self, what: impl Into<String>) -> SourceError {

@@ -1,9 +1,9 @@
 //! Branches from the output of `perf script`: branch stacks of samples (LBR), or all branches of a trace (Intel PT).
 //!
 //! Such recordings contain only taken branches. The conditional branches between them, which were not taken, are reconstructed by walking
-//! the code from the target of one branch to the next. [`crate::perf_script`] parses the lines. Files are found by the mappings that
-//! `perf script --show-mmap-events` prints, or among those that the user names. A window of branch records is a piece of an execution,
-//! and starts with a gap.
+//! the code from the target of one branch to the next. [`crate::perf_script`] parses the lines. Files are found by the mappings that `perf
+//! script --show-mmap-events` prints, or among those that the user names. A window of branch records is part of an execution, and starts
+//! with a gap.
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
@@ -171,7 +171,7 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
         while batch.events.len() < Batch::EVENTS {
             let Some(line) = self.lines.next()? else { return self.end().map(|()| false) };
             let is_header = line.starts_with('#');
-            let line = perf_script::parse(&line).map_err(|what| self.lines.damaged(what))?;
+            let line = perf_script::parse(&line).map_err(|what| self.lines.corrupt(what))?;
             self.is_recognised |= is_header || line != ScriptLine::Nothing;
             self.take(line, batch);
         }

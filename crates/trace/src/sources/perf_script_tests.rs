@@ -63,5 +63,5 @@ fn malformed_lines_are_reported() {
     let text = "7/7 1.1: 10 => 20\nsome words\n";
     let mut source = PerfScriptSource::new(text.as_bytes(), Path::new("perf.txt"), &[]).unwrap();
     let error = source.read(&mut Batch::default()).unwrap_err().to_string();
-    assert!(error.contains("perf.txt is damaged at offset 18"), "{error}");
+    assert!(error.contains("perf.txt is corrupt at offset 18"), "{error}");
 }

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_container::{FileError, FileKind, HEAD_BYTES, expect_head};
+use trodden_container::{FILE_HEADER_BYTES, FileError, FileKind, expect_header};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
 use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, LEAVES_HANDLER, MemoryAccess, VERSION, memory_access};
 use trodden_wire::layout::Layout;
@@ -38,12 +38,12 @@ impl<R: Read> QemuSource<R> {
     /// accesses.
     ///
     /// # Errors
-    /// The stream is not the plugin's, or has another version.
+    /// The stream is not the plugin's, or has a different version.
     pub fn new(reader: R, path: &Path, level: Level) -> Result<QemuSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut head = [0; HEAD_BYTES];
-        bytes.read_exact(&mut head, "the start of the plugin's stream")?;
-        expect_head(&head, FileKind::BLOCKS, VERSION).map_err(|error| match error {
+        let mut header = [0; FILE_HEADER_BYTES];
+        bytes.read_exact(&mut header, "the start of the plugin's stream")?;
+        expect_header(&header, FileKind::BLOCKS, VERSION).map_err(|error| match error {
             FileError::Version { found, .. } => {
                 bytes.foreign(format!("the plugin writes version {found}, but this program reads version {VERSION}. Rebuild both"))
             }
@@ -72,14 +72,14 @@ impl<R: Read> QemuSource<R> {
         }
         let FrameHeader { kind, thread, bytes: size } = FrameHeader::read(&header).expect("as many bytes as a header has");
         let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= MAX_FRAME_SIZE) else {
-            return Err(self.bytes.damaged(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
+            return Err(self.bytes.corrupt(offset, format!("a frame has the unknown kind {kind} or is too large ({size} bytes)")));
         };
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(size as usize, 0);
         self.bytes.read_exact(&mut frame, "a frame's content")?;
         let taken = self.take(kind, thread, &frame, batch);
         self.frame = frame;
-        taken.map_err(|what| self.bytes.damaged(offset, what))?;
+        taken.map_err(|what| self.bytes.corrupt(offset, what))?;
         Ok(true)
     }
 

@@ -1,14 +1,14 @@
-//! Tests with a hand-written stream of executed blocks: branches, handlers, damage.
+//! Tests with a hand-written stream of executed blocks: branches, handlers, corrupt bytes.
 
 use super::*;
-use trodden_container::FileHead;
+use trodden_container::FileHeader;
 
 #[derive(Default)]
 struct Stream(Vec<u8>, u64);
 
 impl Stream {
     fn new() -> Stream {
-        Stream(FileHead::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
+        Stream(FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
     }
 
     fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> Stream {
@@ -130,7 +130,7 @@ fn unexplained_transitions_are_gaps() {
 }
 
 #[test]
-fn damage_is_reported_with_its_offset() {
+fn corrupt_data_is_reported_with_its_offset() {
     let failure = |stream: Stream| {
         let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
         let mut batch = Batch::default();
@@ -144,15 +144,15 @@ fn damage_is_reported_with_its_offset() {
     let end = truncated.0.len();
     assert!(text(truncated).contains(&format!("truncated at offset {end}")));
     let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
-    wrong.0[HEAD_BYTES] = 99;
-    assert!(text(wrong).contains(&format!("damaged at offset {HEAD_BYTES}")));
-    assert!(text(Stream(b"something else that is long enough for a head".to_vec(), 0)).contains("not a stream"));
-    let newer = FileHead::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
+    wrong.0[FILE_HEADER_BYTES] = 99;
+    assert!(text(wrong).contains(&format!("corrupt at offset {FILE_HEADER_BYTES}")));
+    assert!(text(Stream(b"something else that is long enough for a header".to_vec(), 0)).contains("not a stream"));
+    let newer = FileHeader::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
     assert!(text(Stream(newer.to_vec(), 0)).contains(&format!("writes version {}", VERSION + 1)));
-    for at in 0..HEAD_BYTES {
-        let mut damaged = Stream::with_blocks().executed(0, &[0, 1]);
-        damaged.0[at] ^= 1;
-        assert!(text(damaged).contains("not a stream"), "byte {at}");
+    for at in 0..FILE_HEADER_BYTES {
+        let mut corrupt = Stream::with_blocks().executed(0, &[0, 1]);
+        corrupt.0[at] ^= 1;
+        assert!(text(corrupt).contains("not a stream"), "byte {at}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;
-use trodden_container::{FileError, FileKind, HEAD_BYTES, HeadError, SECTION_HEAD, SectionHead, expect_head};
+use trodden_container::{FILE_HEADER_BYTES, FileError, FileKind, HeaderError, SECTION_HEADER_BYTES, SectionHeader, expect_header};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Maximum size of a chunk in bytes.
@@ -32,20 +32,20 @@ impl<R: Read> RecordedSource<R> {
     /// Reads the start of a recording. `path` identifies it in messages.
     ///
     /// # Errors
-    /// The file cannot be read, is not a recording, or has another version.
+    /// The file cannot be read, is not a recording, or has a different version.
     pub fn new(reader: R, path: &Path) -> Result<RecordedSource<R>, SourceError> {
         let mut bytes = Bytes::new(reader, path);
-        let mut head = [0; HEAD_BYTES];
-        bytes.read_exact(&mut head, "the start of a recording")?;
-        let flags = match expect_head(&head, FileKind::BRANCHES, VERSION) {
-            Ok(head) => head.flags,
+        let mut header = [0; FILE_HEADER_BYTES];
+        bytes.read_exact(&mut header, "the start of a recording")?;
+        let flags = match expect_header(&header, FileKind::BRANCHES, VERSION) {
+            Ok(header) => header.flags,
             Err(FileError::Version { found, .. }) => {
                 return Err(
                     bytes.foreign(format!("the recording has version {found}, but this program reads version {VERSION}. Record again"))
                 );
             }
-            Err(FileError::Head(error @ HeadError::EarlierFormat)) => return Err(bytes.foreign(format!("{error}. Record again"))),
-            Err(FileError::Head(error @ HeadError::Checksum)) => return Err(bytes.damaged(0, error.to_string())),
+            Err(FileError::Header(error @ HeaderError::EarlierFormat)) => return Err(bytes.foreign(format!("{error}. Record again"))),
+            Err(FileError::Header(error @ HeaderError::Checksum)) => return Err(bytes.corrupt(0, error.to_string())),
             Err(error) => return Err(bytes.foreign(format!("not a recording of `trodden simulate --record`: {error}"))),
         };
         if flags & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES | HAS_FRAMES) != 0 {
@@ -62,8 +62,8 @@ impl<R: Read> RecordedSource<R> {
             frames: HashMap::new(),
         };
         match source.read_chunk()? {
-            Some((_, ChunkKind::Head, origin)) => source.origin = String::from_utf8_lossy(&origin).into_owned(),
-            Some((offset, ..)) => return Err(source.bytes.damaged(offset, "it does not start with its origin")),
+            Some((_, ChunkKind::Origin, origin)) => source.origin = String::from_utf8_lossy(&origin).into_owned(),
+            Some((offset, ..)) => return Err(source.bytes.corrupt(offset, "it does not start with its origin")),
             None => return Err(source.bytes.truncated("its origin is missing")),
         }
         Ok(source)
@@ -72,26 +72,26 @@ impl<R: Read> RecordedSource<R> {
     /// Reads a chunk: its offset, kind and contents; `None` at the end of the file.
     fn read_chunk(&mut self) -> Result<Option<(u64, ChunkKind, Vec<u8>)>, SourceError> {
         let offset = self.bytes.offset();
-        let mut head = [0; SECTION_HEAD];
-        if !self.bytes.fill(&mut head, "a chunk's header")? {
+        let mut header = [0; SECTION_HEADER_BYTES];
+        if !self.bytes.fill(&mut header, "a chunk's header")? {
             return Ok(None);
         }
-        let head = SectionHead::read(&head).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
-        let kind = match head.tag {
-            1 => ChunkKind::Head,
+        let header = SectionHeader::read(&header).map_err(|error| self.bytes.corrupt(offset, format!("a chunk: {error}")))?;
+        let kind = match header.tag {
+            1 => ChunkKind::Origin,
             2 => ChunkKind::Events,
             3 => ChunkKind::Notes,
             4 => ChunkKind::End,
             5 => ChunkKind::Instructions,
-            other => return Err(self.bytes.damaged(offset, format!("a chunk has the unknown kind {other}"))),
+            other => return Err(self.bytes.corrupt(offset, format!("a chunk has the unknown kind {other}"))),
         };
-        let (packed, size) = (head.packed_length(), head.unpacked_length());
-        if packed.max(size) > MAX_CHUNK_SIZE || head.index_length() > 0 {
-            return Err(self.bytes.damaged(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
+        let (packed, size) = (header.packed_length(), header.unpacked_length());
+        if packed.max(size) > MAX_CHUNK_SIZE || header.index_length() > 0 {
+            return Err(self.bytes.corrupt(offset, format!("a chunk is too large ({packed} bytes, {size} unpacked)")));
         }
         let mut content = vec![0; packed as usize];
         self.bytes.read_exact(&mut content, "a chunk's content")?;
-        let content = head.unpack(&content).map_err(|error| self.bytes.damaged(offset, format!("a chunk: {error}")))?;
+        let content = header.unpack(&content).map_err(|error| self.bytes.corrupt(offset, format!("a chunk: {error}")))?;
         Ok(Some((offset, kind, content)))
     }
 
@@ -155,7 +155,7 @@ impl<R: Read> BranchSource for RecordedSource<R> {
             return Err(self.bytes.truncated("the end of the recording is missing"));
         };
         let taken = match kind {
-            ChunkKind::Head => Some(()),
+            ChunkKind::Origin => Some(()),
             ChunkKind::Events => self.take_events(&content, batch),
             ChunkKind::Instructions => self.instructions.take(&content, &mut batch.instructions),
             ChunkKind::Notes => self.take_notes(&content),
@@ -164,7 +164,7 @@ impl<R: Read> BranchSource for RecordedSource<R> {
                 Some(())
             }
         };
-        taken.ok_or_else(|| self.bytes.damaged(offset, "a chunk is malformed"))?;
+        taken.ok_or_else(|| self.bytes.corrupt(offset, "a chunk is malformed"))?;
         Ok(!self.is_ended)
     }
 

@@ -1,4 +1,4 @@
-//! Tests that recordings are read back as they were written, and that any damage is reported with its offset.
+//! Tests that recordings are read back as they were written, and that corrupt bytes are reported with their offset.
 
 use super::super::{RecordedWriter, Recording};
 use super::*;
@@ -45,8 +45,8 @@ fn notes() -> SourceNotes {
 }
 
 fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
-    let head = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true, knows_frames: true };
-    let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
+    let properties = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true, knows_frames: true };
+    let mut writer = RecordedWriter::new(Vec::new(), &properties).unwrap();
     for chunk in events.chunks(1000) {
         writer.write(&Batch { events: chunk.to_vec(), instructions: Vec::new() }).unwrap();
     }
@@ -87,13 +87,13 @@ fn instructions_are_read_back() {
         // Branches have fewer than 200 instructions; ends with more are dropped.
         let events: Vec<_> = events(seed, number).into_iter().filter(|(_, e)| !matches!(e, StreamEvent::End(n) if *n > 200)).collect();
         let expected = instructions(seed, &events);
-        let head = Recording {
+        let properties = Recording {
             origin: "a program".into(),
             level: Level::Instructions,
             knows_return_addresses: seed != 9,
             knows_frames: seed != 8,
         };
-        let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
+        let mut writer = RecordedWriter::new(Vec::new(), &properties).unwrap();
         // Instructions may be added before their events.
         let early = expected.len().min(100);
         writer.write(&Batch { events: Vec::new(), instructions: expected[..early].to_vec() }).unwrap();

@@ -1,14 +1,14 @@
 //! Writes the compact format of recorded branches.
 //!
-//! Programs execute few different branches, each with few targets and few distances from the branch before. So each different event is
-//! described once and then referred to by a number, and the result is compressed by zstd. Numbers are assigned in the order of first
+//! Programs execute few different branches, each with few targets and few distances from the branch before. So each distinct event is
+//! described once and then referred to by a number, and the result is compressed with zstd. Numbers are assigned in the order of first
 //! appearance.
 //!
-//! It is a file of the [container](trodden_container) whose head has flags (1: instructions; 2: no return addresses; 4: frames). Each
+//! It is a file of the [container](trodden_container) whose header has flags (1: instructions; 2: no return addresses; 4: frames). Each
 //! chunk is a section with its kind as tag:
 //!
 //! ```text
-//! Head      text: the recording's origin
+//! Origin    text: the recording's origin
 //! Instructions  see `recorded_instructions.rs`; with flag 1, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
@@ -23,7 +23,7 @@ use super::{Batch, BranchSource, Level, SourceNotes};
 use crate::numbers::{push_number, zigzag};
 use std::collections::HashMap;
 use std::io::{self, Write};
-use trodden_container::{FileHead, FileKind, Section};
+use trodden_container::{FileHeader, FileKind, Section};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Version of the format of [`FileKind::BRANCHES`].
@@ -39,7 +39,7 @@ pub const HAS_FRAMES: u64 = 4;
 #[repr(u32)]
 pub enum ChunkKind {
     /// The origin of the recording.
-    Head = 1,
+    Origin = 1,
     /// Events of threads.
     Events = 2,
     /// Information for the user.
@@ -54,7 +54,7 @@ pub enum ChunkKind {
 const LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
-/// The same for recordings with instructions, of which there are some ten times as many.
+/// The same for recordings with instructions, which outnumber events by about ten to one.
 const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
 /// The properties of a recording.
@@ -99,8 +99,8 @@ impl<W: Write> RecordedWriter<W> {
         let flags = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
             | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES }
             | if recording.knows_frames { HAS_FRAMES } else { 0 };
-        writer.write_all(&FileHead { flags, ..FileHead::new(FileKind::BRANCHES, VERSION) }.to_bytes())?;
-        write_chunk(&mut writer, ChunkKind::Head, recording.origin.as_bytes())?;
+        writer.write_all(&FileHeader { flags, ..FileHeader::new(FileKind::BRANCHES, VERSION) }.to_bytes())?;
+        write_chunk(&mut writer, ChunkKind::Origin, recording.origin.as_bytes())?;
         Ok(RecordedWriter {
             writer,
             numbers: HashMap::new(),

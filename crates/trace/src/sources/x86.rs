@@ -1,8 +1,8 @@
 //! What the processor model needs about an x86-64 instruction: the functional unit, and the registers that it reads and writes.
 //!
 //! The mnemonic and operands determine the unit: division and square root, multiplication, other vector or x87 operations, and everything
-//! else. Partial registers count as whole ones (`al` is `rax`), and the flags as one register. The model has room for four sources and
-//! two destinations; further ones are dropped.
+//! else. A partial register counts as the full register (`al` is `rax`), and the flags count as one register. The model has room for four
+//! sources and two destinations; further ones are dropped.
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use trodden_hardware::{Address, Instruction, InstructionClass};

@@ -16,7 +16,7 @@ use trodden_stored::named;
 pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(&job.profile)?;
     let mut view = view_of(&profile);
-    view.damaged.extend(lost);
+    view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     if !job.json {

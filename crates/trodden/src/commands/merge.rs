@@ -29,12 +29,12 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     for (file, reason) in &merged.refused {
         warn(format_args!("left out: {}", with_file_name(file, &reason.to_string())));
     }
-    merged.damaged.iter().flat_map(|(file, lost)| named::describe_losses(file, lost)).for_each(warn);
+    merged.corrupt.iter().flat_map(|(file, lost)| named::describe_losses(file, lost)).for_each(warn);
     let profile = merged.profile.context("none of the given profiles could be merged")?;
     profile.write(&job.output)?;
     let merged_profiles = plural(merged.files as u128, "profile", "profiles");
     note(format_args!("merged {merged_profiles} into {}", job.output.display()));
-    Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    Ok(if merged.refused.is_empty() && merged.corrupt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
 }
 
 /// Prefixes a reason with the name of its file, unless the reason starts with it.

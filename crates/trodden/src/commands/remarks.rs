@@ -25,7 +25,7 @@ pub fn note_inexact(profile: &Profile) {
 
 /// Warns of corrupt parts of a profile and of source files that could not be read.
 pub fn report_missing(view: &View, sources: &SourceCache) {
-    view.damaged.iter().for_each(warn);
+    view.corrupt.iter().for_each(warn);
     let (library, missing): (Vec<String>, Vec<String>) = sources.missing().into_iter().partition(|path| path.starts_with(PREFIX));
     if !library.is_empty() {
         note("cannot read sources of Rust's standard library. `rustup component add rust-src` installs them for the program's toolchain");

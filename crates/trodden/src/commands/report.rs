@@ -39,7 +39,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(name)?;
     // Only the page shows whole source files, which need the counts of all lines.
     let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
-    view.damaged.extend(lost);
+    view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = selection(job);

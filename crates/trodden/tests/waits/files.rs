@@ -4,7 +4,7 @@ use super::{Place, check, must};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Output;
-use trodden_wire::head::{FileHead, FileKind, HEAD_BYTES};
+use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
     CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, chunk_kind, kind,
@@ -346,14 +346,14 @@ fn files_of_another_version_or_kind_are_rejected() {
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
-    let head = |kind, version| FileHead::new(kind, version).to_bytes();
-    for (head, expected) in [
-        (&head(FileKind::WAITS, 7)[..], "version 7 of the recording"),
-        (&head(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
+    let header = |kind, version| FileHeader::new(kind, version).to_bytes();
+    for (header, expected) in [
+        (&header(FileKind::WAITS, 7)[..], "version 7 of the recording"),
+        (&header(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
         (b"TRODWAIT", "an earlier version of trodden wrote it. Use that version, or record again"),
         (b"x", "does not contain recorded threads"),
     ] {
-        std::fs::write(&path, [head, &kept[head.len()..]].concat()).unwrap();
+        std::fs::write(&path, [header, &kept[header.len()..]].concat()).unwrap();
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits"]).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && message.contains(expected) && message.contains(".threads"), "{message}");
@@ -378,7 +378,7 @@ fn changed_header_bytes_are_reported() {
         let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--json"]).output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         let is_said = said.contains(".threads") && (output.status.code() == Some(2) || said.contains("corrupt"));
-        assert!(is_said, "byte {at} of {HEAD_BYTES} and more: {said}");
+        assert!(is_said, "byte {at} of {FILE_HEADER_BYTES} and more: {said}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The functions that record MPI calls, one for each kind. Doc comments list the MPI function's arguments; parameters are argument
+//! The functions that record MPI calls, one for each kind of call. Doc comments list the MPI function's arguments; parameters are argument
 //! positions.
 
 use super::call::{MpiCall, source_and_tag};
@@ -19,7 +19,8 @@ const EMPTY: u64 = u64::MAX;
 /// Whether the process has ever cancelled a request. Otherwise, statuses need not be tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// A call of which only the time is recorded: it transfers data without waiting for another process, or its waits cannot be explained.
+/// A call of which only the time is recorded, because it transfers data without waiting for another process, or its waits cannot be
+/// explained.
 #[inline]
 pub fn timed(call: MpiCall, kind: u16) -> i32 {
     call.recorded(kind, |_| {})
@@ -46,8 +47,8 @@ fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3
     record.object = call.communicator(comm);
 }
 
-/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and a request. The arguments are
-/// recorded before the call, so that the recording of a program that is killed inside the call shows its partner.
+/// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and, if non-blocking, a request.
+/// The arguments are recorded before the call, so that the recording of a program that is killed inside the call shows the peer.
 #[inline]
 pub fn message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
@@ -240,7 +241,7 @@ pub fn cancel(call: MpiCall) -> i32 {
     call.run()
 }
 
-/// The recorded amount for a completed request: 1 if the `index`-th status in an array says that the request was cancelled, and 0
+/// The recorded amount for a completed request: 1 if the `index`-th status in an array shows that the request was cancelled, and 0
 /// otherwise.
 #[inline]
 pub fn cancelled(statuses: usize, index: usize) -> u64 {

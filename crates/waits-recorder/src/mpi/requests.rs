@@ -1,6 +1,6 @@
 //! Calls that complete requests: waits and tests for one, all, any or some of them.
 //!
-//! Parameters are the argument positions of the status and, for a test, of the flag that says whether the test was successful.
+//! Parameters are the argument positions of the status and, for a test, of the flag that the call sets if the test is successful.
 
 use super::behaviour::{cancelled, completed};
 use super::call::{MpiCall, source_and_tag};

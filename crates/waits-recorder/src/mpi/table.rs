@@ -1,5 +1,5 @@
 //! The wrapped functions of MPI 3.1, and the persistent collective functions of MPI 4: all functions that may wait or that affect which
-//! processes wait for which. A row contains the name, the arguments, and the way to record a call; numbers are argument positions.
+//! processes wait for which. A row contains the name, the arguments, and the function that records a call; numbers are argument positions.
 //!
 //! Each row becomes a wrapper under two names, `MPI_...` and the profiling interface's `PMPI_...`: Open MPI's Fortran bindings call the
 //! latter, MPICH's the former. Functions that use only the process's own data (datatypes, groups, attributes) are not wrapped. Functions

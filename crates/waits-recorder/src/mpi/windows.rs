@@ -11,7 +11,7 @@ use crate::thread::{add, finish};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Tags of the messages of an epoch.
+/// Tags of the messages that represent the calls of an epoch.
 const POSTED: i32 = 1;
 const COMPLETED: i32 = 2;
 

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long};
 use libc::pid_t;
 use trodden_wire::waits::{CallName, kind};
 
-/// Ensures that every child abandons its parent's state, whichever function forks it (`daemon` does not call `fork`).
+/// Ensures that each child abandons its parent's state, whichever function forks it (`daemon` does not call `fork`).
 pub fn watch() {
     // SAFETY: the handler lives as long as the process.
     unsafe { libc::pthread_atfork(None, None, Some(begin_child)) };

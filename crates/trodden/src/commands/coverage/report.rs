@@ -22,7 +22,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     check_thresholds(job)?;
     let (profile, mapping) = load(&job.covered)?;
     let view = View::from_profile(&profile);
-    view.damaged.iter().for_each(warn);
+    view.corrupt.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
         (Some(commit), _) => by_changed_lines(&mapping, commit)?,
         (None, true) => by_function(&mapping, &view, job.combinations)?,

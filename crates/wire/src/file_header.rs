@@ -1,18 +1,18 @@
-//! The head at the start of each binary file of trodden, which identifies its kind and version: [`MAGIC`] (8 bytes), a constant of
-//! [`FileKind`] (4), the version of the kind's format (4), flags with a meaning by kind, or 0 (8), and the [`checksum`](crate::checksum)
-//! of these 24 bytes (8).
+//! The header at the start of each of trodden's binary files, which identifies its kind and version: [`MAGIC`] (8 bytes), a constant of
+//! [`FileKind`] (4), the version of the kind's format (4), flags whose meaning depends on the kind (8), and the
+//! [`checksum`](crate::checksum) of the preceding 24 bytes (8).
 
-// Functions are inline so that the runtime's object, which must not panic, only contains those that it uses.
+// Functions are inline so that the runtime's object, which must not panic, contains only the functions it uses.
 
 use crate::Checksum;
 
 /// The first eight bytes. The first byte does not occur in text.
 pub const MAGIC: [u8; 8] = *b"\x93TRODDEN";
-/// Size of a head in bytes.
-pub const HEAD_BYTES: usize = 32;
-/// Offset of the checksum in a head.
-pub const HEAD_CHECKSUM: usize = HEAD_BYTES - 8;
-/// First bytes of binary files of earlier formats.
+/// Size of a header in bytes.
+pub const FILE_HEADER_BYTES: usize = 32;
+/// Offset of the checksum in a header, in bytes.
+pub const FILE_HEADER_CHECKSUM: usize = FILE_HEADER_BYTES - 8;
+/// First bytes of files in the binary formats of earlier versions.
 const EARLIER: [&[u8]; 2] = [b"TROD", b"trod"];
 
 /// The kind of a file: four letters, readable in a hex dump.
@@ -76,7 +76,8 @@ impl FileKind {
         (FileKind::BRANCHES, "a recording of branches"),
     ];
 
-    /// Returns the kind of a file that starts with `bytes`, even if the rest of its head is corrupt.
+    /// Returns the kind of a file that starts with `bytes`, even if the rest of its header is corrupt. `None` if the file is not one of
+    /// trodden's, or is too short.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<FileKind> {
         bytes.strip_prefix(&MAGIC)?.first_chunk().copied().map(FileKind)
@@ -89,23 +90,23 @@ impl FileKind {
     }
 }
 
-/// The head of a file.
+/// A file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileHead {
+pub struct FileHeader {
     /// The kind of file.
     pub kind: FileKind,
     /// Version of the kind's format.
     pub version: u32,
-    /// Flags, with a meaning by kind.
+    /// Flags whose meaning depends on the kind.
     pub flags: u64,
 }
 
-/// The reason why bytes are not the head of a file of this version of trodden.
+/// Why bytes are not a valid file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadError {
-    /// There are too few bytes.
+pub enum HeaderError {
+    /// The file is shorter than a header.
     Truncated,
-    /// An earlier version of trodden wrote the file, before files had this head.
+    /// An earlier version of trodden wrote the file, before files had this header.
     EarlierFormat,
     /// The file does not start with [`MAGIC`].
     NotTrodden,
@@ -113,62 +114,62 @@ pub enum HeadError {
     Checksum,
 }
 
-impl FileHead {
-    /// Returns a head without flags.
+impl FileHeader {
+    /// Returns a header without flags.
     #[inline]
-    pub const fn new(kind: FileKind, version: u32) -> FileHead {
-        FileHead { kind, version, flags: 0 }
+    pub const fn new(kind: FileKind, version: u32) -> FileHeader {
+        FileHeader { kind, version, flags: 0 }
     }
 
-    /// Returns the head's bytes in a file.
+    /// Returns the header's bytes in a file.
     #[inline]
-    pub const fn to_bytes(&self) -> [u8; HEAD_BYTES] {
+    pub const fn to_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
         let kind = u32::from_le_bytes(self.kind.0) as u64 | (self.version as u64) << 32;
         let words = [u64::from_le_bytes(MAGIC), kind, self.flags, sum_of([u64::from_le_bytes(MAGIC), kind, self.flags])];
-        let (mut bytes, mut at) = ([0; HEAD_BYTES], 0);
-        while at < HEAD_BYTES {
+        let (mut bytes, mut at) = ([0; FILE_HEADER_BYTES], 0);
+        while at < FILE_HEADER_BYTES {
             bytes[at] = words[at / 8].to_le_bytes()[at % 8];
             at += 1;
         }
         bytes
     }
 
-    /// Returns the head's bytes without its checksum. If a file is created in several steps, the checksum is written last.
+    /// Returns the header's bytes without its checksum. If a file is created in several steps, the checksum is written last.
     #[inline]
-    pub fn unfinished_bytes(&self) -> [u8; HEAD_BYTES] {
+    pub fn unfinished_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = self.to_bytes();
-        bytes[HEAD_CHECKSUM..].fill(0);
+        bytes[FILE_HEADER_CHECKSUM..].fill(0);
         bytes
     }
 
-    /// Returns true if `bytes` are a head of `kind`, of any version, without its checksum, which means that the file's creation was
+    /// Returns true if `bytes` are a header of `kind`, of any version, without its checksum, which means that the file's creation was
     /// interrupted.
     #[inline]
-    pub fn is_unfinished(bytes: &[u8; HEAD_BYTES], kind: FileKind) -> bool {
-        FileKind::of(bytes) == Some(kind) && bytes[HEAD_CHECKSUM..] == [0; 8]
+    pub fn is_unfinished(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind) -> bool {
+        FileKind::of(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
     }
 
-    /// Reads the head at the start of `bytes`.
+    /// Reads the header at the start of `bytes`.
     ///
     /// # Errors
-    /// `bytes` do not start with a head, or the head is corrupt.
+    /// `bytes` do not start with a header, or the header is corrupt.
     #[inline]
-    pub fn read(bytes: &[u8]) -> Result<FileHead, HeadError> {
+    pub fn read(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);
         if !begins_with(&MAGIC) {
             return Err(match EARLIER.into_iter().any(begins_with) {
-                true => HeadError::EarlierFormat,
-                false if MAGIC.starts_with(bytes) => HeadError::Truncated,
-                false => HeadError::NotTrodden,
+                true => HeaderError::EarlierFormat,
+                false if MAGIC.starts_with(bytes) => HeaderError::Truncated,
+                false => HeaderError::NotTrodden,
             });
         }
         let Some([magic, kind, flags, sum]) = bytes.as_chunks().0.first_chunk().map(|words| words.map(u64::from_le_bytes)) else {
-            return Err(HeadError::Truncated);
+            return Err(HeaderError::Truncated);
         };
         if sum_of([magic, kind, flags]) != sum {
-            return Err(HeadError::Checksum);
+            return Err(HeaderError::Checksum);
         }
-        Ok(FileHead { kind: FileKind((kind as u32).to_le_bytes()), version: (kind >> 32) as u32, flags })
+        Ok(FileHeader { kind: FileKind((kind as u32).to_le_bytes()), version: (kind >> 32) as u32, flags })
     }
 }
 
@@ -177,16 +178,16 @@ const fn sum_of([magic, kind, flags]: [u64; 3]) -> u64 {
     Checksum::new().add_word(magic).add_word(kind).add_word(flags).value()
 }
 
-impl core::fmt::Display for HeadError {
+impl core::fmt::Display for HeaderError {
     #[inline]
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            HeadError::Truncated => "it ends within its header",
-            HeadError::EarlierFormat => "an earlier version of trodden wrote it",
-            HeadError::NotTrodden => "it is not a file of trodden",
-            HeadError::Checksum => "its header is corrupt",
+            HeaderError::Truncated => "it ends within its header",
+            HeaderError::EarlierFormat => "an earlier version of trodden wrote it",
+            HeaderError::NotTrodden => "it is not a file of trodden",
+            HeaderError::Checksum => "its header is corrupt",
         })
     }
 }
 
-impl core::error::Error for HeadError {}
+impl core::error::Error for HeaderError {}

@@ -10,7 +10,7 @@ use trodden_unit::MAP_ONLY_FLAG;
 /// Index of the flags among the operands of LLVM's `DICompileUnit` (file, producer, flags, ...).
 const FLAGS: usize = 2;
 
-/// Strips the module's debug information if the user asked for it in none of the compile units merged into the module.
+/// Strips the module's debug information, unless the user requested it for one of the compile units that were merged into the module.
 pub fn strip(module: Module) {
     let units = units(module);
     if !units.is_empty() && units.into_iter().all(is_only_for_maps) {

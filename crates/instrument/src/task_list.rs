@@ -1,7 +1,7 @@
-//! Compiling or summarising several units of a Rust crate in one process, because starting clang takes longer than most of them.
+//! Compiling or summarising several units of a Rust crate in one process, because most units take less time than starting clang.
 //!
-//! clang passes a module without code, and a machine that generates code for each unit as for its own module. Options that the plugin sets
-//! for the process hold for all units, so the driver does this only for unoptimised code, in which they have no effect.
+//! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
+//! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::Error;
 use crate::llvm::{Module, llvm};
@@ -41,7 +41,7 @@ fn execute(task: &UnitTask, machine: LLVMTargetMachineRef) -> Result<(), Error> 
     }
 }
 
-/// Marks the declaration of a function whose calls return. The unit's stored bitcode has the mark, so that variants number paths alike.
+/// Marks a declared function as one whose calls return. The mark is part of the unit's stored bitcode, so that variants number paths alike.
 fn mark_returning(module: Module, name: &str) {
     let Some(function) = module.function(name) else { return };
     let (text, length) = (RETURNS_ATTRIBUTE.as_ptr().cast(), RETURNS_ATTRIBUTE.len() as u32);

@@ -21,7 +21,7 @@ impl Random {
 const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 
 fn try_all(bytes: Vec<u8>) {
-    let Ok(binary) = Binary::parse("damaged".as_ref(), bytes.into()) else { return };
+    let Ok(binary) = Binary::parse("corrupt".as_ref(), bytes.into()) else { return };
     let _ = AddressMap::read(&binary);
     let Ok(graph) = ProgramGraph::from_binary(&binary) else { return };
     for function in &graph.functions {
@@ -34,7 +34,7 @@ fn try_all(bytes: Vec<u8>) {
 }
 
 #[test]
-fn damaged_bytes_never_panic() {
+fn corrupt_bytes_never_panic() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
     let good = std::fs::read(common::stripped(&program)).unwrap();
