@@ -7,7 +7,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::{Dag, DagEdgeId, Node, Origin};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Node, Origin};
 use trodden_profile::paths::{FunctionPaths, PathCount, blocks, path_end, path_start};
 use trodden_unit::{EdgeKind, FunctionMap};
 
@@ -28,7 +28,7 @@ impl Combinations {
         let taken = paths.complete.len() as u64;
         let executed = executed_edges(dag, paths);
         let possible = count_completions(dag, |edge| can_be_completed(function, dag, edge))[dag.entry().index()];
-        let tested = count_completions(dag, |edge| executed[edge.index()] && can_be_completed(function, dag, edge))[dag.entry().index()];
+        let tested = count_completions(dag, |edge| executed.contains(edge) && can_be_completed(function, dag, edge))[dag.entry().index()];
         Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
@@ -74,7 +74,7 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
 /// The numbers of the untested combinations.
 fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
     let executed = executed_edges(dag, paths);
-    let is_usable = |edge: DagEdgeId| executed[edge.index()] && can_be_completed(function, dag, edge);
+    let is_usable = |edge: DagEdgeId| executed.contains(edge) && can_be_completed(function, dag, edge);
     let completions = count_completions(dag, is_usable);
     let taken: BTreeSet<u64> = paths.complete.iter().map(|p| p.id).collect();
     let mut found = Vec::new();
@@ -94,12 +94,10 @@ fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, l
     found
 }
 
-/// For each edge of the acyclic graph, whether it is on an executed path, complete or unfinished.
-fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
-    let mut executed = vec![false; dag.edges().len()];
+/// Returns the edges on executed paths, complete or unfinished.
+fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> DagEdgeSet {
     let executions = paths.all().filter(|p| p.is_complete() || p.count > 0);
-    executions.flat_map(|p| p.path).for_each(|edge| executed[edge.index()] = true);
-    executed
+    DagEdgeSet::from_members(dag.edges().len(), executions.flat_map(|p| p.path).copied())
 }
 
 /// Returns false if a path over this edge ends at a call that may not return, and so cannot be complete.

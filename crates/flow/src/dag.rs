@@ -6,6 +6,7 @@
 //!
 //! [`Dag`] states the invariants.
 
+use crate::dense_set::{DagEdgeSet, NodeSet};
 use crate::graph::{Edge, Graph, Node, postorder};
 use crate::indices;
 use serde::{Deserialize, Serialize};
@@ -210,33 +211,35 @@ impl Dag {
         positions
     }
 
-    /// Returns, for each node, whether it is reachable from `node` over marked edges. `node` itself is.
-    pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
-        let mut reached = vec![false; self.node_count()];
-        reached[node.index()] = true;
+    /// Returns the nodes that are reachable from `node` over marked edges, `node` among them.
+    pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
+        let mut reached = NodeSet::from_members(self.node_count(), [node]);
         for node in &self.order {
             let mut into = self.incoming(*node).iter().filter(|id| marked(**id));
-            reached[node.index()] |= into.any(|id| reached[self.edge(*id).from.index()]);
+            if into.any(|id| reached.contains(self.edge(*id).from)) {
+                reached.insert(*node);
+            }
         }
         reached
     }
 
-    /// Returns, for each node, whether `node` is reachable from it over marked edges. `node` itself is.
-    pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
-        let mut leads = vec![false; self.node_count()];
-        leads[node.index()] = true;
+    /// Returns the nodes from which `node` is reachable over marked edges, `node` among them.
+    pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
+        let mut leads = NodeSet::from_members(self.node_count(), [node]);
         for node in self.order.iter().rev() {
             let mut out = self.out(*node).iter().filter(|id| marked(**id));
-            leads[node.index()] |= out.any(|id| leads[self.edge(*id).to.index()]);
+            if out.any(|id| leads.contains(self.edge(*id).to)) {
+                leads.insert(*node);
+            }
         }
         leads
     }
 
-    /// Returns, for each edge, whether it is on a path from entry to exit that consists of marked edges.
-    pub fn on_marked_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
+    /// Returns the edges on paths from entry to exit that consist of marked edges.
+    pub fn on_marked_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> DagEdgeSet {
         let (reached, leads) = (self.reached_from(self.entry, &marked), self.leading_to(self.exit, &marked));
-        let is_on_path = |id: DagEdgeId| marked(id) && reached[self.edge(id).from.index()] && leads[self.edge(id).to.index()];
-        self.edge_ids().map(is_on_path).collect()
+        let is_on_path = |id: DagEdgeId| marked(id) && reached.contains(self.edge(id).from) && leads.contains(self.edge(id).to);
+        DagEdgeSet::from_fn(self.edges.len(), is_on_path)
     }
 
     /// Returns, for each node, the minimum and maximum sum of values on paths to the exit over edges for which `value` is not `None`;
@@ -314,9 +317,9 @@ impl Dag {
     }
 }
 
-/// Cuts all retreating edges of a depth-first search over the edges that are not cut yet. Returns, for each node, whether it is reachable
-/// from the entry, possibly over cut edges.
-fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> Vec<bool> {
+/// Cuts all retreating edges of a depth-first search over the edges that are not cut yet. Returns the nodes that are reachable from the
+/// entry, possibly over cut edges.
+fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         New,
@@ -352,12 +355,12 @@ fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> Vec<boo
             }
         }
     }
-    state.iter().map(|s| *s == State::Done).collect()
+    NodeSet::from_fn(graph.node_count(), |node| state[node.index()] == State::Done)
 }
 
-fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &[bool], entries: Entries) -> Dag {
+fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {
     let (entry, exit) = (graph.entry(), graph.exit());
-    let live = |edge: &Edge| reachable[graph.from(*edge).index()];
+    let live = |edge: &Edge| reachable.contains(graph.from(*edge));
     let mut edges: Vec<DagEdge> = Vec::new();
     for edge in graph.edges().filter(live).filter(|e| cut[e.index()].is_none()) {
         edges.push(DagEdge { from: graph.from(edge), to: graph.to(edge), origin: Origin::Real(edge) });
@@ -380,7 +383,7 @@ fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &[bool], entries: 
         let leave = (tail != exit).then(|| push(DagEdge { from: tail, to: exit, origin: Origin::Leave(edge) }));
         cuts.push(Cut { edge, reason, enter, leave });
     }
-    for node in graph.nodes().filter(|n| reachable[n.index()] && *n != exit && graph.out(*n).is_empty()) {
+    for node in graph.nodes().filter(|n| reachable.contains(*n) && *n != exit && graph.out(*n).is_empty()) {
         push(DagEdge { from: node, to: exit, origin: Origin::Stop(node) });
     }
     Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())

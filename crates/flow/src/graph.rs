@@ -13,7 +13,7 @@ pub struct Node(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Edge(pub u32);
 
-/// Implements `index` for newtypes over `u32`.
+/// Implements `index` and [`DenseIndex`](crate::dense_set::DenseIndex) for newtypes over `u32`.
 #[macro_export]
 macro_rules! indices {
     ($($number:ident),*) => {
@@ -21,6 +21,16 @@ macro_rules! indices {
             /// Returns the number as an index into a vector with an element for each node or edge.
             pub fn index(self) -> usize {
                 self.0 as usize
+            }
+        }
+
+        impl $crate::dense_set::DenseIndex for $number {
+            fn from_index(index: usize) -> $number {
+                $number(index as u32)
+            }
+
+            fn to_index(self) -> usize {
+                self.index()
             }
         })*
     };

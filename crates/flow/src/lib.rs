@@ -43,6 +43,7 @@
 pub mod bounds;
 pub mod call_frequencies;
 pub mod dag;
+pub mod dense_set;
 pub mod dominators;
 pub mod frequency;
 pub mod graph;
@@ -59,6 +60,7 @@ pub mod trim;
 pub mod verify;
 
 pub use dag::{Cut, CutReason, Dag, DagEdge, DagEdgeId, Origin};
+pub use dense_set::{DagEdgeSet, EdgeSet, NodeSet};
 pub use graph::{Edge, Graph, GraphError, Node};
 pub use interesting::InterestingPlan;
 pub use numbering::{Numbering, NumberingScheme, TooManyPaths};

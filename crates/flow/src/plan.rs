@@ -4,6 +4,7 @@
 //! each edge. All schemes are expressed in the same few actions, so a new scheme does not require changes to backends.
 
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
+use crate::dense_set::EdgeSet;
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::limit::cut_to_limit;
@@ -82,8 +83,8 @@ pub struct PartPlan {
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// Whether each edge of the function's graph is treated as never taken.
-    pub never_taken: Vec<bool>,
+    /// The edges of the function's graph that are treated as never taken.
+    pub never_taken: EdgeSet,
 }
 
 impl Plan {
@@ -111,13 +112,12 @@ impl Plan {
         if !part.has_edges(dag.edges().len()) {
             return None;
         }
-        let region = || dag.edge_ids().filter(|e| part.interesting[e.index()]);
-        let edges = region().map(|e| dag.edge(e)).collect();
+        let edges = part.interesting.iter().map(|e| dag.edge(e)).collect();
         let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
         let numbering = Numbering::ball_larus(&counted).ok()?;
         let (least, greatest) = part.counted_numbers(&dag)?;
         let words = u64::try_from(greatest).ok().filter(|_| least >= 0)?.checked_add(1)?;
-        let labels = region().map(|e| part.values[e.index()]).collect();
+        let labels = part.interesting.iter().map(|e| part.values[e.index()]).collect();
         let probes = Probes::from_increments(part.increments.clone());
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
@@ -148,7 +148,7 @@ impl Plan {
 
     /// Returns the action for an edge of the plan's graph. Not valid for plans with a [`PartPlan`], which [`crate::program`] handles.
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
-        if self.partial.as_ref().is_some_and(|partial| partial.never_taken[edge.index()]) {
+        if self.partial.as_ref().is_some_and(|partial| partial.never_taken.contains(edge)) {
             return RegisterAction::Dead;
         }
         let increment = |id: DagEdgeId| self.probes.increment(id);

@@ -8,6 +8,7 @@
 //! register remains valid when control changes the version.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
+use crate::dense_set::{DagEdgeSet, EdgeSet};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
@@ -35,7 +36,7 @@ mod region;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResidualPlan {
-    known: Vec<bool>,
+    known: DagEdgeSet,
     region: Automaton,
     /// Nodes that exist once, and their states.
     single: Vec<(Node, usize)>,
@@ -51,9 +52,9 @@ pub struct ResidualInput<'a> {
     pub paths: &'a [(u64, u64)],
     /// Nodes that must not be copied. All edges into them are cut.
     pub uncopied: &'a [Node],
-    /// Whether each edge of the graph only marks that a call was reached. Executions of a path that ends with such an edge are also part of
-    /// the paths that continue after the call.
-    pub marks_call: &'a [bool],
+    /// Edges of the graph that only mark that a call was reached. Executions of a path that ends with such an edge are also part of the
+    /// paths that continue after the call.
+    pub marks_call: &'a EdgeSet,
 }
 
 /// A known path.
@@ -76,7 +77,7 @@ impl ResidualPlan {
     /// Plans the known-path region of a function.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
         let ResidualInput { uncopied, marks_call, .. } = known;
-        let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call[e.index()]);
+        let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call.contains(e));
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
@@ -99,7 +100,7 @@ impl ResidualPlan {
 
     /// Returns whether a known path takes this edge.
     pub fn is_known(&self, edge: DagEdgeId) -> bool {
-        self.known[edge.index()]
+        self.known.contains(edge)
     }
 
     /// Returns the known-path region.
@@ -121,11 +122,10 @@ impl ResidualPlan {
         const UNEXECUTED_COST: f64 = 1e-6;
         let needed = self.region.needs_register(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
-        let mut is_met = vec![false; costs.len()];
-        for transition in self.region.states.iter().flat_map(|s| &s.transitions) {
-            is_met[transition.edge.index()] |= transition.to.is_none_or(|to| needed[to]);
-        }
-        costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= UNEXECUTED_COST);
+        let transitions = self.region.states.iter().flat_map(|s| &s.transitions);
+        let executed = transitions.filter(|transition| transition.to.is_none_or(|to| needed[to]));
+        let met = DagEdgeSet::from_members(costs.len(), executed.map(|transition| transition.edge));
+        dag.edge_ids().filter(|edge| !met.contains(*edge)).for_each(|edge| costs[edge.index()] *= UNEXECUTED_COST);
         Probes::on_chords(dag, numbering.values(), &costs)
     }
 }

@@ -1,6 +1,7 @@
 //! Removes edges of a function from its acyclic graph, and all edges that are then not on a path from entry to exit. Linear in the edges.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
+use crate::dense_set::NodeSet;
 use crate::graph::{Edge, Graph, Node, postorder};
 
 /// Restricts the graph to the edges for which `stays` returns true. Returns the new ID of each edge (`None` if it is removed), and the
@@ -9,11 +10,10 @@ pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Op
     let live = reached(graph, stays);
     let allowed = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) => stays(e),
-        Origin::Enter(e) => live[graph.to(e).index()],
+        Origin::Enter(e) => live.contains(graph.to(e)),
         Origin::Leave(_) | Origin::Stop(_) => true,
     };
-    let remains = dag.on_marked_paths(allowed);
-    let order: Vec<DagEdgeId> = dag.edge_ids().filter(|e| remains[e.index()]).collect();
+    let order: Vec<DagEdgeId> = dag.on_marked_paths(allowed).iter().collect();
     if order.is_empty() {
         return None;
     }
@@ -23,10 +23,10 @@ pub fn restrict_to(dag: &Dag, graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Op
     Some((new_ids, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
 }
 
-/// Returns, for each node, whether it is reachable over edges that stay.
-fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Vec<bool> {
+/// Returns the nodes that are reachable over edges that stay.
+fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> NodeSet {
     let mut seen = vec![false; graph.node_count()];
     let next = |node: usize| graph.out(Node(node as u32)).iter().filter(|e| stays(**e)).map(|e| graph.to(*e).index());
-    postorder(graph.entry().index(), &mut seen, next);
-    seen
+    let found = postorder(graph.entry().index(), &mut seen, next);
+    NodeSet::from_members(graph.node_count(), found.into_iter().map(|node| Node(node as u32)))
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::precise_selective_labels;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
-use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
+use trodden_flow::{Dag, DagEdgeSet, Numbering, Plan, ProbeProgram, Probes};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
@@ -28,9 +28,8 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
         let numbering = Numbering::ball_larus(&dag).unwrap();
         let share = random.pick(&[5, 20, 60]);
         let chosen: BTreeSet<usize> = (0..paths.len()).filter(|_| random.chance(share)).collect();
-        let mut marked = vec![false; dag.edges().len()];
-        chosen.iter().flat_map(|path| &paths[*path]).for_each(|edge| marked[edge.index()] = true);
-        let interesting = dag.on_marked_paths(|edge| marked[edge.index()]);
+        let marked = DagEdgeSet::from_members(dag.edges().len(), chosen.iter().flat_map(|path| &paths[*path]).copied());
+        let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
         let labels = precise_selective_labels(&dag, &interesting);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         let probes = if random.chance(50) { Probes::direct(&labels) } else { Probes::on_chords(&dag, &labels, &weights) };

@@ -12,7 +12,7 @@ use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, TripCounting};
 use trodden_flow::verify::verify_part;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, NodeSet, Numbering, PlanOptions, ProbeProgram};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
@@ -82,10 +82,10 @@ fn trip_counted_loops_with_exits(
     let whole = PlanOptions { max_paths: 1 << 20, entries: Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &whole);
     let properties = BlockProperties {
-        quiet: vec![true; 4],
-        must_count_early: vec![false; 4],
-        can_carry_code: vec![true; graph.edge_count()],
-        carries_code_for_free: vec![true; graph.edge_count()],
+        quiet: NodeSet::full(4),
+        must_count_early: NodeSet::empty(4),
+        can_carry_code: EdgeSet::full(graph.edge_count()),
+        carries_code_for_free: EdgeSet::full(graph.edge_count()),
         sizes: vec![50, sizes[0], sizes[1], 50],
         changes_version: crossed,
         trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),

@@ -22,7 +22,7 @@ use trodden_flow::plan::{Plan, PlanOptions};
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
+use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
 use trodden_selective::plan::{InterestingInput, plan_interesting};
@@ -94,10 +94,10 @@ impl Case {
         let node = |n: Node| program.places().map_or(n.0, |places| places.get(n.index()).map_or(u32::MAX, |p| p.node.0));
         let closed = |e: Edge| self.closed.contains(&program.origin(e).0);
         BlockProperties {
-            quiet: graph.nodes().map(|n| !self.loud.contains(&node(n))).collect(),
-            must_count_early: graph.nodes().map(|n| self.early.contains(&node(n))).collect(),
-            can_carry_code: graph.edges().map(|e| !closed(e)).collect(),
-            carries_code_for_free: graph.edges().map(|e| graph.incoming(graph.to(e)).len() == 1).collect(),
+            quiet: NodeSet::from_fn(graph.node_count(), |n| !self.loud.contains(&node(n))),
+            must_count_early: NodeSet::from_fn(graph.node_count(), |n| self.early.contains(&node(n))),
+            can_carry_code: EdgeSet::from_fn(graph.edge_count(), |e| !closed(e)),
+            carries_code_for_free: EdgeSet::from_fn(graph.edge_count(), |e| graph.incoming(graph.to(e)).len() == 1),
             sizes: vec![2; graph.node_count()],
             changes_version: BTreeSet::new(),
             trip_counts: self.trip_counts.clone(),
@@ -112,7 +112,7 @@ impl Case {
     fn program(&self, graph: &Graph, frequencies: &Frequencies) -> ProbeProgram {
         let options = PlanOptions { max_paths: 1 << 20, entries: Entries::Shared, chords: true, hot_first: false };
         let plan = Plan::ball_larus(graph, &[], frequencies, &options);
-        let none = vec![false; graph.edge_count()];
+        let none = EdgeSet::empty(graph.edge_count());
         match self.scheme[0].as_str() {
             "all" => ProbeProgram::from_plan(graph, &plan),
             "interesting" => {
@@ -163,7 +163,7 @@ fn programs_match_their_golden_files() {
         let blocks = case.blocks(&program);
         program.run_verified_passes(&frequencies, &blocks, case.choices(), &WalkBudget::default()).unwrap();
         if case.stream {
-            let are = |set: &BTreeSet<u32>| graph.edges().map(|e| set.contains(&e.0)).collect();
+            let are = |set: &BTreeSet<u32>| EdgeSet::from_fn(graph.edge_count(), |e| set.contains(&e.0));
             program.write_stream(StreamEdges { leaves: are(&case.leaves), calls: are(&case.calls) });
             verify_counts(&program, &WalkBudget::default()).unwrap();
         }

@@ -9,7 +9,7 @@ use trodden_flow::program::CodeVersion;
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram, ResidualPlan};
+use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
@@ -135,7 +135,7 @@ fn all_paths_except_known_ones_are_counted() {
         // With many executions, copies of code are profitable.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
-        let excluded = vec![false; graph.edge_count()];
+        let excluded = EdgeSet::empty(graph.edge_count());
         let residual_paths =
             ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
@@ -186,7 +186,7 @@ fn any_set_of_paths_can_be_known() {
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
-        let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
+        let excluded = EdgeSet::from_fn(graph.edge_count(), |e| graph.to(e) == graph.exit() && random.below(4) == 0);
         let residual_paths =
             ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
@@ -220,7 +220,7 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
         let residual =
-            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, uncopied: single, marks_call: &[false; 8] });
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, uncopied: single, marks_call: &EdgeSet::empty(8) });
         let transitions = || residual.region().states.iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
@@ -261,13 +261,13 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let known = [(0, 1)];
-    let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &[false; 5] };
+    let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &EdgeSet::empty(5) };
     let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
     let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
-        quiet: vec![true; graph.node_count()],
-        must_count_early: graph.nodes().map(early).collect(),
-        can_carry_code: vec![true; graph.edge_count()],
-        carries_code_for_free: vec![true; graph.edge_count()],
+        quiet: NodeSet::full(graph.node_count()),
+        must_count_early: NodeSet::from_fn(graph.node_count(), early),
+        can_carry_code: EdgeSet::full(graph.edge_count()),
+        carries_code_for_free: EdgeSet::full(graph.edge_count()),
         sizes: vec![1; graph.node_count()],
         changes_version: BTreeSet::new(),
         trip_counts: BTreeMap::new(),

@@ -10,7 +10,7 @@ use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
+use trodden_flow::{Edge, EdgeSet, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_selective::NumberOptions;
 use trodden_selective::plan::{InterestingInput, plan_interesting};
@@ -65,7 +65,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
             let input =
-                InterestingInput { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, marks_call: &vec![false; graph.edge_count()] };
+                InterestingInput { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, marks_call: &EdgeSet::empty(graph.edge_count()) };
             let number = NumberOptions::default();
             let planned = plan_interesting(graph, (dag, numbering), &input, &frequencies, &number, &VerifyBudget::default()).ok()?;
             ProbeProgram::from_interesting(graph, planned)
@@ -81,7 +81,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         _ => {
             let plan = plan();
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
-            let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &vec![false; graph.edge_count()] };
+            let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &EdgeSet::empty(graph.edge_count()) };
             let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
             if random.chance(50) { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
         }
@@ -121,11 +121,11 @@ fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let choices = Choices { trip_counts: TripCounting::Off, early, dominant: DominantCounting::Shared };
     let frequencies = machine::frequencies(random, graph);
     program.run_passes(&frequencies, &blocks, choices);
-    let ends: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit()).collect();
-    let leaves: Vec<bool> = ends.iter().map(|end| *end && random.chance(60)).collect();
-    let ends_path = |e: Edge| ends[e.index()] || program.cut(e).is_some();
-    let may_call = |e: Edge| ends_path(e) && !leaves[e.index()] && !blocks.quiet[graph.from(e).index()];
-    let calls = graph.edges().map(|e| may_call(e) && random.chance(80)).collect();
+    let is_end = |e: Edge| graph.to(e) == graph.exit();
+    let leaves = EdgeSet::from_fn(graph.edge_count(), |e| is_end(e) && random.chance(60));
+    let ends_path = |e: Edge| is_end(e) || program.cut(e).is_some();
+    let may_call = |e: Edge| ends_path(e) && !leaves.contains(e) && !blocks.quiet.contains(graph.from(e));
+    let calls = EdgeSet::from_fn(graph.edge_count(), |e| may_call(e) && random.chance(80));
     program.write_stream(StreamEdges { leaves, calls });
     program
 }

@@ -17,7 +17,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use trodden_flow::frequency::Hint;
-use trodden_flow::{CutReason, Edge, Node};
+use trodden_flow::{CutReason, Edge, EdgeSet, Node};
 use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, UnitBlock as BlockMap};
 
 /// A function's graph, together with the LLVM handles needed to insert code on its edges.
@@ -65,9 +65,14 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// For each edge, returns true if it is a `Reach` edge. Paths that end with one are prefixes of the paths that continue.
-    pub fn excluded(&self) -> Vec<bool> {
-        self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
+    /// Returns the `Reach` edges. Paths that end with one are prefixes of the paths that continue.
+    pub fn reach_edges(&self) -> EdgeSet {
+        self.edges_where(|kind| kind == EdgeKind::Reach)
+    }
+
+    /// Returns the edges whose kind has a property.
+    pub fn edges_where(&self, has: impl Fn(EdgeKind) -> bool) -> EdgeSet {
+        EdgeSet::from_fn(self.edges.len(), |edge| has(self.edges[edge.index()].kind))
     }
 
     /// Returns the edges that are missing from `fewer`, a description of the same function in which fewer calls may not return, each with

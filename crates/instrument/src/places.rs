@@ -18,7 +18,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
 use trodden_flow::program::BlockProperties;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram};
+use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram};
 use trodden_unit::EdgeKind;
 
 /// An insertion point. The instruction is looked up when code is inserted, because other code may have been inserted in the meantime.
@@ -55,7 +55,7 @@ pub struct Places {
 
 /// Returns the block properties that the placement passes need.
 pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
-    let node = |n: Node| cfg.block(n);
+    let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
         EdgeSite::Before(_) => true,
         EdgeSite::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
@@ -65,13 +65,12 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let counts = |e: Edge| trip_count::counter(node(graph.from(e))?, node(graph.to(e))?);
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
-        quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
-        must_count_early: graph
-            .nodes()
-            .map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b)))
-            .collect(),
-        can_carry_code: graph.edges().map(can_split).collect(),
-        carries_code_for_free: graph.edges().map(is_free).collect(),
+        quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(is_quiet)),
+        must_count_early: NodeSet::from_fn(nodes, |n| {
+            node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b))
+        }),
+        can_carry_code: EdgeSet::from_fn(edges, can_split),
+        carries_code_for_free: EdgeSet::from_fn(edges, is_free),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
         changes_version: BTreeSet::new(),
         trip_counts: graph.edges().filter_map(|e| Some((e, trip_count(e)?))).collect(),

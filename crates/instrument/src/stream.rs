@@ -22,10 +22,9 @@ use trodden_wire::stream::{
 
 /// Returns the edges that need stream operations.
 pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
-    let are = |is: fn(EdgeKind) -> bool| cfg.edges.iter().map(|e| is(e.kind)).collect();
     StreamEdges {
-        leaves: are(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
-        calls: are(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
+        leaves: cfg.edges_where(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
+        calls: cfg.edges_where(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
     }
 }
 

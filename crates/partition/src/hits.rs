@@ -9,10 +9,10 @@ use trodden_flow::part::{Hits, Measure, Part};
 /// Returns the hits of a part of a procedure.
 pub fn of_part(procedure: &Procedure, part: &Part) -> Hits {
     let mut hits = Hits::default();
-    for (at, &executed) in procedure.frequencies.iter().enumerate() {
-        let labelled = part.increments[at] != 0;
+    for (edge, &executed) in procedure.dag.edge_ids().zip(&procedure.frequencies) {
+        let labelled = part.increments[edge.index()] != 0;
         hits.labels += if labelled { executed } else { 0 };
-        hits.all += if part.counted[at] || labelled && !part.ends[at] { executed } else { 0 };
+        hits.all += if part.counted.contains(edge) || labelled && !part.ends.contains(edge) { executed } else { 0 };
     }
     hits
 }

@@ -6,12 +6,13 @@
 
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::part::{Measure, Part};
 
 /// A set of paths of a procedure: all of them (`edges` is `None`), or those within a set of edges.
 struct Task {
     procedure: usize,
-    edges: Option<Vec<bool>>,
+    edges: Option<DagEdgeSet>,
     cost: usize,
 }
 
@@ -68,18 +69,17 @@ fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -
 fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionOptions) -> Vec<CopyPlan> {
     all.sort_by_key(|t| std::cmp::Reverse(t.cost));
     let mut loads = vec![0; options.copies.max(1)];
-    let mut given: Vec<Vec<Option<Vec<bool>>>> = vec![vec![None; procedures.len()]; loads.len()];
+    let mut given: Vec<Vec<Option<DagEdgeSet>>> = vec![vec![None; procedures.len()]; loads.len()];
     for task in all {
         let copy = (0..loads.len()).min_by_key(|c| loads[*c]).unwrap_or(0);
         loads[copy] += task.cost;
         let edges = procedures[task.procedure].dag.edges().len();
-        let known = given[copy][task.procedure].get_or_insert_with(|| vec![false; edges]);
-        let add = task.edges.unwrap_or_else(|| vec![true; edges]);
-        known.iter_mut().zip(add).for_each(|(k, a)| *k |= a);
+        let known = given[copy][task.procedure].get_or_insert_with(|| DagEdgeSet::empty(edges));
+        known.union_with(&task.edges.unwrap_or_else(|| DagEdgeSet::full(edges)));
     }
-    let part = |(procedure, edges): (&Procedure, Option<Vec<bool>>)| {
+    let part = |(procedure, edges): (&Procedure, Option<DagEdgeSet>)| {
         let edges = edges?;
-        match procedure.dag.on_marked_paths(|e| edges[e.index()]).iter().all(|e| *e) {
+        match procedure.dag.on_marked_paths(|e| edges.contains(e)).is_full() {
             true => part_of_all_paths(procedure, options.measure),
             false => Some(Part::selective(&procedure.dag, &edges, &procedure.frequencies, options.measure)),
         }

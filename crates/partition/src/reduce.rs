@@ -8,7 +8,18 @@
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::{DagEdgeSet, DenseSet, NodeSet};
+use trodden_flow::indices;
 use trodden_flow::graph::Node;
+
+/// An edge of a [`Reduced`], by its position in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReducedEdge(pub u32);
+
+indices!(ReducedEdge);
+
+/// Edges of a [`Reduced`].
+pub type ReducedEdgeSet = DenseSet<ReducedEdge>;
 
 /// A DAG with folded conditionals. Nodes keep their numbers: a dummy has the number of the node at which it begins.
 #[derive(Clone, Debug)]
@@ -19,8 +30,8 @@ pub struct Reduced {
     pub order: Vec<Node>,
     /// For each node, the edges folded into it.
     pub region: Vec<Vec<DagEdgeId>>,
-    /// For each node, its outgoing edges as indices into `edges`.
-    pub out: Vec<Vec<usize>>,
+    /// For each node, its outgoing edges.
+    pub out: Vec<Vec<ReducedEdge>>,
     /// The node where paths end: the exit, or the dummy into which it is folded. The entry is always that of the DAG.
     pub exit: Node,
 }
@@ -34,12 +45,11 @@ pub fn reduce(dag: &Dag, repeatedly: bool) -> Reduced {
 }
 
 /// Returns the original edges of a set of edges of the reduced graph: the edges themselves, and all that are folded into their nodes.
-pub fn original_edges(reduced: &Reduced, edges: &[bool], originals: usize) -> Vec<bool> {
-    let mut out = vec![false; originals];
-    for (_, &(edge, from, to)) in edges.iter().zip(&reduced.edges).filter(|(kept, _)| **kept) {
-        out[edge.index()] = true;
-        let folded = reduced.region[from.index()].iter().chain(&reduced.region[to.index()]);
-        folded.for_each(|e| out[e.index()] = true);
+pub fn original_edges(reduced: &Reduced, edges: &ReducedEdgeSet, originals: usize) -> DagEdgeSet {
+    let mut out = DagEdgeSet::empty(originals);
+    for (edge, from, to) in edges.iter().map(|kept| reduced.edges[kept.index()]) {
+        out.insert(edge);
+        out.extend(reduced.region[from.index()].iter().chain(&reduced.region[to.index()]).copied());
     }
     out
 }
@@ -50,7 +60,7 @@ struct Folding<'a> {
     to: Vec<Node>,
     out: Vec<Vec<DagEdgeId>>,
     into: Vec<Vec<DagEdgeId>>,
-    gone: Vec<bool>,
+    gone: NodeSet,
     region: Vec<Vec<DagEdgeId>>,
     exit: Node,
 }
@@ -64,7 +74,7 @@ impl Folding<'_> {
             to: dag.edges().iter().map(|e| e.to).collect(),
             out: nodes().map(|n| dag.out(n).to_vec()).collect(),
             into: nodes().map(|n| dag.incoming(n).to_vec()).collect(),
-            gone: vec![false; dag.node_count()],
+            gone: NodeSet::empty(dag.node_count()),
             region: vec![Vec::new(); dag.node_count()],
             exit: dag.exit(),
         }
@@ -81,7 +91,7 @@ impl Folding<'_> {
     /// Returns the join of the conditional that begins at a node, if there is one.
     fn conditional(&self, begin: Node, max_edges: usize) -> Option<Node> {
         let edges = &self.out[begin.index()];
-        if self.gone[begin.index()] || !(2..=max_edges).contains(&edges.len()) {
+        if self.gone.contains(begin) || !(2..=max_edges).contains(&edges.len()) {
             return None;
         }
         // The direct edge of a triangle leads to the join itself; the other branch leads there through a node.
@@ -110,11 +120,11 @@ impl Folding<'_> {
             if middle != end {
                 content.append(&mut self.region[middle.index()]);
                 content.append(&mut self.out[middle.index()]);
-                self.gone[middle.index()] = true;
+                self.gone.insert(middle);
             }
         }
         content.append(&mut self.region[end.index()]);
-        self.gone[end.index()] = true;
+        self.gone.insert(end);
         self.into[end.index()].clear();
         if self.exit == end {
             self.exit = begin;
@@ -130,10 +140,10 @@ impl Folding<'_> {
         let mut out = vec![Vec::new(); self.dag.node_count()];
         let mut edges = Vec::new();
         // A dummy has the position of its first node in the order, because the successors of its join are always later.
-        let order: Vec<Node> = self.dag.order().iter().copied().filter(|n| !self.gone[n.index()]).collect();
+        let order: Vec<Node> = self.dag.order().iter().copied().filter(|n| !self.gone.contains(*n)).collect();
         for node in &order {
             for edge in &self.out[node.index()] {
-                out[node.index()].push(edges.len());
+                out[node.index()].push(ReducedEdge(edges.len() as u32));
                 edges.push((*edge, self.from[edge.index()], self.to[edge.index()]));
             }
         }

@@ -22,6 +22,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::NodeSet;
 use trodden_flow::part::Ends;
 
 /// Returns the minimum executions of labels of a copy that profiles all paths of the interesting ends. `frequencies` are the executions
@@ -67,13 +68,12 @@ impl Net {
     fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
         let nodes = dag.node_count();
         let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], bound: 0, work: Vec::new() };
-        let mut leads = vec![false; nodes];
-        interesting.iter().for_each(|e| leads[dag.edge(*e).from.index()] = true);
+        let mut leads = NodeSet::from_members(nodes, interesting.iter().map(|e| dag.edge(*e).from));
         for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
             for &edge in dag.out(node) {
                 let to = dag.edge(edge).to;
-                if !ends.is_decided(to) && leads[to.index()] {
-                    leads[node.index()] = true;
+                if !ends.is_decided(to) && leads.contains(to) {
+                    leads.insert(node);
                     net.add(NetEdge { from: node.index(), to: to.index(), open: 0, closed: frequencies[edge.index()] });
                 }
             }

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::{DagEdgeSet, NodeSet};
 use trodden_flow::graph::Node;
 use trodden_flow::part::Ends;
 
@@ -40,13 +41,12 @@ impl PathPiece<'_> {
         let none = || vec![Vec::new(); dag.node_count()];
         let last = dag.edge(end).from;
         let mut piece = PathPiece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
-        let mut leads = vec![false; dag.node_count()];
-        leads[last.index()] = true;
+        let mut leads = NodeSet::from_members(dag.node_count(), [last]);
         for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
             for &edge in dag.out(node) {
                 let to = dag.edge(edge).to;
-                if frequencies[edge.index()] > 0 && leads[to.index()] && !ends.is_decided(to) {
-                    leads[node.index()] = true;
+                if frequencies[edge.index()] > 0 && leads.contains(to) && !ends.is_decided(to) {
+                    leads.insert(node);
                     piece.out[node.index()].push(edge);
                     piece.into[to.index()].push(edge);
                     piece.edges.push(edge);
@@ -150,16 +150,15 @@ struct Flow<'a> {
     /// Flow on each edge.
     back: Vec<u64>,
     within: Vec<bool>,
-    on_path: Vec<bool>,
+    on_path: DagEdgeSet,
     sum: u64,
 }
 
 impl Flow<'_> {
     fn new<'a>(piece: &'a PathPiece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
         let count = piece.dag.edges().len();
-        let mut on_path = vec![false; count];
-        path.iter().for_each(|e| on_path[e.index()] = true);
-        let left = (0..count).map(|at| if on_path[at] { 0 } else { piece.frequencies[at] }).collect();
+        let on_path = DagEdgeSet::from_members(count, path.iter().copied());
+        let left = piece.dag.edge_ids().map(|e| if on_path.contains(e) { 0 } else { piece.executed(e) }).collect();
         Flow { piece, left, back: vec![0; count], within: vec![false; piece.dag.node_count()], on_path, sum: 0 }
     }
 
@@ -190,7 +189,7 @@ impl Flow<'_> {
         let mut queue: VecDeque<usize> = (0..nodes).filter(|n| self.within[*n]).collect();
         while let Some(node) = queue.pop_front() {
             let is_start = self.within[node];
-            let forth = self.piece.out[node].iter().filter(|e| self.left[e.index()] > 0 && !self.on_path[e.index()]);
+            let forth = self.piece.out[node].iter().filter(|e| self.left[e.index()] > 0 && !self.on_path.contains(**e));
             let forth = forth.map(|e| (*e, true, self.piece.at(*e).1));
             let back =
                 self.piece.into[node].iter().filter(|e| !is_start && self.back[e.index()] > 0).map(|e| (*e, false, self.piece.at(*e).0));

@@ -4,8 +4,9 @@
 //! node by node in topological order, until their number reaches the [threshold](super::ProfitableProcedures::threshold). Each prefix
 //! is then completed by all edges that are reachable from its last node. O(threshold x edges).
 
-use super::reduce::{Reduced, original_edges, reduce};
+use super::reduce::{Reduced, ReducedEdge, ReducedEdgeSet, original_edges, reduce};
 use trodden_flow::dag::Dag;
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::graph::Node;
 
 /// Maximum total number of edges in all edge sets.
@@ -19,13 +20,13 @@ pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
 
 /// Returns the tasks of a procedure as sets of edges of its DAG. Each path lies entirely within at least one of them. If there are no paths
 /// to divide, a single task contains all edges.
-pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
+pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<DagEdgeSet> {
     let reduced = reduce(dag, fold_again);
     if reduced.edges.is_empty() {
-        return vec![vec![true; dag.edges().len()]];
+        return vec![DagEdgeSet::full(dag.edges().len())];
     }
     let grown = Growth::until(&reduced, dag, threshold);
-    let mut sets: Vec<Vec<bool>> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
+    let mut sets: Vec<DagEdgeSet> = grown.complete().iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();
     sets
@@ -34,14 +35,15 @@ pub fn tasks(dag: &Dag, threshold: usize, fold_again: bool) -> Vec<Vec<bool>> {
 struct Growth<'a> {
     reduced: &'a Reduced,
     /// For each node, the edge sets of the prefixes that end there.
-    sets: Vec<Vec<Vec<bool>>>,
-    covered: Vec<bool>,
+    sets: Vec<Vec<ReducedEdgeSet>>,
+    covered: ReducedEdgeSet,
 }
 
 impl Growth<'_> {
     fn until<'a>(reduced: &'a Reduced, dag: &Dag, threshold: usize) -> Growth<'a> {
-        let mut growth = Growth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: vec![false; reduced.edges.len()] };
-        growth.sets[dag.entry().index()].push(vec![false; reduced.edges.len()]);
+        let none = ReducedEdgeSet::empty(reduced.edges.len());
+        let mut growth = Growth { reduced, sets: vec![Vec::new(); dag.node_count()], covered: none.clone() };
+        growth.sets[dag.entry().index()].push(none);
         let mut total = 1;
         for &node in reduced.order.iter().filter(|n| **n != reduced.exit) {
             total -= growth.sets[node.index()].len();
@@ -58,42 +60,46 @@ impl Growth<'_> {
 
     /// Extends all prefixes at a node by one of its edges, and returns their number. For the last edge, the sets are moved, because copying
     /// them at each node of a long chain would take quadratic time.
-    fn extend(&mut self, node: Node, edge: usize, last: bool) -> usize {
-        self.covered[edge] = true;
+    fn extend(&mut self, node: Node, edge: ReducedEdge, last: bool) -> usize {
+        self.covered.insert(edge);
         let mut longer = match last {
             true => std::mem::take(&mut self.sets[node.index()]),
             false => self.sets[node.index()].clone(),
         };
-        longer.iter_mut().for_each(|set| set[edge] = true);
-        let to = self.reduced.edges[edge].2;
+        for set in &mut longer {
+            set.insert(edge);
+        }
+        let to = self.reduced.edges[edge.index()].2;
         let count = longer.len();
         self.sets[to.index()].append(&mut longer);
         count
     }
 
     /// Completes each prefix with all edges that are reachable over the edges not covered yet. Complete paths are not changed.
-    fn complete(self) -> Vec<Vec<bool>> {
+    fn complete(self) -> Vec<ReducedEdgeSet> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {
-            let open: Vec<usize> = self.reduced.out[node.index()].iter().copied().filter(|e| !self.covered[*e]).collect();
+            let open: Vec<ReducedEdge> = self.reduced.out[node.index()].iter().copied().filter(|e| !self.covered.contains(*e)).collect();
             if self.sets[node.index()].is_empty() || open.is_empty() && node != self.reduced.exit {
                 continue;
             }
             let rest = self.reachable(&open);
             for set in &self.sets[node.index()] {
-                out.push(set.iter().zip(&rest).map(|(a, b)| *a || *b).collect());
+                let mut whole = set.clone();
+                whole.union_with(&rest);
+                out.push(whole);
             }
         }
         out
     }
 
     /// Marks these edges and all that are reachable from them.
-    fn reachable(&self, from: &[usize]) -> Vec<bool> {
-        let mut seen = vec![false; self.reduced.edges.len()];
+    fn reachable(&self, from: &[ReducedEdge]) -> ReducedEdgeSet {
+        let mut seen = ReducedEdgeSet::empty(self.reduced.edges.len());
         let mut stack = from.to_vec();
         while let Some(edge) = stack.pop() {
-            if !std::mem::replace(&mut seen[edge], true) {
-                stack.extend(&self.reduced.out[self.reduced.edges[edge].2.index()]);
+            if seen.insert(edge) {
+                stack.extend(&self.reduced.out[self.reduced.edges[edge.index()].2.index()]);
             }
         }
         seen

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::precise_selective_labels;
 use trodden_flow::part::{Ends, Hits, Measure, Part};
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node};
 use trodden_partition::lower_bound::bound;
 use trodden_partition::tasks::tasks;
 use trodden_partition::{
@@ -60,7 +60,7 @@ fn subjects(random: &mut Random) -> Vec<Subject> {
 /// Returns the result of a path in a copy: the sum of its increments, and whether it counts.
 fn walk(part: &Part, path: &[DagEdgeId]) -> (i64, bool) {
     let sum = path.iter().map(|e| part.increments[e.index()]).sum::<i64>();
-    let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted[e.index()]).collect();
+    let counted: Vec<&DagEdgeId> = path.iter().filter(|e| part.counted.contains(**e)).collect();
     assert!(counted.len() <= 1, "a path is counted once");
     (sum + part.offset, !counted.is_empty())
 }
@@ -70,8 +70,8 @@ fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
     let mut hits = Hits::default();
     for (path, count) in paths {
         let labels = path.iter().filter(|e| part.increments[e.index()] != 0).count() as u64;
-        let counts = path.iter().filter(|e| part.counted[e.index()]).count() as u64;
-        let in_count = path.iter().filter(|e| part.ends[e.index()] && part.increments[e.index()] != 0).count() as u64;
+        let counts = path.iter().filter(|e| part.counted.contains(**e)).count() as u64;
+        let in_count = path.iter().filter(|e| part.ends.contains(**e) && part.increments[e.index()] != 0).count() as u64;
         hits.labels += count * labels;
         hits.all += count * (labels - in_count + counts);
     }
@@ -209,17 +209,17 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let Some(subject) = subject(&mut random) else { continue };
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
-        let marked: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
-        let interesting = dag.on_marked_paths(|e| marked[e.index()]);
+        let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(share));
+        let interesting = dag.on_marked_paths(|e| marked.contains(e));
         let values = precise_selective_labels(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
-        let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked[e.index()]);
+        let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked.contains(*e));
         let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_interesting(p));
-        assert!(region.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
+        assert!(region.iter().all(|p| p.iter().all(|e| interesting.contains(*e))), "seed {seed}");
         let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
         assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have the same number");
         assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
-        assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
+        assert!(dag.edge_ids().all(|e| interesting.contains(e) || values[e.index()] == 0), "seed {seed}: uninteresting edges have no label");
         selective += usize::from(!region.is_empty() && !outside.is_empty());
         for measure in [Measure::Labels, Measure::All] {
             let part = Part::selective(dag, &marked, &subject.procedure.frequencies, measure);
@@ -241,7 +241,7 @@ fn every_path_is_in_a_task() {
             let sets = tasks(dag, ProfitableProcedures::ALL.threshold(dag, random.pick(&[1, 2, 4, 8])), again);
             several += usize::from(sets.len() > 1);
             for (path, _) in &subject.paths {
-                assert!(sets.iter().any(|set| path.iter().all(|e| set[e.index()])), "seed {seed}: {path:?} is in no task of {sets:?}");
+                assert!(sets.iter().any(|set| path.iter().all(|e| set.contains(*e))), "seed {seed}: {path:?} is in no task of {sets:?}");
             }
         }
     }
@@ -265,15 +265,15 @@ fn sequences_of_diamonds_stay_in_one_task() {
     assert_eq!(all_paths(&dag, MAX_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, ProfitableProcedures::ALL.threshold(&dag, 2), false);
     assert_eq!(sets.len(), 2);
-    let first: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
+    let first: Vec<bool> = sets.iter().map(|s| s.contains(dag.real(Edge(1)).unwrap())).collect();
     assert_ne!(first[0], first[1], "each edge has a task of its own");
-    let shared: Vec<usize> = (0..dag.edges().len()).filter(|e| sets[0][*e] && sets[1][*e]).collect();
-    assert_eq!(shared, [0], "the edge before both");
+    let shared: Vec<DagEdgeId> = sets[0].iter().filter(|e| sets[1].contains(*e)).collect();
+    assert_eq!(shared, [DagEdgeId(0)], "the edge before both");
     // Labels of one task are executed by no path of the other.
     for set in &sets {
         let part = Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels);
         let other = sets.iter().find(|s| *s != set).unwrap();
-        let overlapping = (0..dag.edges().len()).filter(|e| part.values[*e] != 0 && other[*e]).count();
+        let overlapping = other.iter().filter(|e| part.values[e.index()] != 0).count();
         assert_eq!(overlapping, 0);
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::{Measure, Part};
-use trodden_flow::{Dag, DagEdgeId, Graph, Node};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Graph, Node};
 use trodden_partition::ProfitableProcedures;
 use trodden_partition::tasks::tasks;
 use trodden_testkit::Random;
@@ -41,15 +41,15 @@ fn conditionals(dag: &Dag) -> BTreeSet<(u32, BTreeSet<u32>, u32)> {
 }
 
 /// Returns the edges of the paths that are one in the reduced graph, for each of its paths.
-fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<Vec<bool>> {
+fn expected(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> BTreeSet<DagEdgeSet> {
     let conditionals = conditionals(dag);
-    let mut groups: BTreeMap<Vec<u32>, Vec<bool>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<u32>, DagEdgeSet> = BTreeMap::new();
     for path in paths {
         let nodes: Vec<u32> = path.iter().map(|e| dag.edge(*e).from.0).chain([dag.exit().0]).collect();
         let outside = |n: &u32| !conditionals.iter().any(|(_, middle, _)| middle.contains(n));
         let key = nodes.into_iter().filter(outside).collect();
-        let set = groups.entry(key).or_insert_with(|| vec![false; dag.edges().len()]);
-        path.iter().for_each(|e| set[e.index()] = true);
+        let set = groups.entry(key).or_insert_with(|| DagEdgeSet::empty(dag.edges().len()));
+        set.extend(path.iter().copied());
     }
     groups.into_values().collect()
 }
@@ -65,7 +65,7 @@ fn figure_1() -> Dag {
 }
 
 /// Returns the tasks of a graph for a number of copies, with the published threshold.
-fn published(dag: &Dag, copies: usize) -> Vec<Vec<bool>> {
+fn published(dag: &Dag, copies: usize) -> Vec<DagEdgeSet> {
     tasks(dag, ProfitableProcedures::ALL.threshold(dag, copies), false)
 }
 
@@ -74,7 +74,7 @@ fn the_papers_example_has_four_tasks_without_overlapping_probes() {
     let dag = figure_1();
     let sets = published(&dag, 8);
     assert_eq!(sets.len(), 4, "example 3");
-    let probes = |set: &Vec<bool>| Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels).values;
+    let probes = |set: &DagEdgeSet| Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels).values;
     for (at, set) in sets.iter().enumerate() {
         let mut others = sets.iter().enumerate().filter(|(i, _)| *i != at);
         let own = probes(set);
@@ -86,9 +86,9 @@ fn the_papers_example_has_four_tasks_without_overlapping_probes() {
 fn conditionals_that_share_a_node_stay_in_one_task() {
     // Between entry and exit, or from the entry to the exit.
     let row = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7), (7, 8)];
-    assert_eq!(published(&dag(9, 8, &row), 2), [vec![true; 10]]);
+    assert_eq!(published(&dag(9, 8, &row), 2), [DagEdgeSet::full(10)]);
     let whole = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 5)];
-    assert_eq!(published(&dag(6, 5, &whole), 4), [vec![true; 7]]);
+    assert_eq!(published(&dag(6, 5, &whole), 4), [DagEdgeSet::full(7)]);
     // An end that is reached from elsewhere is not in a dummy. Here, a path bypasses the diamond.
     let joined = [(0, 1), (0, 4), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)];
     assert_eq!(published(&dag(6, 5, &joined), 4).len(), 3);
@@ -144,7 +144,7 @@ fn tasks_are_the_paths_of_the_reduced_graph() {
         let Some(paths) = all_paths(&dag, 200).filter(|_| ends.len() == dag.edges().len() && !dag.edges().is_empty()) else { continue };
         let expected = expected(&dag, &paths);
         // With more copies than paths, no prefix is cut.
-        let sets: BTreeSet<Vec<bool>> = published(&dag, paths.len() + 1).into_iter().collect();
+        let sets: BTreeSet<DagEdgeSet> = published(&dag, paths.len() + 1).into_iter().collect();
         assert_eq!(sets, expected, "seed {seed}: {:?}", dag.edges().iter().map(|e| (e.from.0, e.to.0)).collect::<Vec<_>>());
         let found = conditionals(&dag);
         folded += usize::from(!found.is_empty());

@@ -11,7 +11,7 @@ use crate::paths::FunctionPaths;
 use std::collections::HashSet;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::part::Ends;
-use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Origin};
+use trodden_flow::{Dag, DagEdge, DagEdgeId, DagEdgeSet, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
@@ -99,17 +99,15 @@ fn entries(dag: &Dag, head: Node) -> f64 {
 
 /// Finds the edge at which a path is counted.
 struct CountingEdges {
-    is_end: Vec<bool>,
+    ends: DagEdgeSet,
 }
 
 impl CountingEdges {
     fn new(dag: &Dag) -> CountingEdges {
-        let mut is_end = vec![false; dag.edges().len()];
-        Ends::from_dag(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
-        CountingEdges { is_end }
+        CountingEdges { ends: DagEdgeSet::from_members(dag.edges().len(), Ends::from_dag(dag).edges().iter().copied()) }
     }
 
     fn find(&self, path: &[DagEdgeId]) -> DagEdgeId {
-        *path.iter().find(|e| self.is_end[e.index()]).expect("every path has an edge where it is counted")
+        *path.iter().find(|e| self.ends.contains(**e)).expect("every path has an edge where it is counted")
     }
 }

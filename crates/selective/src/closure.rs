@@ -34,7 +34,7 @@ pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Nu
 
 fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
     let mut values = number_marked_last(dag, set.edges(), sorted)?;
-    if set.edges().contains(&false) {
+    if !set.edges().is_full() {
         push_down(dag, &mut values);
         zero_unmarked(set.edges(), &mut values);
     }
@@ -52,7 +52,7 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
     let mut values = number_marked_last(dag, set.edges(), false)?;
-    if set.edges().contains(&false) {
+    if !set.edges().is_full() {
         push_down(dag, &mut values);
     }
     for edge in dag.edge_ids().filter(|e| !set.has(*e)) {

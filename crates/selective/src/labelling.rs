@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use trodden_flow::Numbering;
 use trodden_flow::NumberingScheme;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::graph::Node;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::placement::Probes;
@@ -108,7 +109,7 @@ pub enum Classification {
 /// Decides whether a sum is that of a path of interesting edges, without listing these paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosureMembership {
-    interesting: Vec<bool>,
+    interesting: DagEdgeSet,
     values: Vec<i64>,
     /// Least and greatest sum of interesting edges from each node to the exit.
     sums_to_exit: Vec<Option<(i128, i128)>>,
@@ -306,9 +307,9 @@ fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
 }
 
 impl ClosureMembership {
-    fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> ClosureMembership {
-        let sums_to_exit = dag.sums_to_exit(|e| interesting[e.index()].then_some(values[e.index()]));
-        ClosureMembership { interesting: interesting.to_vec(), values, sums_to_exit }
+    fn new(dag: &Dag, interesting: &DagEdgeSet, values: Vec<i64>) -> ClosureMembership {
+        let sums_to_exit = dag.sums_to_exit(|e| interesting.contains(e).then_some(values[e.index()]));
+        ClosureMembership { interesting: interesting.clone(), values, sums_to_exit }
     }
 
     /// Returns a path of interesting edges with this sum, by depth-first search that skips edges after which the sum is impossible.
@@ -323,7 +324,7 @@ impl ClosureMembership {
             let can = |e: &DagEdgeId| {
                 let rest = *left - i128::from(self.values[e.index()]);
                 let fits = |(low, high): (i128, i128)| (low..=high).contains(&rest);
-                self.interesting[e.index()]
+                self.interesting.contains(*e)
                     && self.sums_to_exit[dag.edge(*e).to.index()].is_some_and(fits)
                     && !tried.contains(&(dag.edge(*e).to, rest))
             };

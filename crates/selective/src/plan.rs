@@ -9,6 +9,7 @@
 use crate::verify::{VerifyBudget, verify};
 use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number};
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::EdgeSet;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::graph::{Edge, Graph};
 use trodden_flow::interesting::NumberAliases;
@@ -28,8 +29,8 @@ pub struct InterestingInput<'a> {
     pub scheme: NumberingScheme,
     /// Ball-Larus numbers of the paths.
     pub ids: &'a [u64],
-    /// For each edge of the graph, whether it only marks that a call was reached.
-    pub marks_call: &'a [bool],
+    /// Edges of the graph that only mark that a call was reached.
+    pub marks_call: &'a EdgeSet,
 }
 
 /// Returns the plan that counts all paths together, if none of the remaining paths is interesting.
@@ -41,7 +42,7 @@ fn plan_without_interesting_paths(
     input: &InterestingInput,
 ) -> InterestingPlan {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
-    let partial = Partial { dag: trimmed, never_taken: input.marks_call.to_vec() };
+    let partial = Partial { dag: trimmed, never_taken: input.marks_call.clone() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), part: None };
     let ending = PathEnding::Direct { bias: 0, width: 0, checked: true };
     InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
@@ -85,7 +86,7 @@ pub fn plan_interesting(
     options: &NumberOptions,
     budget: &VerifyBudget,
 ) -> Result<InterestingPlan, InterestingPlanError> {
-    let (kept, trimmed) = restrict_to(&dag, graph, &|e: Edge| !input.marks_call[e.index()]).ok_or(InterestingPlanError::Nothing)?;
+    let (kept, trimmed) = restrict_to(&dag, graph, &|e: Edge| !input.marks_call.contains(e)).ok_or(InterestingPlanError::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
     for id in input.ids {
@@ -113,7 +114,7 @@ pub fn plan_interesting(
         return Err(InterestingPlanError::Wrong("two paths have the same word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
-    let partial = Partial { dag: trimmed, never_taken: input.marks_call.to_vec() };
+    let partial = Partial { dag: trimmed, never_taken: input.marks_call.clone() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::from_increments(increments), partial: Some(partial), part: None };
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }

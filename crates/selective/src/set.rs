@@ -9,6 +9,7 @@
 use super::NumberingError;
 use trodden_flow::Numbering;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::graph::Node;
 
 /// Maximum number of interesting paths in a list.
@@ -17,7 +18,7 @@ pub const MAX_LISTED: u64 = 1 << 20;
 /// A set of interesting paths of a [`Dag`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterestingSet {
-    edges: Vec<bool>,
+    edges: DagEdgeSet,
     closure: u128,
     listed: Option<Vec<Vec<DagEdgeId>>>,
 }
@@ -25,7 +26,7 @@ pub struct InterestingSet {
 impl InterestingSet {
     /// Creates the set of all paths.
     pub fn all(dag: &Dag) -> InterestingSet {
-        InterestingSet::from_edges(dag, &vec![true; dag.edges().len()]).expect("a graph has a path")
+        InterestingSet::from_edges(dag, &DagEdgeSet::full(dag.edges().len())).expect("a graph has a path")
     }
 
     /// Creates the set of the given paths.
@@ -42,8 +43,7 @@ impl InterestingSet {
         if listed.is_empty() {
             return Err(NumberingError::NothingInteresting);
         }
-        let mut edges = vec![false; dag.edges().len()];
-        listed.iter().flatten().for_each(|e| edges[e.index()] = true);
+        let edges = DagEdgeSet::from_members(dag.edges().len(), listed.iter().flatten().copied());
         let closure = count(dag, &edges);
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
@@ -58,12 +58,12 @@ impl InterestingSet {
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// Creates the set of all paths of marked edges. `marked` has an entry for each edge of the DAG.
+    /// Creates the set of all paths of marked edges.
     ///
     /// # Errors
     /// There is no such path.
-    pub fn from_edges(dag: &Dag, marked: &[bool]) -> Result<InterestingSet, NumberingError> {
-        let edges = dag.on_marked_paths(|e| marked[e.index()]);
+    pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
+        let edges = dag.on_marked_paths(|e| marked.contains(e));
         match count(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
@@ -76,23 +76,22 @@ impl InterestingSet {
     /// # Errors
     /// No path passes through all of them.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
-        let mut marked = vec![true; dag.edges().len()];
+        let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
-            let (after, before) = (dag.reached_from(node, |e| marked[e.index()]), dag.leading_to(node, |e| marked[e.index()]));
-            for id in dag.edge_ids() {
-                marked[id.index()] &= after[dag.edge(id).from.index()] || before[dag.edge(id).to.index()];
-            }
+            let (after, before) = (dag.reached_from(node, |e| marked.contains(e)), dag.leading_to(node, |e| marked.contains(e)));
+            let is_passed = |id: DagEdgeId| after.contains(dag.edge(id).from) || before.contains(dag.edge(id).to);
+            marked = DagEdgeSet::from_fn(marked.universe(), |id| marked.contains(id) && is_passed(id));
         }
         InterestingSet::from_edges(dag, &marked).map_err(|_| NumberingError::NoPathThrough { nodes: nodes.iter().map(|n| n.0).collect() })
     }
 
     /// Returns true if an edge lies on an interesting path.
     pub fn has(&self, edge: DagEdgeId) -> bool {
-        self.edges[edge.index()]
+        self.edges.contains(edge)
     }
 
-    /// Returns, for each edge of the DAG, whether it lies on an interesting path.
-    pub fn edges(&self) -> &[bool] {
+    /// Returns the edges on interesting paths.
+    pub fn edges(&self) -> &DagEdgeSet {
         &self.edges
     }
 
@@ -168,11 +167,11 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
 }
 
 /// Returns the number of paths of marked edges.
-fn count(dag: &Dag, marked: &[bool]) -> u128 {
+fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let out = dag.out(node).iter().filter(|e| marked[e.index()]);
+        let out = dag.out(node).iter().filter(|e| marked.contains(**e));
         paths[node.index()] = out.map(|e| paths[dag.edge(*e).to.index()]).fold(0, u128::saturating_add);
     }
     paths[dag.entry().index()]

@@ -35,7 +35,7 @@ pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps
     let ranges = dag.sums_to_exit(|e| set.has(e).then_some(initial[e.index()]));
     let mut moved = initial.clone();
     // If every edge is interesting, nothing is pushed.
-    if set.edges().contains(&false) {
+    if !set.edges().is_full() {
         push_down(dag, &mut moved);
     }
     let mut last = moved.clone();

@@ -7,7 +7,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::interesting::NumberAliases;
 use trodden_flow::interesting::{InterestingPlan, PathEnding};
 use trodden_flow::plan::RegisterAction;
-use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingScheme, Plan};
+use trodden_flow::{DagEdgeId, Edge, EdgeSet, Graph, Node, NumberingScheme, Plan};
 use trodden_selective::NumberOptions;
 use trodden_selective::NumberingError;
 use trodden_selective::plan::{InterestingInput, InterestingPlanError, plan_interesting};
@@ -18,7 +18,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
 const MAX_PATHS: usize = 300;
 
 /// Returns a random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
-fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
+fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
     // No edge may leave the exit of a function.
@@ -28,7 +28,7 @@ fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64
     let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
     let (dag, numbering) = Plan::cut_at(&graph, &forced_cuts(random, &graph), Entries::Shared).unwrap();
     let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
-    let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
+    let excluded = EdgeSet::from_fn(graph.edge_count(), |e| inner(&e) && random.chance(25));
     let share = random.pick(&[5, 30, 70, 100]);
     let ids: Vec<u64> = (0..numbering.paths().min(MAX_PATHS as u64)).filter(|_| random.chance(share)).collect();
     let input = InterestingInput { scheme, ids: &ids, marks_call: &excluded };
@@ -61,7 +61,7 @@ fn interesting_paths_have_separate_counters() {
             ));
             let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
             assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: two paths have the same counter");
-            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
+            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded.contains(e));
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = planned.numbering.id(path);
@@ -143,10 +143,10 @@ fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, path
     }
 }
 
-fn walk(random: &mut Random, graph: &Graph, excluded: &[bool]) -> Option<Vec<Edge>> {
+fn walk(random: &mut Random, graph: &Graph, excluded: &EdgeSet) -> Option<Vec<Edge>> {
     let (mut at, mut walk): (Node, Vec<Edge>) = (graph.entry(), Vec::new());
     while at != graph.exit() {
-        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded[e.index()]).collect();
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded.contains(*e)).collect();
         if out.is_empty() || walk.len() > 200 {
             return None;
         }

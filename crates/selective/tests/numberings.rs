@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, NumberingScheme};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number, preferential};
 use trodden_selective::{InterestingSet, Labelling, NumberingError};
 use trodden_testkit::Random;
@@ -81,10 +81,10 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
         let (dag, paths, mut interesting) = subject(&mut random);
         let mut set = set_of(&dag, &interesting);
         // In half of the cases, the set is given by edges.
-        let marked: Vec<bool> = dag.edge_ids().map(|_| random.chance(70)).collect();
+        let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(70));
         if let (0, Ok(by_edges)) = (seed % 2, InterestingSet::from_edges(&dag, &marked)) {
             set = by_edges;
-            interesting = paths.iter().filter(|p| p.iter().all(|e| marked[e.index()])).cloned().collect();
+            interesting = paths.iter().filter(|p| p.iter().all(|e| marked.contains(*e))).cloned().collect();
         }
         let closed = closure(&dag, &paths, &interesting);
         assert_eq!(set.closure(), closed.len() as u128, "seed {seed}");
@@ -141,10 +141,10 @@ fn pspp_is_ball_larus_if_all_paths_are_interesting_and_never_needs_more_probes()
         let everything = number(NumberingScheme::Pspp, &dag, &weights, &InterestingSet::all(&dag), &options).unwrap();
         let all = Numbering::ball_larus(&dag).unwrap();
         assert_eq!(everything.registers()[0].values, all.values(), "seed {seed}");
-        let mut marked = vec![true; dag.edges().len()];
+        let mut marked = DagEdgeSet::full(dag.edges().len());
         let mut most = everything.labels(&dag);
-        while let Some(edge) = dag.edge_ids().filter(|e| marked[e.index()]).nth(random.index(dag.edges().len())) {
-            marked[edge.index()] = false;
+        while let Some(edge) = dag.edge_ids().filter(|e| marked.contains(*e)).nth(random.index(dag.edges().len())) {
+            marked.remove(edge);
             let Ok(set) = InterestingSet::from_edges(&dag, &marked) else { break };
             let labels = number(NumberingScheme::Pspp, &dag, &weights, &set, &options).unwrap().labels(&dag);
             assert!(labels <= most, "seed {seed}: {labels} labels, {most} for more paths");

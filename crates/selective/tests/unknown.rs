@@ -8,7 +8,7 @@ use trodden_flow::plan::{Plan, RegisterAction, probe_costs};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{Edge, Graph, ProbeProgram, ResidualPlan};
+use trodden_flow::{Edge, EdgeSet, Graph, ProbeProgram, ResidualPlan};
 use trodden_selective::NumberOptions;
 use trodden_selective::plan::preferential_register;
 use trodden_selective::verify::VerifyBudget;
@@ -90,7 +90,7 @@ fn regions_and_preferential_numbers_count_the_same_untested_paths() {
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
 
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
-        let excluded = vec![false; graph.edge_count()];
+        let excluded = EdgeSet::empty(graph.edge_count());
         let region = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         assert_eq!(counted(&region.versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::interesting::NumberAliases;
-use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering, NumberingScheme};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::InterestingSet;
 use trodden_selective::verify::{VerifyBudget, VerifyFinding, VerifyMethod, verify};
 use trodden_selective::{Budget, Class, NumberOptions, number};
@@ -21,7 +21,7 @@ fn subject(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numb
             continue;
         }
         if random.chance(30) {
-            let marked: Vec<bool> = dag.edge_ids().map(|_| random.chance(80)).collect();
+            let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(80));
             if let Ok(set) = InterestingSet::from_edges(&dag, &marked) {
                 return (dag, all, set);
             }

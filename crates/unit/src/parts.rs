@@ -11,7 +11,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 1, remedy: "`trodden record --copies` creates such files" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 2, remedy: "`trodden record --copies` creates such files" };
 
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,17 +66,18 @@ pub fn origin(map: &UnitMap) -> Option<Identity> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_flow::{DagEdgeId, DagEdgeSet};
 
     #[test]
     fn parts_survive_encoding() {
-        let flags = vec![true, false];
+        let first = DagEdgeSet::from_members(2, [DagEdgeId(0)]);
         let part = Part {
-            interesting: flags.clone(),
+            interesting: first.clone(),
             values: vec![0, 1],
             increments: vec![2, 0],
             offset: -2,
-            counted: flags.clone(),
-            ends: flags,
+            counted: first.clone(),
+            ends: first,
         };
         let function = FunctionPart { shape: 7, cuts: vec![(Edge(1), CutReason::Back)], paths: 2, part };
         let unit = Identity([3; 16]);

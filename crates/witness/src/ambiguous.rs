@@ -9,7 +9,7 @@
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
-use super::program::WitnessFunctionId;
+use super::program::{WitnessFunctionId, WitnessSet};
 use super::pushdown::Pushdown;
 use super::structure::Structure;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -36,7 +36,7 @@ const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
 /// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
 /// for all violations together.
-pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violation], mut budget: usize) -> Vec<Option<[BlockSequence; 2]>> {
+pub fn find(structure: &Structure, members: &[WitnessSet], violations: &[Violation], mut budget: usize) -> Vec<Option<[BlockSequence; 2]>> {
     let prefixes = prefixes(structure, violations);
     let search = |violation: &Violation| {
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
@@ -189,7 +189,7 @@ fn shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence
 
 struct AmbiguitySearch<'a> {
     pushdown: &'a Pushdown,
-    members: &'a [Vec<bool>],
+    members: &'a [WitnessSet],
     violation: &'a Violation,
     stack: &'a [AutomatonState],
 }
@@ -248,7 +248,7 @@ impl AmbiguitySearch<'_> {
             pair.blocks = pair.blocks.take().and_then(|mut lead| lead.add(side == 1, number).then_some(lead));
         }
         let Some(witness) = data.witness else { return true };
-        let mut records = pair.records.iter_mut().zip(self.members).filter(|(_, member)| member[witness.index()]);
+        let mut records = pair.records.iter_mut().zip(self.members).filter(|(_, members)| members.contains(witness));
         records.all(|(record, _)| record.add(side == 1, witness.0))
     }
 

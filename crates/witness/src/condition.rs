@@ -9,7 +9,7 @@
 use super::Distribution;
 use super::automaton::{AutomatonState, Role, StateAction};
 use super::first::{FirstSets, SymbolSets};
-use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram};
+use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use std::collections::BTreeMap;
@@ -96,23 +96,19 @@ pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> 
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
 
-/// Returns, for each profile, whether it contains each witness.
-pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<Vec<bool>> {
+/// Returns the witnesses of each profile.
+pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<WitnessSet> {
     mark_witnesses(program, distribution.kind, &distribution.profiles)
 }
 
-/// Returns, for each profile, whether it contains each witness.
-pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
-    let mark = |profile: &Vec<Witness>| {
-        let mut member = vec![false; program.witness_count(kind)];
-        profile.iter().for_each(|w| member[w.index()] = true);
-        member
-    };
-    profiles.iter().map(mark).collect()
+/// Returns the witnesses of each profile as a set.
+pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<WitnessSet> {
+    let set = |profile: &Vec<Witness>| WitnessSet::from_members(program.witness_count(kind), profile.iter().copied());
+    profiles.iter().map(set).collect()
 }
 
-/// Checks the condition with at most the given lookahead. `members` says, for each profile, whether it contains each witness.
-pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahead: Lookahead) -> Check {
+/// Checks the condition with at most the given lookahead. `members` are the witnesses of each profile.
+pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookahead: Lookahead) -> Check {
     let branches = branches(structure, members);
     let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
     let whole = structure.whole();
@@ -130,7 +126,7 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], max_lookahe
 }
 
 /// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.
-fn distinguish_by_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
+fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
         let function = structure.pushdown.state(undecided.state).function;
@@ -157,17 +153,17 @@ fn distinguish_by_components(structure: &Structure, members: &[Vec<bool>], open:
 }
 
 /// Returns the reachable states with several successors.
-fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
+fn branches(structure: &Structure, members: &[WitnessSet]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
     let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
     let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
 /// Returns the successors of a state, and merges parallel edges that are not witnesses.
-pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonState) -> Vec<AutomatonState> {
+pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonState) -> Vec<AutomatonState> {
     let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
     let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());
-    let is_plain = |s: AutomatonState| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m[w.index()]));
+    let is_plain = |s: AutomatonState| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m.contains(w)));
     for &to in next {
         // Of parallel edges that no profile contains, only the first is kept.
         let data = pushdown.state(to);

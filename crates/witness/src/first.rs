@@ -6,7 +6,7 @@
 //! summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call returns only to its caller.
 
 use super::automaton::{AutomatonState, StateAction};
-use super::program::WitnessFunctionId;
+use super::program::{WitnessFunctionId, WitnessSet};
 use super::sets::{Adjacency, EMPTY, END, SetId, Sets, unions};
 use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 
@@ -29,9 +29,9 @@ pub struct FirstSets {
 pub type SymbolSets = [SetId; 3];
 
 impl FirstSets {
-    /// Computes the sets of the profile whose witnesses are marked in `member`.
-    pub fn new(structure: &Structure, scope: &Scope, member: &[bool]) -> FirstSets {
-        let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
+    /// Computes the sets of the profile whose witnesses are `members`.
+    pub fn new(structure: &Structure, scope: &Scope, members: &WitnessSet) -> FirstSets {
+        let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| members.contains(w));
         let exits = structure.exits_without(scope, &is_witness);
         let mut sets = Sets::new();
         let local = local_sets(structure, scope, &exits, &is_witness, &mut sets);

@@ -4,7 +4,7 @@
 
 use super::automaton::{AutomatonState, Role, StateAction};
 use super::condition::{Violation, branch, members, target};
-use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
+use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components, disjoint};
 use super::structure::Structure;
@@ -71,7 +71,7 @@ pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Res
     let mut check = PaperCheck::default();
     for function in program.function_ids() {
         let view = View::new(&structure, distribution.kind, &weights, function);
-        let local = |member: &Vec<bool>| view.witness.iter().map(|w| w.is_some_and(|w| member[w.index()])).collect();
+        let local = |member: &WitnessSet| view.witness.iter().map(|w| w.is_some_and(|w| member.contains(w))).collect();
         let profiles: Vec<Vec<bool>> = members.iter().map(local).collect();
         Function { structure: &structure, view: &view, profiles: &profiles }.check(&mut check);
     }

@@ -3,6 +3,7 @@
 //! The [module header](super) describes the model. Invariants of a [`WitnessProgram`]: calls, kinds and entries refer to existing functions
 //! and nodes. The nodes and edges of all functions are numbered consecutively, function by function, and these numbers are the witnesses.
 
+use trodden_flow::dense_set::DenseSet;
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::indices;
 
@@ -15,6 +16,9 @@ pub struct WitnessFunctionId(pub u32);
 pub struct Witness(pub u32);
 
 indices!(WitnessFunctionId, Witness);
+
+/// Witnesses of one kind.
+pub type WitnessSet = DenseSet<Witness>;
 
 /// Whether witnesses are nodes or edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@ use super::Distribution;
 use super::automaton::{AutomatonState, StateAction};
 use super::condition::{self, BranchNode, BranchTarget};
 use super::first::FirstSets;
-use super::program::{Witness, WitnessFunctionId, WitnessProgram};
+use super::program::{Witness, WitnessFunctionId, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use decision::DecisionTables;
@@ -142,7 +142,7 @@ pub enum ReconstructError {
 /// Precomputed data of a program and a distribution.
 pub struct Reconstruction {
     structure: Structure,
-    members: Vec<Vec<bool>>,
+    members: Vec<WitnessSet>,
     profiles_of: Vec<Vec<u32>>,
     component_of: Vec<u32>,
     whole: Scope,

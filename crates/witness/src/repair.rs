@@ -8,7 +8,7 @@
 use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead, Violation, check_structure, mark_witnesses};
 use super::first::FirstSets;
-use super::program::{Witness, WitnessProgram};
+use super::program::{Witness, WitnessProgram, WitnessSet};
 use super::sets::END;
 use super::structure::{Scope, Structure};
 use super::weights::Weights;
@@ -37,7 +37,7 @@ pub struct Repair<'a> {
 impl Repair<'_> {
     /// Adds witnesses to the profiles until the condition holds or no progress is made. Returns the last check.
     pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> Check {
-        let all = vec![true; self.program.witness_count(self.structure.pushdown.kind())];
+        let all = WitnessSet::full(self.program.witness_count(self.structure.pushdown.kind()));
         let whole = self.structure.whole();
         let mut full = None;
         for _ in 0..MAX_PASSES {
@@ -53,7 +53,7 @@ impl Repair<'_> {
         check_structure(self.structure, &self.members(profiles), self.lookahead)
     }
 
-    fn members(&self, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+    fn members(&self, profiles: &[Vec<Witness>]) -> Vec<WitnessSet> {
         mark_witnesses(self.program, self.structure.pushdown.kind(), profiles)
     }
 

@@ -1,6 +1,6 @@
 //! The executed paths of a function, as sequences of edges.
 
-use trodden_flow::{Edge, Node, Origin};
+use trodden_flow::{Edge, EdgeSet, Node, Origin};
 use trodden_profile::paths::{CountedPath, FunctionPaths};
 use trodden_unit::{EdgeKind, FunctionMap};
 
@@ -14,8 +14,8 @@ pub struct Walks<'a> {
     pub blocks: Vec<u64>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
-    /// For each edge, whether it is one of several executed outcomes of its block.
-    deciding: Vec<bool>,
+    /// The edges that are one of several executed outcomes of their block.
+    deciding: EdgeSet,
 }
 
 /// An executed path.
@@ -42,22 +42,24 @@ impl<'a> Walks<'a> {
             walks: executed.map(|path| BlockWalk::new(map, path)).collect(),
             blocks: vec![0; map.blocks.len()],
             edges: vec![0; map.edges.len()],
-            deciding: vec![false; map.edges.len()],
+            deciding: EdgeSet::empty(map.edges.len()),
         };
         for walk in &walks.walks {
             walk.blocks.iter().for_each(|b| add(&mut walks.blocks[b.index()], walk.count));
             walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
         }
         let mut edges = vec![0; map.blocks.len()];
-        let taken = |e: usize| is_branch_outcome(map.edges[e].kind) && walks.edges[e] > 0;
-        (0..map.edges.len()).filter(|e| taken(*e)).for_each(|e| edges[map.edges[e].from.index()] += 1);
-        walks.deciding = (0..map.edges.len()).map(|e| taken(e) && edges[map.edges[e].from.index()] > 1).collect();
+        let is_taken = |e: Edge| is_branch_outcome(map.edges[e.index()].kind) && walks.edges[e.index()] > 0;
+        let taken = EdgeSet::from_fn(map.edges.len(), is_taken);
+        taken.iter().for_each(|e| edges[map.edges[e.index()].from.index()] += 1);
+        let several = taken.iter().filter(|e| edges[map.edges[e.index()].from.index()] > 1);
+        walks.deciding = EdgeSet::from_members(map.edges.len(), several);
         walks
     }
 
     /// The decisions on a path: the index and the edge taken, for each block with several executed outcomes.
     pub fn decisions<'w>(&'w self, walk: &'w BlockWalk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
-        walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding[e.index()])
+        walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding.contains(*e))
     }
 
     /// The block that an edge leaves.
@@ -67,7 +69,7 @@ impl<'a> Walks<'a> {
 
     /// The executed outcomes of a block; empty unless there are several.
     pub fn taken_edges(&self, block: Node) -> Vec<Edge> {
-        (0..self.map.edges.len()).filter(|e| self.deciding[*e] && self.map.edges[*e].from == block).map(|e| Edge(e as u32)).collect()
+        self.deciding.iter().filter(|e| self.source_block(*e) == block).collect()
     }
 }
 

@@ -1,18 +1,19 @@
 //! Numberings that treat marked edges differently, from which precise selective labels are built (P3 paper, algorithm 1).
 
 use super::TooManyPaths;
-use crate::dag::Dag;
+use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::DagEdgeSet;
 use crate::graph::Node;
 
 /// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for unmarked ones), and the number of paths of marked
 /// edges from each node to the exit.
-pub fn number_marked(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
+pub fn number_marked(dag: &Dag, marked: &DagEdgeSet) -> (Vec<i64>, Vec<i64>) {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut sum = 0;
-        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+        for &edge in dag.out(node).iter().filter(|e| marked.contains(**e)) {
             values[edge.index()] = sum;
             sum += paths[dag.edge(edge).to.index()];
         }
@@ -23,7 +24,7 @@ pub fn number_marked(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
 
 /// Numbers all paths. At each node, the uninteresting out-edges come first. If `sorted`, interesting out-edges are sorted by the minimum
 /// number of an interesting path through them, in descending order.
-pub fn number_marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
+pub fn number_marked_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     let mut least = vec![i64::MAX; dag.node_count()];
@@ -32,17 +33,18 @@ pub fn number_marked_last(dag: &Dag, interesting: &[bool], sorted: bool) -> Resu
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut out = dag.out(node).to_vec();
         // Stable sorts: ties keep the order of the graph.
-        out.sort_by_key(|e| interesting[e.index()]);
+        out.sort_by_key(|e| interesting.contains(*e));
         if sorted {
             out.sort_by_key(|e| {
-                (interesting[e.index()], std::cmp::Reverse(if interesting[e.index()] { least[dag.edge(*e).to.index()] } else { 0 }))
+                let is_interesting = interesting.contains(*e);
+                (is_interesting, std::cmp::Reverse(if is_interesting { least[dag.edge(*e).to.index()] } else { 0 }))
             });
         }
         let mut sum = 0i64;
         for edge in out {
             let to = dag.edge(edge).to.index();
             values[edge.index()] = sum;
-            if interesting[edge.index()] {
+            if interesting.contains(edge) {
                 least[node.index()] = least[node.index()].min(least[to].saturating_add(sum));
             }
             sum = sum.checked_add(paths[to]).ok_or(TooManyPaths(node.0))?;
@@ -62,6 +64,7 @@ pub fn push_down(dag: &Dag, values: &mut [i64]) {
 }
 
 /// Sets the values of uninteresting edges to zero.
-pub fn zero_unmarked(interesting: &[bool], values: &mut [i64]) {
-    values.iter_mut().zip(interesting).filter(|(_, interesting)| !**interesting).for_each(|(value, _)| *value = 0);
+pub fn zero_unmarked(interesting: &DagEdgeSet, values: &mut [i64]) {
+    let unmarked = values.iter_mut().zip((0..).map(DagEdgeId)).filter(|(_, edge)| !interesting.contains(*edge));
+    unmarked.for_each(|(value, _)| *value = 0);
 }

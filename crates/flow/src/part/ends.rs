@@ -7,14 +7,15 @@
 //! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
 
 use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::NodeSet;
 use crate::graph::Node;
 
 /// The ends of a DAG's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     edges: Vec<DagEdgeId>,
-    /// For each node, whether paths have passed their end there.
-    decided: Vec<bool>,
+    /// Nodes at which paths have passed their end.
+    decided: NodeSet,
 }
 
 impl Ends {
@@ -27,10 +28,10 @@ impl Ends {
             let sum: u32 = dag.out(node).iter().map(|e| u32::from(paths_to_exit[dag.edge(*e).to.index()])).sum();
             paths_to_exit[node.index()] = sum.min(2) as u8;
         }
-        let mut decided: Vec<bool> = paths_to_exit.iter().map(|w| *w == 1).collect();
+        let mut decided = NodeSet::from_fn(dag.node_count(), |node| paths_to_exit[node.index()] == 1);
         // In a function with a single path, the out-edge of the entry is the end.
-        decided[dag.entry().index()] = false;
-        let is_end = |e: &DagEdgeId| decided[dag.edge(*e).to.index()] && !decided[dag.edge(*e).from.index()];
+        decided.remove(dag.entry());
+        let is_end = |e: &DagEdgeId| decided.contains(dag.edge(*e).to) && !decided.contains(dag.edge(*e).from);
         let edges = dag.edge_ids().filter(is_end).collect();
         Ends { edges, decided }
     }
@@ -42,6 +43,6 @@ impl Ends {
 
     /// Returns whether paths have passed their end when they reach this node.
     pub fn is_decided(&self, node: Node) -> bool {
-        self.decided[node.index()]
+        self.decided.contains(node)
     }
 }

@@ -6,12 +6,13 @@
 //! log(out-degree)).
 
 use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::DagEdgeSet;
 use crate::numbering::{number_marked_last, push_down, zero_unmarked};
 
-/// Returns the label of each edge. `interesting` has an element for each edge.
+/// Returns the label of each edge.
 ///
 /// The sums are less than the number of paths of the DAG, which must be less than 2^63.
-pub fn precise_selective_labels(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
+pub fn precise_selective_labels(dag: &Dag, interesting: &DagEdgeSet) -> Vec<i64> {
     let mut values = number_marked_last(dag, interesting, true).expect("the paths can be numbered");
     push_down(dag, &mut values);
     zero_unmarked(interesting, &mut values);
@@ -23,15 +24,15 @@ pub fn precise_selective_labels(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
 pub struct LabelSums<'a> {
     dag: &'a Dag,
     labels: &'a [i64],
-    interesting: &'a [bool],
+    interesting: &'a DagEdgeSet,
     /// Minimum and maximum sum of an interesting path from each node to the exit; `None` if there is no such path.
     ranges: Vec<Option<(i128, i128)>>,
 }
 
 impl<'a> LabelSums<'a> {
-    /// Prepares the search. `labels` and `interesting` have an element for each edge.
-    pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a [bool]) -> LabelSums<'a> {
-        let ranges = dag.sums_to_exit(|e| interesting[e.index()].then_some(labels[e.index()]));
+    /// Prepares the search. `labels` has an element for each edge.
+    pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a DagEdgeSet) -> LabelSums<'a> {
+        let ranges = dag.sums_to_exit(|e| interesting.contains(e).then_some(labels[e.index()]));
         LabelSums { dag, labels, interesting, ranges }
     }
 
@@ -40,7 +41,7 @@ impl<'a> LabelSums<'a> {
         let (mut path, mut node, mut left) = (Vec::new(), self.dag.entry(), i128::from(sum));
         while node != self.dag.exit() {
             let fits = |e: &&DagEdgeId| {
-                let range = self.ranges[self.dag.edge(**e).to.index()].filter(|_| self.interesting[e.index()]);
+                let range = self.ranges[self.dag.edge(**e).to.index()].filter(|_| self.interesting.contains(**e));
                 range.is_some_and(|(least, greatest)| (least..=greatest).contains(&(left - i128::from(self.labels[e.index()]))))
             };
             let &edge = self.dag.out(node).iter().find(fits)?;

@@ -15,6 +15,7 @@ pub use hits::Hits;
 pub use labels::{LabelSums, precise_selective_labels};
 
 use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::{DagEdgeSet, NodeSet};
 use crate::numbering::{Numbering, number_marked};
 use crate::placement::on_chords;
 use serde::{Deserialize, Serialize};
@@ -29,11 +30,11 @@ pub enum Measure {
     All,
 }
 
-/// A copy's part of a function. The vectors have an element for each edge of the DAG.
+/// A copy's part of a function. The vectors have an element for each edge of the DAG, and the sets are sets of its edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Whether the edge is on an interesting path.
-    pub interesting: Vec<bool>,
+    /// The edges on interesting paths.
+    pub interesting: DagEdgeSet,
     /// The edge's label before labels are moved to chords. A path's number is the sum of its labels.
     pub values: Vec<i64>,
     /// The increment of the path register on the edge.
@@ -41,16 +42,16 @@ pub struct Part {
     /// The difference between a path's number and the sum of its increments, which is the same for all paths. It is folded into the
     /// counters' base address.
     pub offset: i64,
-    /// Whether paths are counted on the edge. Only ends count paths.
-    pub counted: Vec<bool>,
-    /// Whether the edge is an end.
-    pub ends: Vec<bool>,
+    /// The edges on which paths are counted, which are ends.
+    pub counted: DagEdgeSet,
+    /// The edges that are ends.
+    pub ends: DagEdgeSet,
 }
 
 /// Constraints for placing increments on chords.
 struct Chords<'a> {
     /// The edges that may be chords.
-    live: &'a [bool],
+    live: &'a DagEdgeSet,
     /// Whether all sums may be off by the same constant. If so, the edge from exit to entry need not be in the spanning tree, which can
     /// then contain one more edge.
     free_exit: bool,
@@ -60,13 +61,13 @@ impl Part {
     /// Counts all paths; `None` if there are 2^63 or more. A path's increments sum to its Ball-Larus number.
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
-        let all = vec![true; dag.edges().len()];
+        let all = DagEdgeSet::full(dag.edges().len());
         Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
     /// Counts the paths that consist of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
-    pub fn selective(dag: &Dag, interesting_edges: &[bool], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = dag.on_marked_paths(|e| interesting_edges[e.index()]);
+    pub fn selective(dag: &Dag, interesting_edges: &DagEdgeSet, frequencies: &[u64], measure: Measure) -> Part {
+        let interesting = dag.on_marked_paths(|e| interesting_edges.contains(e));
         let values = precise_selective_labels(dag, &interesting);
         Part::counting_all(dag, interesting, values, frequencies, measure)
     }
@@ -76,7 +77,7 @@ impl Part {
         let interesting = on_paths_with_ends(dag, interesting_ends);
         let (values, _) = number_marked(dag, &interesting);
         let mut part = Part::place(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
-        interesting_ends.iter().for_each(|e| part.counted[e.index()] = true);
+        part.counted.extend(interesting_ends.iter().copied());
         part
     }
 
@@ -87,21 +88,23 @@ impl Part {
 
     /// Returns the number of probes: increments that are not folded into a count, and counts.
     pub fn probes(&self) -> usize {
-        let probe = |at: &usize| self.counted[*at] || self.increments[*at] != 0 && !self.ends[*at];
-        (0..self.increments.len()).filter(probe).count()
+        let is_probe = |e: &DagEdgeId| self.counted.contains(*e) || self.increments[e.index()] != 0 && !self.ends.contains(*e);
+        (0..self.increments.len() as u32).map(DagEdgeId).filter(is_probe).count()
     }
 
-    /// Returns whether all vectors have `edges` elements. Stored parts may be corrupt.
+    /// Returns whether all vectors have `edges` elements, and all sets are sets of so many edges. Stored parts may be corrupt.
     pub fn has_edges(&self, edges: usize) -> bool {
-        let tables = [self.interesting.len(), self.values.len(), self.increments.len(), self.counted.len(), self.ends.len()];
-        tables == [edges; 5]
+        let sets = [&self.interesting, &self.counted, &self.ends];
+        sets.iter().all(|set| set.universe() == edges) && [&self.values, &self.increments].iter().all(|values| values.len() == edges)
     }
 
-    /// Returns, for each node, whether an edge on which this part counts is reachable from it.
-    pub fn reaches_count(&self, dag: &Dag) -> Vec<bool> {
-        let mut leads = vec![false; dag.node_count()];
+    /// Returns the nodes from which an edge on which this part counts is reachable.
+    pub fn reaches_count(&self, dag: &Dag) -> NodeSet {
+        let mut leads = NodeSet::empty(dag.node_count());
         for &node in dag.order().iter().rev() {
-            leads[node.index()] = dag.out(node).iter().any(|e| self.counted[e.index()] || leads[dag.edge(*e).to.index()]);
+            if dag.out(node).iter().any(|e| self.counted.contains(*e) || leads.contains(dag.edge(*e).to)) {
+                leads.insert(node);
+            }
         }
         leads
     }
@@ -111,7 +114,7 @@ impl Part {
         let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         for &node in dag.order().iter().rev() {
             let through = |edge: DagEdgeId| {
-                let rest = if self.counted[edge.index()] { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
+                let rest = if self.counted.contains(edge) { Some((self.offset, self.offset)) } else { sums[dag.edge(edge).to.index()] };
                 let increment = self.increments[edge.index()];
                 rest.map(|(least, greatest)| (least.wrapping_add(increment), greatest.wrapping_add(increment)))
             };
@@ -127,7 +130,7 @@ impl Part {
 
     /// Returns whether a path is interesting in this part.
     pub fn profiles(&self, path: &[DagEdgeId]) -> bool {
-        path.iter().all(|e| self.interesting[e.index()])
+        path.iter().all(|e| self.interesting.contains(*e))
     }
 
     /// Returns the interesting path with a number. `None` if there is none.
@@ -135,32 +138,31 @@ impl Part {
         LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }
 
-    fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
-        let live = vec![true; dag.edges().len()];
+    fn counting_all(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+        let live = DagEdgeSet::full(dag.edges().len());
         let mut part = Part::place(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
 
     /// Places increments on the edges with values or on chords, whichever costs fewer hits.
-    fn place(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    fn place(dag: &Dag, chords: &Chords, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let found = Ends::from_dag(dag);
-        let mut ends = vec![false; dag.edges().len()];
-        found.edges().iter().for_each(|e| ends[e.index()] = true);
+        let ends = DagEdgeSet::from_members(dag.edges().len(), found.edges().iter().copied());
         let direct = move_values_to_ends(dag, &found, &values);
-        let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
-        let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
+        let weight = |e: DagEdgeId| if measure == Measure::All && ends.contains(e) { 0 } else { frequencies[e.index()] };
+        let inner = |e: &DagEdgeId| chords.live.contains(*e) && !found.is_decided(dag.edge(*e).from);
         let mut inner: Vec<DagEdgeId> = dag.edge_ids().filter(inner).collect();
-        inner.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
+        inner.sort_by_key(|e| (std::cmp::Reverse(weight(*e)), *e));
         // Only one path continues after an end, so the spanning tree treats ends as edges to the exit.
         let head = |e: DagEdgeId| if found.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
         let (chords, offset) = on_chords(dag, &inner, &direct, head, !chords.free_exit);
         let cost = |increments: &[i64]| {
-            let labelled = || (0..increments.len()).filter(|at| increments[*at] != 0);
+            let labelled = || dag.edge_ids().filter(|e| increments[e.index()] != 0);
             (labelled().map(weight).sum::<u64>(), labelled().count())
         };
         let (increments, offset) = if cost(&chords) < cost(&direct) { (chords, offset) } else { (direct, 0) };
-        Part { interesting, values, increments, offset, counted: vec![false; dag.edges().len()], ends }
+        Part { interesting, values, increments, offset, counted: DagEdgeSet::empty(dag.edges().len()), ends }
     }
 }
 
@@ -177,10 +179,12 @@ fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-/// Returns, for each edge, whether it is on a path with one of the interesting ends.
-fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
-    let mut marked = vec![true; dag.edges().len()];
-    Ends::from_dag(dag).edges().iter().for_each(|e| marked[e.index()] = false);
-    interesting_ends.iter().for_each(|e| marked[e.index()] = true);
-    dag.on_marked_paths(|e| marked[e.index()])
+/// Returns the edges on paths with one of the interesting ends.
+fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
+    let mut marked = DagEdgeSet::full(dag.edges().len());
+    for end in Ends::from_dag(dag).edges() {
+        marked.remove(*end);
+    }
+    marked.extend(interesting_ends.iter().copied());
+    dag.on_marked_paths(|e| marked.contains(e))
 }

@@ -106,12 +106,12 @@ impl LoopSearch<'_> {
         let mut prefixes = HashMap::from([(head, Prefix { probability: 1.0, register: start, size: 0 })]);
         for &node in &self.frame.order {
             let Some(&prefix) = prefixes.get(&node) else { continue };
-            if self.blocks.quiet[node.index()] {
+            if self.blocks.quiet.contains(node) {
                 self.extend_prefix(node, head, prefix, &mut prefixes);
             }
         }
         let latch = self.frame.graph.from(back);
-        let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet[latch.index()])?;
+        let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet.contains(latch))?;
         let often = self.frequencies.node(head) * prefix.probability * self.share(latch, back);
         let dominant = DominantIterationCode { back, index: prefix.register.wrapping_add(increment), in_register: None };
         (prefix.size + self.blocks.sizes[latch.index()] <= MAX_SIZE).then_some((dominant, often))
@@ -156,7 +156,7 @@ impl LoopSearch<'_> {
         // Without writes, the loop is infinite.
         let is_possible = !writes.is_empty()
             && nodes.contains(&self.frame.graph.from(back))
-            && writes.iter().all(|e| self.blocks.can_carry_code[e.index()]);
+            && writes.iter().all(|e| self.blocks.can_carry_code.contains(*e));
         let is_profitable = often >= MIN_ITERATIONS_PER_WRITE * written && writes.len() <= MAX_WRITES;
         (is_possible && is_profitable).then_some(RegisterCounted { head, nodes, writes })
     }
@@ -181,7 +181,7 @@ impl LoopSearch<'_> {
     /// Returns the nodes of a loop in which the register may be nonzero. Nodes of inner loops are excluded.
     fn register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
-        let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet[n.index()];
+        let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet.contains(n);
         for &node in self.frame.order.iter().filter(|n| may(**n)) {
             let comes = |e: Edge| nodes.contains(&self.frame.graph.from(e)) && self.frame.cut(e).is_none();
             if self.code.live(self.frame.graph.incoming(node)).any(comes) {

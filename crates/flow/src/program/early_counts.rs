@@ -25,12 +25,12 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
         drop(out);
         let Some(count) = count_at_end(code.on(end)) else { continue };
         let into: Vec<Edge> = code.live(graph.incoming(node)).collect();
-        let is_possible = blocks.quiet[node.index()]
+        let is_possible = blocks.quiet.contains(node)
             && !in_loops.contains(&node)
             && graph.to(end) != node
-            && into.iter().all(|e| blocks.can_carry_code[e.index()] && !counts_continuing_path(code.on(*e)));
+            && into.iter().all(|e| blocks.can_carry_code.contains(*e) && !counts_continuing_path(code.on(*e)));
         if is_possible
-            && (blocks.must_count_early[node.index()] || (if_profitable && is_profitable(code, &into, &known, frequencies, blocks)))
+            && (blocks.must_count_early.contains(node) || (if_profitable && is_profitable(code, &into, &known, frequencies, blocks)))
         {
             let set = value_set(code.on(end)).map_or(Operation::Discard, Operation::Set);
             code.operations[end.index()] = vec![set];
@@ -61,7 +61,7 @@ fn is_profitable(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies:
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
     let constant = sum(&|e| known[e.index()].is_some());
-    let jumps = sum(&|e| !blocks.carries_code_for_free[e.index()] && !code.has_code(**e));
+    let jumps = sum(&|e| !blocks.carries_code_for_free.contains(**e) && !code.has_code(**e));
     into.len() > 1 && differ && jumps < constant
 }
 

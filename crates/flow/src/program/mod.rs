@@ -19,7 +19,8 @@ mod text;
 mod trip_counts;
 pub mod verify;
 
-use crate::dag::{Cut, Dag, DagEdgeId};
+use crate::dag::{Cut, Dag};
+use crate::dense_set::{DagEdgeSet, EdgeSet, NodeSet};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::interesting::{InterestingPlan, PathEnding};
@@ -39,18 +40,18 @@ pub use dominant::DominantCounting;
 pub use place::{CodeVersion, NodePlace};
 pub use stream::StreamEdges;
 
-/// Properties of a function's code that its graph does not contain. Vectors have an element for each node or edge.
+/// Properties of a function's code that its graph does not contain.
 #[derive(Clone, Debug)]
 pub struct BlockProperties {
-    /// Whether the node's code has no effect that can be observed from outside (it makes no calls).
-    pub quiet: Vec<bool>,
-    /// Whether the node's count must be moved to its in-edges.
-    pub must_count_early: Vec<bool>,
-    /// Whether code can be inserted on the edge.
-    pub can_carry_code: Vec<bool>,
-    /// Whether code can be inserted on the edge without an additional jump.
-    pub carries_code_for_free: Vec<bool>,
-    /// Number of instructions of the node.
+    /// Nodes whose code has no effect that can be observed from outside (it makes no calls).
+    pub quiet: NodeSet,
+    /// Nodes whose count must be moved to their in-edges.
+    pub must_count_early: NodeSet,
+    /// Edges on which code can be inserted.
+    pub can_carry_code: EdgeSet,
+    /// Edges on which code can be inserted without an additional jump.
+    pub carries_code_for_free: EdgeSet,
+    /// Number of instructions of each node.
     pub sizes: Vec<u32>,
     /// Back edges on which control may change to a different version of the code. Their loops cannot be counted by trip count.
     pub changes_version: BTreeSet<Edge>,
@@ -205,12 +206,12 @@ impl ProbeProgram {
     }
 
     /// Counts all paths of a plan whose increments sum to precise selective labels instead of numbers, so that only interesting paths have
-    /// unique sums. `interesting` has an element for each edge of the acyclic graph.
-    pub fn from_labels(graph: &Graph, plan: &Plan, interesting: Vec<bool>) -> ProbeProgram {
+    /// unique sums. `interesting` contains edges of the acyclic graph.
+    pub fn from_labels(graph: &Graph, plan: &Plan, interesting: DagEdgeSet) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::IfProfitable, dominant: false };
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
-        let (increments, last) = (plan.probes.increments().to_vec(), |edge: DagEdgeId| plan.dag.edge(edge).to == plan.dag.exit());
-        let counted: Vec<bool> = plan.dag.edge_ids().map(last).collect();
+        let increments = plan.probes.increments().to_vec();
+        let counted = DagEdgeSet::from_members(plan.dag.edges().len(), plan.dag.incoming(plan.dag.exit()).iter().copied());
         // For all edges of a node, sums of increments differ from sums of labels by the same constant, so their ranges are disjoint, too.
         let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
         let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };

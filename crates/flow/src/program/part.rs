@@ -8,14 +8,18 @@
 
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
+use crate::dense_set::NodeSet;
 use crate::graph::{Edge, Graph, Node};
 use crate::part::{Hits, Part};
 
 /// Returns the operations on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
-    let mut returning = vec![false; graph.node_count()];
+    let mut returning = NodeSet::empty(graph.node_count());
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
-        returning[graph.to(cut.edge).index()] = cut.enter.is_some_and(|id| part.counted[id.index()]);
+        match cut.enter.is_some_and(|id| part.counted.contains(id)) {
+            true => returning.insert(graph.to(cut.edge)),
+            false => returning.remove(graph.to(cut.edge)),
+        };
     }
     let counting = Counting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
     graph.edges().map(|e| counting.on(e)).collect()
@@ -24,7 +28,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
 /// Returns the hits of an edge's probes per execution, including those on the dummy edges that replace it.
 pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
-        let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted[id.index()], part.ends[id.index()]);
+        let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted.contains(id), part.ends.contains(id));
         Hits { labels: labelled.into(), all: (counted || labelled && !end).into() }
     };
     let cut = dag.cut(edge).map(|cut| [cut.leave, cut.enter]).unwrap_or_default();
@@ -35,15 +39,15 @@ struct Counting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
-    /// Whether a counting edge is reachable from each node.
-    reaches_count: Vec<bool>,
-    /// Whether a call returns twice at each node, and the part counts the path that begins there on its first edge.
-    returning: Vec<bool>,
+    /// Nodes from which a counting edge is reachable.
+    reaches_count: NodeSet,
+    /// Nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
+    returning: NodeSet,
 }
 
 impl Counting<'_> {
     fn on(&self, edge: Edge) -> Vec<Operation> {
-        let pending = self.returning[self.graph.from(edge).index()].then_some(self.part.offset);
+        let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
             return match self.counted(id).or(pending) {
                 Some(increment) => vec![Operation::Count { increment }],
@@ -60,7 +64,7 @@ impl Counting<'_> {
     fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
         let ends = cut.leave.and_then(|id| self.counted(id)).or(pending).map(|increment| Operation::Count { increment });
         let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
-        let is_decided = cut.enter.is_some_and(|id| self.part.counted[id.index()]) && cut.reason != CutReason::ReturnsTwice;
+        let is_decided = cut.enter.is_some_and(|id| self.part.counted.contains(id)) && cut.reason != CutReason::ReturnsTwice;
         let begins = is_decided.then_some(Operation::Count { increment: self.part.offset });
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
@@ -68,11 +72,11 @@ impl Counting<'_> {
     /// Returns the difference between the number of the path that is counted on this edge and the register. `None` if no path is counted on
     /// it.
     fn counted(&self, id: DagEdgeId) -> Option<i64> {
-        self.part.counted[id.index()].then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
+        self.part.counted.contains(id).then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 
     /// Returns whether the register is used after an edge.
     fn needs_register(&self, id: DagEdgeId, to: Node) -> bool {
-        !self.part.ends[id.index()] && self.reaches_count[to.index()]
+        !self.part.ends.contains(id) && self.reaches_count.contains(to)
     }
 }

@@ -7,17 +7,18 @@
 
 use super::ProbeProgram;
 use super::operation::Operation;
+use crate::dense_set::EdgeSet;
 use crate::graph::Edge;
 use std::mem::take;
 
-/// Properties of the edges on which paths end. The vectors have an element for each edge.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The edges on which calls end.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamEdges {
     /// Edges to the exit that end the call.
-    pub leaves: Vec<bool>,
+    pub leaves: EdgeSet,
     /// Edges to a call that may not return, or returns twice. The tails of such edges are not [quiet](super::BlockProperties::quiet), so
     /// no path is appended on an edge before them.
-    pub calls: Vec<bool>,
+    pub calls: EdgeSet,
 }
 
 impl ProbeProgram {
@@ -31,7 +32,7 @@ impl ProbeProgram {
                 Operation::Count { increment } => {
                     let restarts = counting[at..].iter().any(|o| matches!(o, Operation::Set(_)));
                     let end = if restarts { Some(edge) } else { self.only_end_after(edge) };
-                    let is = |flags: &[bool]| end.is_some_and(|e| flags[e.index()]);
+                    let is = |edges: &EdgeSet| end.is_some_and(|e| edges.contains(e));
                     let note = is(&edges.calls).then_some(Operation::NoteCall);
                     let leave = is(&edges.leaves).then_some(Operation::LeaveCall);
                     [Some(Operation::Emit { increment }), note, leave].into_iter().flatten().collect()

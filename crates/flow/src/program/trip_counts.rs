@@ -54,7 +54,7 @@ impl Candidate {
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
         // A loop without exits is infinite, and must be counted inside.
-        if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code[e.index()]) {
+        if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code.contains(*e)) {
             return None;
         }
         // With a constant trip count, the exit edge needs two additions, and the iterations need no code.
@@ -145,6 +145,6 @@ fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: 
     nodes.reverse();
     let follows = |i: usize| nodes.get(i + 1).copied().unwrap_or(head);
     let stays = |n: Node, to: Node| code.live(graph.out(n)).filter(|e| graph.to(*e) == to).count() == 1;
-    let is_only_path = (0..nodes.len()).all(|i| blocks.quiet[nodes[i].index()] && stays(nodes[i], follows(i)));
+    let is_only_path = (0..nodes.len()).all(|i| blocks.quiet.contains(nodes[i]) && stays(nodes[i], follows(i)));
     is_only_path.then_some(nodes)
 }

@@ -217,7 +217,7 @@ impl<'a> Counting<'a> {
 
     /// Checks that the path that led to a call is noted there.
     fn verify_note(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
-        let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls[edge.index()]);
+        let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls.contains(*edge));
         if !walk.last().is_some_and(is_call) {
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl<'a> Counting<'a> {
     fn verify_stream(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
         let mut expected = Vec::new();
         if let Some(edges) = self.program.stream() {
-            let is_left = walk.last().is_some_and(|e| edges.leaves[e.index()]);
+            let is_left = walk.last().is_some_and(|e| edges.leaves.contains(*e));
             let numbers = self.paths(walk).into_iter().filter_map(|path| self.number(&path));
             expected.push(StreamItem::EnterCall);
             expected.extend(numbers.map(|number| StreamItem::Path(number as i64)));

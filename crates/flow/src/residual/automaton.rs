@@ -6,6 +6,7 @@
 //! Invariants: state 0 is the entry; a transition leads to a state of its edge's head.
 
 use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::DagEdgeSet;
 use crate::graph::Node;
 
 /// A transition from one state to another.
@@ -37,7 +38,7 @@ pub struct Automaton {
 
 impl Automaton {
     /// Creates an automaton with one state for each node. Its transitions are the edges of the region.
-    pub fn from_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
+    pub fn from_edges(dag: &Dag, region: &DagEdgeSet, unclear: &DagEdgeSet) -> Automaton {
         // State 0 must be the entry, so it is swapped with node 0.
         let number = |node: Node| match node {
             n if n == dag.entry() => 0,
@@ -48,11 +49,11 @@ impl Automaton {
             (0..dag.node_count() as u32).map(|n| RegionState { node: Node(n), transitions: Vec::new() }).collect();
         states.swap(0, dag.entry().index());
         for state in &mut states {
-            let out = dag.out(state.node).iter().filter(|e| region[e.index()]);
+            let out = dag.out(state.node).iter().filter(|e| region.contains(**e));
             state.transitions = out
                 .map(|&edge| {
                     let to = dag.edge(edge).to;
-                    RegionTransition { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear[edge.index()] }
+                    RegionTransition { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear.contains(edge) }
                 })
                 .collect();
         }

@@ -9,6 +9,7 @@
 use super::KnownPath;
 use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
+use crate::dense_set::{DagEdgeSet, NodeSet};
 use crate::graph::Node;
 
 /// Minimum relative improvement of a move. With 1e-5, three programs execute 0 to 0.25% more instructions; with 3e-2, the difference is
@@ -20,8 +21,8 @@ const MAX_STEPS: usize = 300_000_000;
 /// The known paths, and the edges of the region.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// Whether each edge is in the region.
-    pub edges: Vec<bool>,
+    /// The edges of the region.
+    pub edges: DagEdgeSet,
     paths: Vec<KnownPath>,
     prices: Prices,
     /// By edge, the paths that take it.
@@ -43,7 +44,7 @@ impl<'a> KnownPathRegion<'a> {
         for (at, path) in paths.iter().enumerate() {
             path.edges.iter().for_each(|e| paths_with[e.index()].push(at));
         }
-        let region = paths_with.iter().map(|t| !t.is_empty()).collect();
+        let region = DagEdgeSet::from_fn(edges, |e| !paths_with[e.index()].is_empty());
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
         let mut all = KnownPathRegion { dag, edges: region, paths, prices, paths_with, outside, flow, ends, steps: 0 };
         (0..all.paths.len()).for_each(|at| all.account_path(at, 1.0));
@@ -55,7 +56,7 @@ impl<'a> KnownPathRegion<'a> {
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
-            if self.edges[edge.index()] && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
+            if self.edges.contains(edge) && self.paths_with[edge.index()].iter().all(|at| self.outside[*at] > 0) {
                 self.remove_edge(edge);
             }
         }
@@ -86,14 +87,14 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     /// Returns the edges of the region, and the paths.
-    pub fn into_parts(self) -> (Vec<bool>, Vec<KnownPath>) {
+    pub fn into_parts(self) -> (DagEdgeSet, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
 
-    /// Returns, for each edge, whether unknown paths in the region may end with it.
-    pub fn unclear(&self) -> Vec<bool> {
+    /// Returns the edges with which unknown paths in the region may end.
+    pub fn unclear(&self) -> DagEdgeSet {
         let path_counts = self.path_counts();
-        self.dag.edge_ids().map(|e| self.is_unclear(&path_counts, e)).collect()
+        DagEdgeSet::from_fn(self.dag.edges().len(), |e| self.is_unclear(&path_counts, e))
     }
 
     fn is_end(&self, edge: DagEdgeId) -> bool {
@@ -101,12 +102,12 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     fn is_unclear(&self, path_counts: &[u64], edge: DagEdgeId) -> bool {
-        self.is_end(edge) && self.edges[edge.index()] && path_counts[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
+        self.is_end(edge) && self.edges.contains(edge) && path_counts[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
     }
 
     /// Returns the moves to try, each a set of edges to remove.
     fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
-        let inner = |e: &DagEdgeId| self.edges[e.index()] && !self.is_end(*e);
+        let inner = |e: &DagEdgeId| self.edges.contains(*e) && !self.is_end(*e);
         let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
         for &node in self.dag.order().iter().filter(|n| **n != self.dag.exit()) {
             let mut into: Vec<DagEdgeId> = self.dag.incoming(node).iter().copied().filter(inner).collect();
@@ -161,18 +162,18 @@ impl<'a> KnownPathRegion<'a> {
         }
         let unknown = |e: DagEdgeId| {
             let edge = dag.edge(e);
-            if !self.edges[e.index()] || self.is_end(e) { 0 } else { to[edge.from.index()] * from[edge.to.index()] - known[e.index()] }
+            if !self.edges.contains(e) || self.is_end(e) { 0 } else { to[edge.from.index()] * from[edge.to.index()] - known[e.index()] }
         };
         let worth = |e: &DagEdgeId| unknown(*e) as f64 / (self.flow[e.index()] + 1e-9);
         dag.edge_ids().filter(|e| unknown(*e) > 0).max_by(|a, b| worth(a).total_cmp(&worth(b)).then(b.cmp(a)))
     }
 
     fn inner_out(&self, node: Node) -> impl Iterator<Item = DagEdgeId> + '_ {
-        self.dag.out(node).iter().copied().filter(|e| self.edges[e.index()])
+        self.dag.out(node).iter().copied().filter(|e| self.edges.contains(*e))
     }
 
     fn remove_edge(&mut self, edge: DagEdgeId) {
-        self.edges[edge.index()] = false;
+        self.edges.remove(edge);
         for at in self.paths_with[edge.index()].clone() {
             if self.outside[at] == 0 {
                 self.account_path(at, -1.0);
@@ -182,7 +183,7 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     fn restore_edge(&mut self, edge: DagEdgeId) {
-        self.edges[edge.index()] = true;
+        self.edges.insert(edge);
         for at in self.paths_with[edge.index()].clone() {
             self.outside[at] -= 1;
             if self.outside[at] == 0 {
@@ -222,19 +223,21 @@ impl<'a> KnownPathRegion<'a> {
         let detours: f64 =
             self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|(path, _)| path.executions as f64).sum();
         let path_counts = self.path_counts();
-        let mut needed = vec![false; self.dag.node_count()];
+        let mut needed = NodeSet::empty(self.dag.node_count());
         let (mut lookups, mut kept) = (0.0, 0.0);
         for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0) {
             for &edge in self.dag.out(node) {
-                if self.is_unclear(&path_counts, edge) {
+                let is_unclear = self.is_unclear(&path_counts, edge);
+                if is_unclear {
                     lookups += self.flow[edge.index()];
-                    needed[node.index()] = true;
                 }
-                needed[node.index()] |= !self.edges[edge.index()] || needed[self.dag.edge(edge).to.index()];
+                if is_unclear || !self.edges.contains(edge) || needed.contains(self.dag.edge(edge).to) {
+                    needed.insert(node);
+                }
             }
             let into =
-                || self.dag.incoming(node).iter().filter(|e| self.edges[e.index()] && path_counts[self.dag.edge(**e).from.index()] > 0);
-            if needed[node.index()] && into().count() > 1 {
+                || self.dag.incoming(node).iter().filter(|e| self.edges.contains(**e) && path_counts[self.dag.edge(**e).from.index()] > 0);
+            if needed.contains(node) && into().count() > 1 {
                 kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
             }
         }

@@ -32,7 +32,7 @@ type Interval = (i128, i128);
 /// # Errors
 /// The first fault that was found, with its node or edge.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
-    let region = |e: &&DagEdgeId| part.interesting[e.index()];
+    let region = |e: &&DagEdgeId| part.interesting.contains(**e);
     let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
     numbers_to_exit[dag.exit().index()] = Some((0, 0));
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -64,9 +64,9 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
     states[dag.entry().index()] = Some(Progress::NotCounted(0));
     for &node in dag.order() {
         let Some(state) = states[node.index()] else { continue };
-        for &edge in dag.out(node).iter().filter(|e| part.interesting[e.index()]) {
+        for &edge in dag.out(node).iter().filter(|e| part.interesting.contains(**e)) {
             let to = dag.edge(edge).to;
-            let next = match (state, part.counted[edge.index()]) {
+            let next = match (state, part.counted.contains(edge)) {
                 (Progress::Counted, false) => Progress::Counted,
                 (Progress::Counted, true) => return Err(PartFault::Counts(edge.0)),
                 (Progress::NotCounted(ahead), counted) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::BlockProperties;
-use trodden_flow::{Edge, Graph, Node};
+use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet};
 use trodden_testkit::Random;
 
 /// Draws random frequencies that favour back edges, so that loops iterate often.
@@ -15,12 +15,13 @@ pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
 
 /// Draws random properties of blocks.
 pub fn blocks(random: &mut Random, graph: &Graph) -> BlockProperties {
-    let open: Vec<bool> = graph.edges().map(|_| random.chance(90)).collect();
-    let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open[e.index()]);
+    let (nodes, edges) = (graph.node_count(), graph.edge_count());
+    let open = EdgeSet::from_fn(edges, |_| random.chance(90));
+    let can_be_early = |n: Node| n != graph.entry() && graph.incoming(n).iter().all(|e| open.contains(*e));
     BlockProperties {
-        quiet: graph.nodes().map(|_| random.chance(85)).collect(),
-        must_count_early: graph.nodes().map(|n| can_be_early(n) && random.chance(10)).collect(),
-        carries_code_for_free: graph.edges().map(|_| random.chance(50)).collect(),
+        quiet: NodeSet::from_fn(nodes, |_| random.chance(85)),
+        must_count_early: NodeSet::from_fn(nodes, |n| can_be_early(n) && random.chance(10)),
+        carries_code_for_free: EdgeSet::from_fn(edges, |_| random.chance(50)),
         sizes: graph.nodes().map(|_| 1 + random.below(9) as u32).collect(),
         can_carry_code: open,
         changes_version: BTreeSet::new(),

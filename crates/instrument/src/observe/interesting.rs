@@ -93,7 +93,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     let entries = unit.options.plan.entries;
     let (dag, numbering) = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, entries, known.paths)
         .ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
-    let excluded = planned.cfg.excluded();
+    let excluded = planned.cfg.reach_edges();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),
         _ => None,

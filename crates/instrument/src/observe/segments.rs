@@ -23,7 +23,7 @@ use std::rc::Rc;
 use trodden_flow::part::precise_selective_labels;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::{Dag, Numbering, Plan, ProbeProgram, Probes};
+use trodden_flow::{Dag, DagEdgeSet, Numbering, Plan, ProbeProgram, Probes};
 use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, graph_hash, observe};
@@ -183,10 +183,9 @@ fn preferential_numbering(
 /// one of several parallel edges, and a path of the function's graph. So the graph keeps its labels, and contexts are multiples of a power
 /// of two above all sums of labels.
 fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Numbering), paths: &BTreeSet<u64>) -> ProbeProgram {
-    let mut marked = vec![false; dag.edges().len()];
     let edges = paths.iter().filter_map(|path| numbering.path(&dag, *path)).flatten();
-    edges.for_each(|edge| marked[edge.index()] = true);
-    let interesting = dag.on_marked_paths(|edge| marked[edge.index()]);
+    let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
+    let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
     let labels = precise_selective_labels(&dag, &interesting);
     let (graph, frequencies) = (&planned.graph, &planned.frequencies);
     let probes = match unit.options.plan.chords {

@@ -13,7 +13,7 @@ use crate::unit::Unit;
 use crate::versions;
 use trodden_flow::program::Choices;
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{NumberingScheme, Plan, ProbeProgram, ResidualPlan};
+use trodden_flow::{EdgeSet, NumberingScheme, Plan, ProbeProgram, ResidualPlan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::observe::Recognition;
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, graph_hash};
@@ -113,11 +113,11 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     let name = planned.function.name();
     let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
     let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
-    let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
+    let (ids, none): (Vec<u64>, _) = (known.known.iter().map(|(id, _)| *id).collect(), EdgeSet::empty(planned.graph.edge_count()));
     let request = InterestingRequest {
         graph: &planned.graph,
         frequencies: &planned.frequencies,
-        input: InterestingInput { scheme: NumberingScheme::Ppp, ids: &ids, marks_call: &[] },
+        input: InterestingInput { scheme: NumberingScheme::Ppp, ids: &ids, marks_call: &none },
         options: &unit.options.plan,
         time_limit_s: 0,
     };
@@ -137,7 +137,7 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
-    let excluded = planned.cfg.excluded();
+    let excluded = planned.cfg.reach_edges();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
     let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, uncopied: single, marks_call: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);

@@ -17,7 +17,7 @@ use cold::{OmittedEdges, omit_edges};
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering};
+use trodden_flow::{CutReason, Dag, DagEdgeId, DagEdgeSet, Edge, EdgeSet, Graph, Numbering};
 use trodden_profile::Profile;
 
 #[derive(Debug, Args)]
@@ -55,10 +55,10 @@ pub struct Baseline {
 struct PartialPlan {
     /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// Whether `dag` contains an edge, by edge of the graph of all paths.
-    kept: Vec<bool>,
-    /// Whether an edge is never taken, by edge of the function's graph.
-    excluded: Vec<bool>,
+    /// The edges of the graph of all paths that `dag` contains.
+    kept: DagEdgeSet,
+    /// The edges of the function's graph that are never taken.
+    excluded: EdgeSet,
     /// Value of the register on omitted paths, before any increment.
     poison: i64,
     /// Size of the number range after the path numbers, in which executions of omitted paths are counted.
@@ -87,17 +87,17 @@ impl Baseline {
 
     /// Returns true if an edge of the graph of all paths is on a numbered path.
     fn keeps(&self, edge: DagEdgeId) -> bool {
-        self.partial.as_ref().is_none_or(|partial| partial.kept[edge.index()])
+        self.partial.as_ref().is_none_or(|partial| partial.kept.contains(edge))
     }
 
     pub fn step(&self, graph: &Graph, edge: Edge) -> RegisterStep {
         let whole = self.action(graph, edge);
         let Some(partial) = &self.partial else { return RegisterStep::Plan(whole) };
-        let kept = |id: DagEdgeId| partial.kept[id.index()];
+        let kept = |id: DagEdgeId| partial.kept.contains(id);
         let from = graph.from(edge);
         let inside = from == partial.dag.entry() || !partial.dag.incoming(from).is_empty();
         RegisterStep::Plan(match whole {
-            _ if partial.excluded[edge.index()] => RegisterAction::Dead,
+            _ if partial.excluded.contains(edge) => RegisterAction::Dead,
             RegisterAction::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return RegisterStep::Poison(partial.poison),
             RegisterAction::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
                 RegisterAction::CountAndRestart { increment, start: partial.poison }
@@ -141,11 +141,11 @@ pub fn targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
-    excluded: &[bool],
+    excluded: &EdgeSet,
     options: &PlanOptions,
 ) -> Baseline {
     let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD * frequencies.node(graph.from(e));
-    let omitted = OmittedEdges { excluded: excluded.to_vec(), cold: graph.edges().map(cold).collect() };
+    let omitted = OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), cold) };
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
@@ -155,7 +155,7 @@ pub fn practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
-    excluded: &[bool],
+    excluded: &EdgeSet,
     all: f64,
     options: &PlanOptions,
 ) -> Baseline {
@@ -163,7 +163,7 @@ pub fn practical(
     let mut threshold = GLOBALLY_COLD * all;
     let hottest = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
     for _ in 0..MAX_STEPS {
-        let omitted = OmittedEdges { excluded: excluded.to_vec(), cold: graph.edges().map(|e| frequencies.edge(e) < threshold).collect() };
+        let omitted = OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), |e| frequencies.edge(e) < threshold) };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
         let plan = omit_edges(graph, forced, frequencies, &omitted, &uncut);
         if plan.numbering.paths() <= options.max_paths {
@@ -174,7 +174,7 @@ pub fn practical(
         }
         threshold *= GROWTH;
     }
-    omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.to_vec(), cold: vec![false; graph.edge_count()] }, &options)
+    omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::empty(graph.edge_count()) }, &options)
 }
 
 /// Plans structural path profiling: paths do not cross loop borders.

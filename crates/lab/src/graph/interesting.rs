@@ -3,7 +3,7 @@
 use super::{AcyclicGraph, NamedGraph};
 use crate::cli::Interesting;
 use anyhow::{Context, Result, bail};
-use trodden_flow::{CutReason, DagEdgeId, Edge, Node};
+use trodden_flow::{CutReason, DagEdgeId, DagEdgeSet, Edge, Node};
 use trodden_selective::InterestingSet;
 
 /// Returns the set of interesting paths, and whether the user selected it. If not, all paths are interesting. Options override the file.
@@ -72,7 +72,7 @@ pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge>
 /// replacing an edge are also allowed.
 fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
-    let marked: Vec<bool> = acyclic.dag.edge_ids().map(marked).collect();
+    let marked = DagEdgeSet::from_fn(acyclic.dag.edges().len(), marked);
     Ok(InterestingSet::from_edges(&acyclic.dag, &marked)?)
 }
 

@@ -12,7 +12,7 @@ use trodden_console::arguments::partition::COPY_STRATEGIES;
 use trodden_flow::dag::Entries;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::part::{Measure, Part};
-use trodden_flow::{Dag, DagEdgeId, Origin};
+use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Origin};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, tasks};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -55,9 +55,9 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     };
     let plan = trodden_partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
     let copy = |copy: &trodden_partition::CopyPlan| {
-        let none = vec![false; procedure.dag.edges().len()];
+        let none = DagEdgeSet::empty(procedure.dag.edges().len());
         let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
-        let part = match own.iter().all(|w| *w) {
+        let part = match own.is_full() {
             true => Part::whole(&procedure.dag, &procedure.frequencies, request.hits),
             false => None,
         };
@@ -79,7 +79,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
 fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Value {
     let sets = tasks::tasks(dag, ProfitableProcedures::ALL.threshold(dag, request.copies), request.fold_again);
     let even = vec![1; dag.edges().len()];
-    let part = |set: &Vec<bool>| match set.iter().all(|e| *e) {
+    let part = |set: &DagEdgeSet| match set.is_full() {
         true => Part::whole(dag, &even, Measure::Labels),
         false => Some(Part::selective(dag, set, &even, Measure::Labels)),
     };
@@ -112,8 +112,8 @@ fn procedure(named: &NamedGraph) -> Procedure {
 }
 
 fn interesting(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
-    let interesting = dag.edges().iter().zip(&part.interesting).filter(|(_, interesting)| **interesting);
-    interesting.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
+    let ends = part.interesting.iter().map(|edge| [dag.edge(edge).from, dag.edge(edge).to]);
+    ends.map(|ends| ends.map(|n| named.names[n.index()].clone())).collect()
 }
 
 fn edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
@@ -123,7 +123,7 @@ fn edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
             "edge": dag.underlying(id).map(|e| e.0),
             "from": named.names[edge.from.index()],
             "to": named.names[edge.to.index()],
-            "interesting": part.interesting[id.index()],
+            "interesting": part.interesting.contains(id),
             "value": signed_json(part.values[id.index()]),
             "probe": increment != 0,
             "probe_value": signed_json(increment),

@@ -2,6 +2,7 @@
 //! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
 use super::{Inexact, InexactFinder, Tally};
+use trodden_flow::DagEdgeSet;
 use trodden_flow::part::LabelSums;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
@@ -10,7 +11,7 @@ use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, Uni
 pub fn counters(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
-    let all = vec![true; dag.edges().len()];
+    let all = DagEdgeSet::full(dag.edges().len());
     let search = LabelSums::new(&dag, &words.labels, &all);
     let number = |word: &u64| Some(numbering.id(&search.path((word - words.first_word) as i64)?));
     Ok(indices.iter().map(|word| Some(function.first_counter.saturating_add(number(word)?))).collect())

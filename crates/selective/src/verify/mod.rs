@@ -13,6 +13,7 @@ use crate::{Class, InterestingSet, Labelling};
 use paths::MarkedPaths;
 use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::interesting::NumberAliases;
 
 /// Limits of a verification.
@@ -87,7 +88,7 @@ impl Verdict {
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
     let members =
         MarkedPaths::new(dag, set, labelling.scheme.selects_edges(), matches!(labelling.scheme, trodden_flow::NumberingScheme::BallLarus));
-    if paths::count(dag, &vec![true; dag.edges().len()]) <= u128::from(budget.paths) {
+    if paths::count(dag, &DagEdgeSet::full(dag.edges().len())) <= u128::from(budget.paths) {
         let mut tally = Tally::default();
         paths::each(dag, |path| tally.add(dag, labelling, &members, path));
         return tally.verdict(labelling, VerifyMethod::Enumerated);

@@ -11,6 +11,7 @@ use crate::{Class, Labelling};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::graph::Node;
 
 /// An interesting path and a different one.
@@ -46,7 +47,7 @@ struct Visit {
 
 /// Searches for paths with the same sums. `None` if there are more than `max_states` states, or if a sum does not fit in a word.
 pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
-    let all = vec![true; dag.edges().len()];
+    let all = DagEdgeSet::full(dag.edges().len());
     let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
     let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
@@ -146,11 +147,11 @@ fn paths_to(visits: &[Visit], mut at: usize) -> Pair {
 }
 
 /// Least and greatest sum in each register on marked edges from each node to the exit.
-fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
+fn bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
     let mut bounds: Vec<Option<[(i128, i128); 2]>> = vec![None; dag.node_count()];
     bounds[dag.exit().index()] = Some([(0, 0), (0, 0)]);
     for &node in dag.order().iter().rev() {
-        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+        for &edge in dag.out(node).iter().filter(|e| marked.contains(**e)) {
             let Some(rest) = bounds[dag.edge(edge).to.index()] else { continue };
             let step = labelling.increments(edge).map(i128::from);
             let through = [0, 1].map(|i| (rest[i].0 + step[i], rest[i].1 + step[i]));

@@ -3,6 +3,7 @@
 use crate::InterestingSet;
 use std::collections::{HashMap, HashSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::dense_set::DagEdgeSet;
 use trodden_flow::graph::Node;
 
 /// Maximum number of paths of a closure to list.
@@ -11,7 +12,7 @@ const MAX_LISTED: u128 = 1 << 17;
 /// The interesting paths, as an automaton that reads edges.
 pub enum MarkedPaths {
     /// All paths of these edges.
-    Closure(Vec<bool>),
+    Closure(DagEdgeSet),
     /// A list of paths, as a set and as a trie whose nodes are the automaton's states.
     List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
 }
@@ -20,7 +21,7 @@ impl MarkedPaths {
     /// Returns the interesting paths of a set as defined by a scheme: the list, its closure, or all paths.
     pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
         if everything {
-            return MarkedPaths::Closure(vec![true; dag.edges().len()]);
+            return MarkedPaths::Closure(DagEdgeSet::full(dag.edges().len()));
         }
         match set.paths(dag) {
             Ok(paths) if set.is_listed() && !closure => {
@@ -34,14 +35,14 @@ impl MarkedPaths {
                 }
                 MarkedPaths::List(paths.into_iter().collect(), trie)
             }
-            _ => MarkedPaths::Closure(set.edges().to_vec()),
+            _ => MarkedPaths::Closure(set.edges().clone()),
         }
     }
 
     /// Returns true if a path from entry to exit is interesting.
     pub fn has(&self, path: &[DagEdgeId]) -> bool {
         match self {
-            MarkedPaths::Closure(edges) => path.iter().all(|e| edges[e.index()]),
+            MarkedPaths::Closure(edges) => path.iter().all(|e| edges.contains(*e)),
             MarkedPaths::List(paths, _) => paths.contains(path),
         }
     }
@@ -49,7 +50,7 @@ impl MarkedPaths {
     /// Returns the state after an edge. `None` if no interesting path continues there. The initial state is 0.
     pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
         match self {
-            MarkedPaths::Closure(edges) => edges[edge.index()].then_some(0),
+            MarkedPaths::Closure(edges) => edges.contains(edge).then_some(0),
             MarkedPaths::List(_, trie) => trie.get(&(state, edge)).copied(),
         }
     }
@@ -73,31 +74,27 @@ impl MarkedPaths {
     }
 
     /// Returns the edges on interesting paths.
-    pub fn edges(&self, dag: &Dag) -> Vec<bool> {
+    pub fn edges(&self, dag: &Dag) -> DagEdgeSet {
         match self {
             MarkedPaths::Closure(edges) => edges.clone(),
-            MarkedPaths::List(paths, _) => {
-                let mut edges = vec![false; dag.edges().len()];
-                paths.iter().flatten().for_each(|e| edges[e.index()] = true);
-                edges
-            }
+            MarkedPaths::List(paths, _) => DagEdgeSet::from_members(dag.edges().len(), paths.iter().flatten().copied()),
         }
     }
 }
 
 /// Visits all paths.
 pub fn each(dag: &Dag, visit: impl FnMut(&[DagEdgeId])) {
-    each_over(dag, &vec![true; dag.edges().len()], visit);
+    each_over(dag, &DagEdgeSet::full(dag.edges().len()), visit);
 }
 
-fn each_over(dag: &Dag, marked: &[bool], mut visit: impl FnMut(&[DagEdgeId])) {
+fn each_over(dag: &Dag, marked: &DagEdgeSet, mut visit: impl FnMut(&[DagEdgeId])) {
     let mut path: Vec<DagEdgeId> = Vec::new();
     let mut open: Vec<(Node, usize)> = vec![(dag.entry(), 0)];
     while let Some((node, place)) = open.pop() {
         if node == dag.exit() {
             visit(&path);
         }
-        match dag.out(node)[place..].iter().position(|e| marked[e.index()]) {
+        match dag.out(node)[place..].iter().position(|e| marked.contains(*e)) {
             Some(ahead) => {
                 let edge = dag.out(node)[place + ahead];
                 open.push((node, place + ahead + 1));
@@ -112,16 +109,16 @@ fn each_over(dag: &Dag, marked: &[bool], mut visit: impl FnMut(&[DagEdgeId])) {
 }
 
 /// Returns the number of paths of marked edges.
-pub fn count(dag: &Dag, marked: &[bool]) -> u128 {
+pub fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     path_counts(dag, marked)[dag.entry().index()]
 }
 
 /// Returns the number of paths of marked edges from each node to the exit.
-fn path_counts(dag: &Dag, marked: &[bool]) -> Vec<u128> {
+fn path_counts(dag: &Dag, marked: &DagEdgeSet) -> Vec<u128> {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev() {
-        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+        for &edge in dag.out(node).iter().filter(|e| marked.contains(**e)) {
             paths[node.index()] = paths[node.index()].saturating_add(paths[dag.edge(edge).to.index()]);
         }
     }
@@ -130,7 +127,7 @@ fn path_counts(dag: &Dag, marked: &[bool]) -> Vec<u128> {
 
 /// Visits random paths: half of them drawn from all paths with equal probability, half from those of the interesting edges.
 pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
-    let (all, region) = (vec![true; dag.edges().len()], members.edges(dag));
+    let (all, region) = (DagEdgeSet::full(dag.edges().len()), members.edges(dag));
     let (of_all, of_inside) = (path_counts(dag, &all), path_counts(dag, &region));
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for sample in 0..samples {
@@ -141,7 +138,7 @@ pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMu
             let total = weights[node.index()];
             let mut left = random_below(&mut state, total);
             let mut chosen = None;
-            for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+            for &edge in dag.out(node).iter().filter(|e| marked.contains(**e)) {
                 let weight = weights[dag.edge(edge).to.index()];
                 chosen = Some(edge).filter(|_| weight > 0).or(chosen);
                 if left < weight {

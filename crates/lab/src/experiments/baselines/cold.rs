@@ -9,15 +9,15 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::plan::{Plan, PlanOptions, edge_frequencies, probe_costs};
 use trodden_flow::trim::restrict_to;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Probes};
+use trodden_flow::{CutReason, Dag, DagEdgeId, DagEdgeSet, Edge, EdgeSet, Graph, Node, Numbering, Origin, Probes};
 
 /// Edges to omit, by edge of the graph.
 #[derive(Clone, Debug)]
 pub struct OmittedEdges {
     /// Edges that are not part of the flow and never taken: they mark that a call was reached.
-    pub excluded: Vec<bool>,
+    pub excluded: EdgeSet,
     /// Edges that are rarely taken. Edges to the exit are kept regardless.
-    pub cold: Vec<bool>,
+    pub cold: EdgeSet,
 }
 
 /// Numbers the paths that take no omitted edge.
@@ -28,12 +28,12 @@ pub fn omit_edges(
     omitted: &OmittedEdges,
     options: &PlanOptions,
 ) -> Baseline {
-    let is_cold = |e: Edge| omitted.cold[e.index()] && !omitted.excluded[e.index()] && graph.to(e) != graph.exit();
+    let is_cold = |e: Edge| omitted.cold.contains(e) && !omitted.excluded.contains(e) && graph.to(e) != graph.exit();
     let full = || Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, options));
     if !graph.edges().any(is_cold) {
         return full();
     }
-    let is_kept = |e: Edge| !omitted.excluded[e.index()] && !is_cold(e);
+    let is_kept = |e: Edge| !omitted.excluded.contains(e) && !is_cold(e);
     let dag = cut_kept_part(graph, forced, frequencies, &is_kept, options);
     let Some((kept, hot)) = restrict_to(&dag, graph, &is_kept) else { return full() };
     let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
@@ -48,7 +48,7 @@ pub fn omit_edges(
             .unwrap_or_else(|| poison_for(&direct)),
         false => poison_for(&direct),
     };
-    let kept = kept.iter().map(Option::is_some).collect();
+    let kept = DagEdgeSet::from_fn(kept.len(), |edge| kept[edge.index()].is_some());
     let partial = PartialPlan { dag: hot, kept, excluded: omitted.excluded.clone(), poison, overflow };
     Baseline { dag, numbering, increments, partial: Some(partial) }
 }

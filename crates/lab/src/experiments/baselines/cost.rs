@@ -7,7 +7,7 @@ use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted}
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
-use trodden_flow::{CutReason, Edge, Graph, Origin};
+use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
@@ -31,7 +31,7 @@ struct Executed<'a> {
     graph: Graph,
     paths: FunctionPaths,
     frequencies: Frequencies,
-    excluded: Vec<bool>,
+    excluded: EdgeSet,
     forced: Vec<(Edge, CutReason)>,
 }
 
@@ -60,7 +60,7 @@ impl Executed<'_> {
     fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
         let graph = map.graph()?;
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
-        let excluded = map.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let excluded = EdgeSet::from_fn(map.edges.len(), |e| map.edges[e.index()].kind == EdgeKind::Reach);
         // The other cuts follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();

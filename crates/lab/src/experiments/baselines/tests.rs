@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{PlanOptions, RegisterAction};
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
+use trodden_flow::{Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, Origin};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
@@ -34,7 +34,7 @@ enum End {
 }
 
 /// Walks at random, and counts according to the plan. Excluded edges are never taken.
-fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
+fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet, counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
@@ -42,7 +42,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], 
         if step >= 60 && at != graph.exit() {
             return;
         }
-        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded[e.index()]).collect();
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded.contains(*e)).collect();
         if at == graph.exit() {
             return log.push((begin, edges, End::Exit));
         }
@@ -109,7 +109,7 @@ fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..plan_options(random) }
 }
 
-fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool]) {
+fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet) {
     let (mut counts, mut log) = (BTreeMap::new(), Vec::new());
     for _ in 0..12 {
         walk(random, graph, plan, excluded, &mut counts, &mut log);
@@ -138,13 +138,13 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
         let Some((graph, frequencies)) = subject(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let options = shared_entries(&mut random);
-        let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.chance(10)).collect();
-        let none = vec![false; graph.edge_count()];
+        let excluded = EdgeSet::from_fn(graph.edge_count(), |e| graph.to(e) == graph.exit() && random.chance(10));
+        let none = EdgeSet::empty(graph.edge_count());
         let plan = match random.below(3) {
             0 => targeted(&graph, &cuts, &frequencies, &excluded, &options),
             1 => practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
             _ => {
-                let cold = graph.edges().map(|_| random.chance(30)).collect();
+                let cold = EdgeSet::from_fn(graph.edge_count(), |_| random.chance(30));
                 omit_edges(&graph, &cuts, &frequencies, &OmittedEdges { excluded: excluded.clone(), cold }, &options)
             }
         };
@@ -162,6 +162,6 @@ fn structural_paths_are_counted_exactly() {
         let mut random = Random::new(seed ^ 0x1e7e1);
         let Some((graph, frequencies)) = subject(&mut random) else { continue };
         let plan = structural(&graph, &[], &frequencies, &shared_entries(&mut random));
-        check(seed, &mut random, &graph, &plan, &vec![false; graph.edge_count()]);
+        check(seed, &mut random, &graph, &plan, &EdgeSet::empty(graph.edge_count()));
     }
 }
