@@ -6,7 +6,7 @@
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
 use crate::stand_ins;
-use crate::toolchain::{Llvm, Tool};
+use crate::toolchain::{CLANG_VARIABLE, Llvm, Tool, install};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -115,22 +115,59 @@ impl OwnLibrary {
 }
 
 /// Returns the option that makes clang load the plugin.
-pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
-    Ok(option_with_value("-fpass-plugin=", PLUGIN.find(context)?))
+///
+/// # Errors
+/// Fails like [`check_plugin`].
+pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
+    Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
-/// Checks that clang loads the plugin, and that the plugin accepts it. A clang without a function or a call that the plugin needs is found
-/// before anything is compiled.
+/// Checks that clang loads the plugin, and that the plugin accepts it, and returns the plugin. So a clang without a function or a call
+/// that the plugin needs, such as one that is linked statically, is found before anything is compiled. The unit cache remembers which
+/// clang was accepted.
 ///
 /// # Errors
 /// Fails with clang's or the plugin's message if not.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
-    let mut command = Command::new(llvm.clang());
-    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(plugin_option(context)?);
-    command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
-    run(&mut command).with_context(|| format!("clang {} does not load {}", llvm.major, plugin.display()))?;
+    let accepted = accepted_clang(context, llvm.clang(), &plugin)?;
+    if !accepted.exists() {
+        try_plugin(context, llvm, &plugin)?;
+        // If the cache cannot be written, the plugin will say so.
+        _ = atomic_file::write_unsynced(&accepted, TEMPORARY_PREFIX, b"");
+    }
     Ok(plugin)
+}
+
+/// Compiles an empty file with the plugin, whether or not that has been tried before.
+///
+/// # Errors
+/// Fails if clang does not load the plugin, or the plugin does not accept clang.
+pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result<()> {
+    let mut command = Command::new(llvm.clang());
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
+    command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
+    run(&mut command).map(drop).with_context(|| {
+        format!(
+            "{} (clang {}) does not load {}. Use clang as packaged by your distribution ({}), and set {CLANG_VARIABLE} to it",
+            llvm.clang().display(),
+            llvm.major,
+            plugin.display(),
+            install(Tool::Clang)
+        )
+    })
+}
+
+/// Returns the file of the unit cache that exists if clang has accepted the plugin. Its name depends on the path, size and modification
+/// time of both.
+fn accepted_clang(context: &DriverContext, clang: &Path, plugin: &Path) -> Result<PathBuf> {
+    let identity = |file: &Path| -> Result<String> {
+        let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
+        let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
+    };
+    let both = format!("{}\n{}\n{}", clang.display(), identity(clang)?, identity(plugin)?);
+    Ok(context.store()?.root().join("runtime").join(format!("{}.clang", Identity::from_content(both.as_bytes()))))
 }
 
 /// Returns a path that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: that of the library, or of a symbolic link
