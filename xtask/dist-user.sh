@@ -5,7 +5,7 @@ fail() { echo "dist-user.sh: $*" >&2; exit 1; }
 work=$(mktemp -d)
 cd "$work"
 export TRODDEN_CACHE="$work/store"
-clang=${TRODDEN_CLANG:-clang-22}
+clang=${TRODDEN_CLANG:-$(command -v clang-22 || command -v clang-19)}
 
 echo "$(trodden --version), in $(dirname "$(command -v trodden)")"
 for other in trodden-cc trodden-c++ cargo-trodden; do

@@ -1,8 +1,11 @@
 //! `cargo xtask corpus`: fetches, builds and runs the programs of `corpus/`.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps::{self, build_trodden};
 use trodden_corpus::{Corpus, Input, Variant};
@@ -52,11 +55,43 @@ enum Step {
 /// Variable that names the clang with which trodden compiles. Plain builds always use clang 22.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
 
-/// The working folder inside cargo's target folder, which is another one for each clang that [`CLANG_VARIABLE`] names.
-pub fn in_target() -> Corpus {
-    let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Corpus::in_target() };
+/// The working folder inside cargo's target folder, which is another one for each clang that [`CLANG_VARIABLE`] names. All share the
+/// sources, which builds copy.
+///
+/// # Errors
+/// The folder cannot be created.
+pub fn in_target() -> Result<Corpus> {
+    let default = Corpus::in_target();
+    let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(default) };
     let name = Path::new(&clang).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Corpus::at(&steps::target().join(format!("corpus-{name}")))
+    let folder = steps::target().join(format!("corpus-{name}"));
+    for part in ["apt", "downloads", "src"] {
+        let (shared, link) = (default.folder().join(part), folder.join(part));
+        for created in [&shared, &folder] {
+            fs::create_dir_all(created).with_context(|| format!("cannot create the folder {}", created.display()))?;
+        }
+        if link.symlink_metadata().is_err() {
+            symlink(&shared, &link).with_context(|| format!("cannot create the link {}", link.display()))?;
+        }
+    }
+    Ok(Corpus::at(&folder))
+}
+
+/// Programs that `cargo xtask test` runs: two in C, one of them configured by autoconf, and one in C++.
+const SUBSET: [&str; 3] = ["gzip", "lua", "minisat"];
+
+/// Runs some programs of the corpus in a process of its own, with debug builds of trodden and this clang, if one is named.
+///
+/// # Errors
+/// A program cannot be built or run, or its output differs from that of the plain build.
+pub fn run_subset(clang: Option<&str>) -> Result<()> {
+    steps::headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
+    let mut run = Command::new(std::env::current_exe().context("cannot find the executable of xtask")?);
+    run.args(["corpus", "run", "--debug"]).args(SUBSET);
+    if let Some(clang) = clang {
+        run.env(CLANG_VARIABLE, clang);
+    }
+    steps::run(&mut run)
 }
 
 /// Leaves out programs in Rust if [`CLANG_VARIABLE`] names a clang, which may be older than rustc's LLVM, and says so.
@@ -77,7 +112,10 @@ pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>>
 /// # Errors
 /// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
-    let corpus = options.folder.as_deref().map_or_else(in_target, Corpus::at);
+    let corpus = match &options.folder {
+        Some(folder) => Corpus::at(folder),
+        None => in_target()?,
+    };
     if options.debug {
         steps::use_debug_builds();
     }

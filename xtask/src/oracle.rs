@@ -59,7 +59,7 @@ pub fn run(options: &OracleOptions) -> Result<()> {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
         return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
-    let corpus = in_target();
+    let corpus = in_target()?;
     let programs = compilable(&corpus, corpus.prepare(&options.programs, DEFAULT)?)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {

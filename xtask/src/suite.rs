@@ -1,6 +1,6 @@
 //! `cargo xtask test`: all checks that a change must pass before it is merged.
 
-use crate::corpus::CLANG_VARIABLE;
+use crate::corpus::{self, CLANG_VARIABLE};
 use crate::cycles;
 use crate::fuzz;
 use crate::pages;
@@ -17,8 +17,8 @@ const FUZZ_SECONDS: u64 = 5;
 
 /// The oldest clang that trodden supports.
 pub const OLDEST_CLANG: &str = "clang-19";
-/// Test files that are run once more with it.
-const OLDEST_CLANG_TESTS: [&str; 2] = ["lines", "pgo"];
+/// Test files that are run once more with it, among them comparisons with the counters of LLVM's own passes.
+const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
@@ -57,6 +57,10 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     tests(options)?;
     if options.filter.is_none() {
         with_oldest_clang()?;
+        if !options.fast {
+            corpus::run_subset(None)?;
+            corpus::run_subset(Some(OLDEST_CLANG))?;
+        }
         steps::headline("Fuzz targets");
         fuzz::targets(None, FUZZ_SECONDS, 1)?;
     }

@@ -25,7 +25,7 @@ pub fn trodden() -> std::process::Command {
 /// # Errors
 /// The run or an oracle failed, and the report has no difference that would explain the failure.
 pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
-    let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
+    let report = corpus.folder().join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
     }

@@ -6,7 +6,7 @@
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
 use crate::stand_ins;
-use crate::toolchain::{Llvm, Tool};
+use crate::toolchain::{CLANG_VARIABLE, Llvm, Tool, install};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -116,21 +116,27 @@ impl OwnLibrary {
 }
 
 /// Returns the option that makes clang load the plugin.
-pub fn plugin_option(context: &DriverContext) -> Result<OsString> {
-    Ok(option_with_value("-fpass-plugin=", PLUGIN.find(context)?))
+///
+/// # Errors
+/// Fails like [`check_plugin`].
+pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
+    Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
-/// Checks that clang loads the plugin, and that the plugin supports this clang. So a clang that lacks a function that the plugin calls is
-/// detected before anything is compiled.
+/// Checks that clang loads the plugin, and that the plugin accepts it, and returns the plugin. So a clang without a function or a call
+/// that the plugin needs, such as one that is linked statically, is found before anything is compiled. The unit cache remembers which
+/// clang was accepted.
 ///
 /// # Errors
 /// Fails with clang's or the plugin's message.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
-    let mut command = Command::new(llvm.clang());
-    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(plugin_option(context)?);
-    command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
-    run(&mut command).with_context(|| format!("clang {} does not load {}", llvm.major, plugin.display()))?;
+    let accepted = accepted_clang(context, llvm.clang(), &plugin)?;
+    if !accepted.exists() {
+        try_plugin(context, llvm, &plugin)?;
+        // If the cache cannot be written, the plugin will say so.
+        _ = atomic_file::write_unsynced(&accepted, TEMPORARY_PREFIX, b"");
+    }
     Ok(plugin)
 }
 

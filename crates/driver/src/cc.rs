@@ -83,6 +83,9 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
     // Assembly output cannot be instrumented at the link, so it is instrumented now.
     let emits_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !emits_assembly {
+        if line.compiles {
+            assets::check_plugin(context, llvm)?;
+        }
         return crate::lto::drive(context, llvm, &clang, &arguments, &line);
     }
     let added = compile_options(context, llvm, &line, &clang)?;
@@ -107,7 +110,7 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
 fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
-        added.push(assets::plugin_option(context)?);
+        added.push(assets::plugin_option(context, llvm)?);
         added.extend(debug_information::options(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
         // A coverage build knows its lines from the coverage mapping.

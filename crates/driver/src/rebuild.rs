@@ -43,7 +43,7 @@ impl DriverCompiler {
 
     /// Creates a compiler of this LLVM.
     pub fn with(context: &DriverContext, llvm: &Llvm, request: OsString) -> Result<DriverCompiler> {
-        let plugin = assets::PLUGIN.find(context)?;
+        let plugin = assets::check_plugin(context, llvm)?;
         Ok(DriverCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
     }
 

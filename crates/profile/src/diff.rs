@@ -30,7 +30,7 @@ pub struct DiffOptions {
 }
 
 /// The differences of two profiles.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Diff {
     /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions whose only difference is that one
     /// profile has unfinished paths.
@@ -41,9 +41,16 @@ pub struct Diff {
     pub only_before: Vec<String>,
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
+    /// Functions of the first profile without a counterpart, executed or not.
+    pub unmatched_before: Vec<FunctionPlace>,
+    /// Functions of the second profile without a counterpart, executed or not.
+    pub unmatched_after: Vec<FunctionPlace>,
     /// Overlap of the two profiles.
     pub overlap: Overlap,
 }
+
+/// A function of a profile: its unit, and its index in the unit's map.
+pub type FunctionPlace = (Identity, usize);
 
 /// Overlap of two profiles, from 0 (no common path) to 1 (equal shares): the sum over all paths of the smaller of the path's two shares of
 /// the program. Functions that could not be compared contribute 0. Sampled profiles are compared by their estimates.
@@ -138,8 +145,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     let mut keys: Vec<&DiffKey> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
-    let mut diff =
-        Diff { functions: Vec::new(), compared: 0, only_before: Vec::new(), only_after: Vec::new(), overlap: Overlap::default() };
+    let mut diff = Diff::default();
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
             (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {
@@ -150,6 +156,8 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
             (a, b) => {
                 diff.only_before.extend(a.and_then(DecodedFunction::name_if_executed));
                 diff.only_after.extend(b.and_then(DecodedFunction::name_if_executed));
+                diff.unmatched_before.extend(a.map(DecodedFunction::place));
+                diff.unmatched_after.extend(b.map(DecodedFunction::place));
             }
         }
     }
@@ -168,7 +176,7 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
                 one: old.identity,
                 other_name: after.0.to_owned(),
                 other: new.identity,
-                alternative: ", or compare the functions that did not change with `--across-builds`",
+                alternative: ", or compare functions of different builds with `--across-builds`",
             });
         }
     }
@@ -272,6 +280,10 @@ impl Overlap {
 impl DecodedFunction<'_> {
     fn map(&self) -> &FunctionMap {
         &self.unit.map.functions[self.function]
+    }
+
+    fn place(&self) -> FunctionPlace {
+        (self.unit.unit, self.function)
     }
 
     /// Returns the function's name; `None` if it was not executed.

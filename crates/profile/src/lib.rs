@@ -66,7 +66,7 @@ pub use collect::{CollectProblem, Collected, collect, is_raw_file, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, CopyDivergence, MergedCopies, merge_copies};
 pub use counts::Counts;
-pub use diff::{Diff, DiffOptions, FunctionDiff, Overlap, PathChange, PathDiff, diff};
+pub use diff::{Diff, DiffOptions, FunctionDiff, FunctionPlace, Overlap, PathChange, PathDiff, diff};
 pub use edges::{CallTarget, EdgeCounts, EdgeError, FunctionEdges, ProfiledValue, Targets};
 pub use error::ProfileError;
 pub use exactness::Inexact;

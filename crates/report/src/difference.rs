@@ -1,5 +1,8 @@
 //! The difference between two profiles, as text and as JSON.
 
+pub mod lines;
+
+use self::lines::{FunctionLines, LineChange, LineDifference};
 use crate::Name;
 use crate::select::limit;
 use crate::view::file_of;
@@ -20,9 +23,9 @@ fn change_name(change: PathChange) -> &'static str {
     }
 }
 
-/// The difference as JSON.
+/// The difference as JSON. `by_lines` is that of functions whose paths cannot be compared.
 #[must_use]
-pub fn json(found: &Diff) -> Value {
+pub fn json(found: &Diff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
         json!({
             "id": p.id.to_string(), "change": change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
@@ -43,13 +46,30 @@ pub fn json(found: &Diff) -> Value {
         "schema_version": SCHEMA_VERSION, "compared": found.compared, "functions": found.functions.iter().map(function).collect::<Vec<_>>(),
         "only_before": found.only_before, "only_after": found.only_after,
         "overlap": { "executions": found.overlap.executions, "instructions": found.overlap.instructions },
+        "by_lines": {
+            "compared": by_lines.compared, "functions": by_lines.functions.iter().map(lines_as_json).collect::<Vec<_>>(),
+        },
     })
 }
 
-/// The difference as text, with at most `top` paths per function. `functions` is the number of instrumented functions, where copies in
+fn lines_as_json(function: &FunctionLines) -> Value {
+    let name = Name::from_linkage(&function.name);
+    let line = |line: &LineChange| {
+        json!({
+            "lines": [line.lines.0, line.lines.1], "change": change_name(line.change),
+            "counts": [line.counts.0.to_string(), line.counts.1.to_string()], "per_call": [line.per_call.0, line.per_call.1],
+        })
+    };
+    json!({
+        "function": name.full, "linkage_name": name.linkage, "file": function.file, "compared": function.compared,
+        "calls": [function.calls.0.to_string(), function.calls.1.to_string()], "lines": function.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+/// The difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions, where copies in
 /// several units count once, as in other reports.
 #[must_use]
-pub fn text(found: &Diff, functions: u64, top: usize) -> String {
+pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
     let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
@@ -92,10 +112,32 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
         let functions = plural(hidden_functions, "function differs", "functions differ");
         line(format!("\n{functions} only in paths with 0.0 % of the executions both times (--json)"));
     }
+    if by_lines.compared > 0 {
+        let compared = plural(by_lines.compared as u128, "function", "functions");
+        line(format!("\n{compared} compared by source lines, since the graphs differ: {} differ", by_lines.functions.len()));
+    }
+    by_lines.functions.iter().for_each(|function| line(lines_as_text(function, top)));
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
         if !names.is_empty() {
             line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ")));
         }
+    }
+    out
+}
+
+/// The changed lines of a function.
+fn lines_as_text(function: &FunctionLines, top: usize) -> String {
+    let (name, file) = (Name::from_linkage(&function.name).full, base_name(&function.file));
+    let mut out = format!("\n{name}  ({file}; called {} -> {})", function.calls.0, function.calls.1);
+    for line in function.lines.iter().take(limit(top)) {
+        let (number, counts) = (line.lines.1, line.counts);
+        let per_call = format!("{:>7.2} -> {:<7.2} per call", line.per_call.0, line.per_call.1);
+        write!(out, "\n  {:<9} line {number:<6} {:>10} -> {:<10} {per_call}", change_name(line.change), counts.0, counts.1)
+            .expect("writing to a string");
+    }
+    if function.lines.len() > limit(top) {
+        let more = plural((function.lines.len() - top) as u128, "more line", "more lines");
+        write!(out, "\n  ... and {more} (--top)").expect("writing to a string");
     }
     out
 }

@@ -122,7 +122,7 @@ impl LineCounts {
     }
 
     /// Calls of the functions declared on a line; `None` if there are no functions.
-    fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
+    pub(crate) fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
     }

@@ -3,7 +3,8 @@
 mod support;
 
 use support::{FunctionBuilder, UnitBuilder, profile};
-use trodden_profile::Profile;
+use trodden_profile::{DiffOptions, PathChange, Profile, diff};
+use trodden_report::difference::{self, lines as difference_lines};
 use trodden_report::lines::LineCounts;
 use trodden_report::view::View;
 use trodden_unit::{EdgeKind, LineBlock, LineGraph, Position};
@@ -176,4 +177,66 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     unit.walk(&walker, &[0], true, 4);
     unit.walk(&walker, &[0], false, 1);
     assert_eq!(lines(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
+}
+
+/// `f`, declared on line `first`, which calls `g`, declared ten lines below. `f` executes the line after its declaration in each call and
+/// the line after that in `rare` of ten calls; `g` executes one line. If `inlined`, the code of `g` is in `f` only.
+fn with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
+    let mut unit = UnitBuilder::new("m.c", &["m.c"]);
+    let scope = unit.scope("f", 0, first, None);
+    let at = |scope: u32, line: u32| Position { scope, file: 0, line: first + line, column: 1 };
+    let inner = unit.scope("g", 0, first + 10, inlined.then(|| at(scope, 3)));
+    let last: &[Position] = if inlined { &[at(inner, 11)] } else { &[at(scope, 3)] };
+    let caller = FunctionBuilder::new("f", Some(at(scope, 0)))
+        .block(2 + u32::from(inlined), &[at(scope, 1)], Some(at(scope, 1)))
+        .block(1, &[at(scope, 2)], None)
+        .block(1, last, None)
+        .branch(0, 1, 2)
+        .edge(1, 2, EdgeKind::Always)
+        .edge(2, None, EdgeKind::Return);
+    let caller = unit.add(caller);
+    unit.walk(&caller, &[0, 1, 2], true, rare);
+    unit.walk(&caller, &[0, 2], true, 10 - rare);
+    if !inlined {
+        let called = FunctionBuilder::new("g", Some(at(inner, 10))).block(1, &[at(inner, 11)], None).edge(0, None, EdgeKind::Return);
+        let called = unit.add(called);
+        unit.walk(&called, &[0], true, 10);
+    }
+    profile(vec![("m", vec![unit.finish()])])
+}
+
+#[test]
+fn functions_with_different_graphs_are_compared_by_lines() {
+    let compare = |one: &Profile, other: &Profile, options: &DiffOptions| {
+        let mut found = diff(("one", one), ("other", other), options).unwrap();
+        let by_lines = difference_lines::compare(&View::from_profile(one), &View::from_profile(other), &mut found, options);
+        (found, by_lines)
+    };
+    let options = DiffOptions { across_builds: true, ..DiffOptions::default() };
+    let before = with_callee(1, 4, false);
+    // The same executions, further down in the file and with `g` inlined.
+    let (found, by_lines) = compare(&before, &with_callee(21, 4, true), &options);
+    assert_eq!((found.compared, by_lines.compared, by_lines.functions.len()), (0, 2, 0), "{by_lines:?}");
+    assert!(found.only_before.is_empty() && found.only_after.is_empty(), "{found:?}");
+    let after = with_callee(21, 6, true);
+    let (found, by_lines) = compare(&before, &after, &options);
+    let [function] = &by_lines.functions[..] else { panic!("{by_lines:?}") };
+    assert_eq!((&*function.name, function.calls, function.compared), ("f", (10, 10), 4));
+    let [line] = &function.lines[..] else { panic!("{function:?}") };
+    assert_eq!((line.lines, line.counts, line.per_call, line.change), ((3, 23), (4, 6), (0.4, 0.6), PathChange::Share));
+    let text = difference::text(&found, &by_lines, 2, 10);
+    assert!(
+        text.contains("2 functions compared by source lines, since the graphs differ: 1 differ\n\nf  (m.c; called 10 -> 10)"),
+        "{text}"
+    );
+    assert!(text.contains("  share     line 23              4 -> 6             0.40 -> 0.60    per call\n"), "{text}");
+    let json = difference::json(&found, &by_lines);
+    assert_eq!(json["by_lines"]["functions"][0]["lines"][0]["counts"], serde_json::json!(["4", "6"]));
+    let (_, few) = compare(&before, &after, &DiffOptions { min_function_share: 0.3, ..options.clone() });
+    assert!(few.functions.is_empty() && few.compared == 2);
+    let (_, gone) = compare(&with_callee(1, 0, false), &after, &options);
+    assert_eq!((gone.functions[0].lines[0].change, gone.functions[0].lines[0].counts), (PathChange::Appeared, (0, 6)));
+    // Equal graphs are compared by paths.
+    let (found, by_lines) = compare(&before, &with_callee(1, 6, false), &options);
+    assert_eq!((found.compared, found.functions.len(), by_lines.compared), (2, 1, 0));
 }

@@ -133,6 +133,84 @@ int main(void) {
     must(&mut unnamed(&place, "report 19.trodden"));
 }
 
+/// Optimised, the loop and the call have different code in the two versions.
+#[test]
+fn functions_whose_graphs_differ_are_compared_by_lines() {
+    if !has_both() {
+        return;
+    }
+    let source = "\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct entry { char word[24]; unsigned count; struct entry *next; };
+static struct entry *table[64];
+static unsigned hash(const char *word) {
+  unsigned sum = 7;
+  while (*word)
+    sum = sum * 31 + (unsigned char)*word++;
+  return sum % 64;
+}
+static struct entry *find(const char *word, int add) {
+  unsigned slot = hash(word);
+  for (struct entry *at = table[slot]; at; at = at->next)
+    if (strcmp(at->word, word) == 0)
+      return at;
+  if (!add)
+    return NULL;
+  struct entry *made = calloc(1, sizeof *made);
+  strcpy(made->word, word);
+  made->next = table[slot];
+  table[slot] = made;
+  return made;
+}
+int main(int argc, char **argv) {
+  unsigned seed = argc > 1 ? strtoul(argv[1], NULL, 10) : 1, missing = 0;
+  for (int i = 0; i < 3000; i++) {
+    char word[24];
+    seed = seed * 1664525u + 1013904223u;
+    snprintf(word, sizeof word, \"w%u\", (seed >> 16) % 500);
+    struct entry *found = find(word, i < 1000);
+    if (found)
+      found->count++;
+    else
+      missing++;
+  }
+  switch (missing % 5) {
+  case 0: puts(\"none\"); break;
+  case 1: puts(\"one\"); break;
+  case 2: puts(\"two\"); break;
+  default: printf(\"%u\\n\", missing);
+  }
+}
+";
+    let place = Place::with(&[("prog.c", source)]);
+    let record = |name: &str, major: u32, argument: &str| {
+        must(&mut unnamed(&place, &format!("record --no-store -o {name}.trodden -- ./prog-{major} {argument}")));
+    };
+    for major in VERSIONS {
+        must(&mut with(&place, major, &format!("cc -O2 -g prog.c -o prog-{major}")));
+        record(&major.to_string(), major, "1");
+    }
+    record("other", 22, "5");
+    let compare = |after: &str| -> serde_json::Value {
+        let diff = unnamed(&place, &format!("diff --across-builds --fail --json 19.trodden {after}.trodden")).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
+        let is_different = [&found["functions"], &found["by_lines"]["functions"]].iter().any(|list| *list != &serde_json::json!([]));
+        assert_eq!(diff.status.code(), Some(i32::from(is_different)), "{found}");
+        found
+    };
+    let same = compare("22");
+    assert!(same["by_lines"]["compared"].as_u64() > Some(0), "the versions make equal graphs of this program: {same}");
+    assert_eq!((&same["functions"], &same["by_lines"]["functions"]), (&serde_json::json!([]), &serde_json::json!([])), "{same}");
+    assert_eq!((&same["only_before"], &same["only_after"]), (&serde_json::json!([]), &serde_json::json!([])), "{same}");
+    let other = compare("other");
+    let lines = other["by_lines"]["functions"].as_array().unwrap().iter().flat_map(|function| function["lines"].as_array().unwrap());
+    let changed: Vec<u64> = lines.map(|line| line["lines"][1].as_u64().unwrap()).collect();
+    // The comparison in the bucket, and what follows if nothing is found.
+    assert!(changed.contains(&15) && changed.iter().any(|line| (17..=23).contains(line)), "{other}");
+}
+
 #[test]
 fn units_are_recompiled_by_their_own_llvm_version_or_a_newer_one() {
     if !has_both() {
@@ -217,11 +295,57 @@ fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
 }
 
+/// A clang of a supported version that is linked statically, so that neither slots nor functions of LLVM can be found.
+fn static_clang(place: &Place) -> String {
+    let source = r#"
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv) {
+  if (argc == 2 && !strcmp(argv[1], "--version"))
+    return puts("clang version 20.1.8") < 0;
+  for (int i = 1; i < argc; i++)
+    if (!strncmp(argv[i], "-fpass-plugin=", 14))
+      return fprintf(stderr, "error: unable to load plugin '%s': undefined symbol: LLVMGetVersion\n", argv[i] + 14), 1;
+  return fclose(fopen("compiled", "w"));
+}
+"#;
+    place.write("static.c", source);
+    place.tool("gcc", "-static static.c -o clang-20");
+    place.path("clang-20").to_str().unwrap().to_owned()
+}
+
 #[test]
-fn clang_that_does_not_load_the_plugin_is_rejected_before_the_build() {
-    let place = Place::new();
-    let said = error_of(unnamed(&place, "build -- touch built").env("TRODDEN_CLANG", pretender(&place, 20)));
-    assert!(said.contains("clang 20 does not load") && !place.path("built").exists(), "{said}");
+fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled() {
+    let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
+    for clang in [static_clang(&place), pretender(&place, 21)] {
+        for arguments in ["build -- touch built", "cc prog.c -o prog", "c++ -c prog.c -o prog.o"] {
+            let said = error_of(unnamed(&place, arguments).env("TRODDEN_CLANG", &clang));
+            assert!(said.contains("clang-2") && said.contains("does not load") && said.contains("libtrodden_instrument.so"), "{said}");
+            assert!(said.contains("apt-get install clang-22") && said.contains("TRODDEN_CLANG"), "{said}");
+        }
+    }
+    for file in ["built", "prog", "prog.o", "compiled"] {
+        assert!(!place.path(file).exists(), "{file}");
+    }
+}
+
+/// The check is made once for each clang.
+#[test]
+fn accepted_clang_is_tried_again_only_if_it_changed() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
+    let compiled = |script: &str| {
+        place.write("clang-22", script);
+        std::fs::set_permissions(place.path("clang-22"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        unnamed(&place, "cc -c prog.c -o prog.o").env("TRODDEN_CLANG", place.path("clang-22")).output().unwrap().status.success()
+    };
+    let calls = || std::fs::read_to_string(place.path("calls")).unwrap().lines().count();
+    let real = "#!/bin/sh\necho >> calls\nexec /usr/lib/llvm-22/bin/clang \"$@\"\n";
+    assert!(compiled(real) && calls() == 2);
+    let again = unnamed(&place, "cc -c prog.c -o prog.o").env("TRODDEN_CLANG", place.path("clang-22")).status().unwrap();
+    assert!(again.success() && calls() == 3);
+    assert!(!compiled("#!/bin/sh\nexit 1\n"));
+    assert!(compiled(&format!("{real}# changed\n")) && calls() == 5);
 }
 
 /// Simulates a clang that is not linked with libLLVM: LLVM is present, but the plugin finds no slots.

@@ -7,7 +7,7 @@
 //! this machine's C library, which is said.
 
 use super::tree;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
@@ -28,10 +28,10 @@ pub fn folder() -> PathBuf {
     steps::target().join("dist")
 }
 
-/// Compiles everything, and checks that the results contain no path of this machine.
+/// Compiles everything, and checks that the results contain no path of this machine, and a build ID.
 ///
 /// # Errors
-/// Cargo failed, or a result contains such a path.
+/// Cargo failed, or a result contains such a path or has no build ID.
 pub fn run() -> Result<()> {
     let (places, names): (Vec<PathBuf>, Vec<&str>) = path_replacements()?.into_iter().unzip();
     let options = |option: &str, separator: &str| {
@@ -44,8 +44,9 @@ pub fn run() -> Result<()> {
         .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])
         .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     // Strip symbols here, since cargo strips only the debug information of packages with their own optimisation level in the profile.
+    // Zig's linker writes no build ID by default.
     let paths = options("--remap-path-prefix=", SEPARATOR);
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", format!("{paths}{SEPARATOR}-Cstrip=symbols"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", [&*paths, "-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=sha1"].join(SEPARATOR));
     match zig() {
         Some(zig) => {
             let compiler = write_zig_compiler(zig)?;
@@ -107,6 +108,8 @@ fn check(file: &Path, places: &[PathBuf]) -> Result<()> {
             bail!("{} contains the path {path} of this machine", file.display());
         }
     }
+    let notes = steps::output(Command::new("readelf").arg("--notes").arg(file).env("LC_ALL", "C"))?;
+    ensure!(notes.contains("Build ID: "), "{} has no build ID", file.display());
     Ok(())
 }
 

@@ -66,7 +66,7 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        command.arg(assets::plugin_option(context())?).env(CACHE_VARIABLE, folder.join("store"));
+        command.arg(assets::plugin_option(context(), llvm)?).env(CACHE_VARIABLE, folder.join("store"));
         experiment::pass_request(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }

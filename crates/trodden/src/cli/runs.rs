@@ -83,12 +83,16 @@ pub struct Diff {
     pub before: PathBuf,
     /// Second file, of the same kind.
     pub after: PathBuf,
-    /// Profiles: compare the functions that are equal in two builds.
+    /// Profiles: compare two builds, by source lines where functions differ.
+    ///
+    /// Functions with equal graphs are compared by paths. Others are compared by the executions of each source line per call; lines are
+    /// matched by their distance from the beginning of the function.
     #[arg(long)]
     pub across_builds: bool,
     /// Profiles: minimum change of a path's share [default: 0 points].
     ///
-    /// A path's share is its percentage of its function's executions; the change is in percentage points.
+    /// A path's share is its percentage of its function's executions; the change is in percentage points. For lines, 100 points are one
+    /// execution per call.
     #[arg(long, value_name = "POINTS")]
     pub min_change: Option<f64>,
     /// Profiles: also show paths with the same share but a different count.

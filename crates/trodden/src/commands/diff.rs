@@ -6,6 +6,7 @@ use crate::output::{json_text, print_found};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
+use trodden_report::difference::lines::{self, LineDifference};
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{View, difference};
 use trodden_stored::named;
@@ -47,9 +48,15 @@ fn diff_profiles(job: &Diff) -> Result<ExitCode> {
         report_counts: job.counts,
         ..DiffOptions::default()
     };
-    let found = diff((names.0, &before), (names.1, &after), &options)?;
-    let text = || Ok(difference::text(&found, View::from_profile(&before).totals.instrumented, job.top));
-    print_found(job.json, || json_text(&difference::json(&found)), text)?;
-    let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
-    Ok(if job.fail && differs { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    let mut found = diff((names.0, &before), (names.1, &after), &options)?;
+    let view = View::from_profile(&before);
+    let by_lines = match job.across_builds {
+        true => lines::compare(&view, &View::from_profile(&after), &mut found, &options),
+        false => LineDifference::default(),
+    };
+    let text = || Ok(difference::text(&found, &by_lines, view.totals.instrumented, job.top));
+    print_found(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
+    let is_same =
+        found.functions.is_empty() && by_lines.functions.is_empty() && found.only_before.is_empty() && found.only_after.is_empty();
+    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }

@@ -171,7 +171,9 @@ fn c_library() -> Result<String> {
 }
 
 fn plugin() -> Result<String> {
-    Ok(assets::check_plugin(context(), &Llvm::find(context())?)?.display().to_string())
+    let plugin = assets::PLUGIN.find(context())?;
+    assets::try_plugin(context(), &Llvm::find(context())?, &plugin)?;
+    Ok(plugin.display().to_string())
 }
 
 /// Checks that the unit cache is writable, and puts the runtime's object into it.

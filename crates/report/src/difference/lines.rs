@@ -1,0 +1,233 @@
+//! Compares functions of two builds by source lines if their graphs differ, so that their path numbers cannot be compared.
+//!
+//! Compilers inline, duplicate and merge code differently. Therefore functions of the source are compared, wherever their code is: the
+//! count of a line is the sum over all its copies in the program ([`crate::lines`]), and is divided by the calls of its function. A line is
+//! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
+//! the lines after the edit are compared with the wrong ones. Lines with code in only one of the builds are not compared.
+
+use crate::lines::LineCounts;
+use crate::view::{Function, View, file_of};
+use crate::words::base_name;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_profile::{Diff, DiffOptions, FunctionPlace, PathChange};
+use trodden_unit::{Identity, Position, UnitMap};
+
+/// The differences between two builds by source lines.
+#[derive(Clone, Debug, Default)]
+pub struct LineDifference {
+    /// Functions of the source with changed lines, in descending order of the largest change.
+    pub functions: Vec<FunctionLines>,
+    /// Number of functions of the source that were compared.
+    pub compared: usize,
+}
+
+/// The changed lines of a function.
+#[derive(Clone, Debug)]
+pub struct FunctionLines {
+    /// Linkage name; of a template, that of one instance.
+    pub name: String,
+    /// File of its declaration in the second build.
+    pub file: String,
+    /// Calls before and after, inlined ones included.
+    pub calls: (u64, u64),
+    /// Number of lines that were compared.
+    pub compared: usize,
+    /// The changed lines, in the order of the source.
+    pub lines: Vec<LineChange>,
+}
+
+/// How a line changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineChange {
+    /// How it changed; a share is the executions per call of the function.
+    pub change: PathChange,
+    /// Line numbers before and after.
+    pub lines: (u32, u32),
+    /// Executions before and after.
+    pub counts: (u64, u64),
+    /// Executions per call of the function, before and after.
+    pub per_call: (f64, f64),
+}
+
+impl LineChange {
+    fn size(&self) -> f64 {
+        (self.per_call.1 - self.per_call.0).abs()
+    }
+}
+
+impl FunctionLines {
+    fn weight(&self) -> f64 {
+        self.lines.iter().map(LineChange::size).fold(0.0, f64::max)
+    }
+}
+
+/// Compares the functions that `found` could not match, and removes those that have lines in common from its lists of functions without
+/// a counterpart.
+#[must_use]
+pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOptions) -> LineDifference {
+    let mut difference = LineDifference::default();
+    if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
+        return difference;
+    }
+    let (old, new) = (SourceFunctions::new(before), SourceFunctions::new(after));
+    let (unmatched_old, unmatched_new) = (functions_at(before, &found.unmatched_before), functions_at(after, &found.unmatched_after));
+    let mut pairs: BTreeSet<(Declaration, Declaration)> = BTreeSet::new();
+    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.counterpart(one, &new)?))));
+    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.counterpart(other, &old)?, other))));
+    let (mut compared_old, mut compared_new) = (BTreeSet::new(), BTreeSet::new());
+    for (one, other) in pairs {
+        let Some((lines, function)) = compare_function(&old, one, &new, other, options) else { continue };
+        difference.compared += usize::from(lines > 0);
+        difference.functions.extend(function);
+        compared_old.insert(one);
+        compared_new.insert(other);
+    }
+    difference.functions.sort_by(|a, b| b.weight().total_cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
+    retain_uncompared(&mut found.only_before, &unmatched_old, &compared_old);
+    retain_uncompared(&mut found.only_after, &unmatched_new, &compared_new);
+    difference
+}
+
+/// File and line of a function's declaration.
+type Declaration<'a> = (&'a str, u32);
+
+/// The functions of a program's source that have code, inlined or not.
+struct SourceFunctions<'a> {
+    counts: LineCounts,
+    functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
+    /// Declarations by base name of the file and linkage name.
+    named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
+}
+
+#[derive(Default)]
+struct SourceFunction<'a> {
+    /// Linkage names: several for a template.
+    names: BTreeSet<&'a str>,
+    /// Lines with code.
+    lines: BTreeSet<u32>,
+}
+
+impl<'a> SourceFunctions<'a> {
+    fn new(view: &View<'a>) -> SourceFunctions<'a> {
+        let counts = LineCounts::from_functions(&view.functions);
+        let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
+        for function in &view.functions {
+            let map = function.units_map();
+            for position in positions(function) {
+                let Some((declaration, name)) = declaration(map, position.scope) else { continue };
+                let known = all.functions.entry(declaration).or_default();
+                known.names.insert(name);
+                if file_of(map, position) == Some(declaration.0) {
+                    known.lines.insert(position.line);
+                }
+                all.named.entry((base_name(declaration.0), name)).or_default().insert(declaration);
+            }
+        }
+        all
+    }
+
+    /// Returns the declaration of the same function in another build: the one in the same file or, if there is none, the only one in a
+    /// file of the same base name.
+    fn counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
+        let names = &self.functions.get(&of)?.names;
+        let found: BTreeSet<Declaration> =
+            names.iter().filter_map(|name| other.named.get(&(base_name(of.0), *name))).flatten().copied().collect();
+        let only = || found.first().copied().filter(|_| found.len() == 1);
+        found.iter().copied().find(|(file, _)| *file == of.0).or_else(only)
+    }
+}
+
+/// Returns the positions of a function's code, and of the calls that were replaced by inlined code.
+fn positions(function: &Function) -> BTreeSet<Position> {
+    let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
+    let mut left: Vec<Position> = blocks.chain(function.map.position).collect();
+    let mut found = BTreeSet::new();
+    while let Some(position) = left.pop() {
+        if found.insert(position) {
+            left.extend(function.units_map().scopes.get(position.scope as usize).and_then(|scope| scope.inlined_at));
+        }
+    }
+    found
+}
+
+/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not tell the line.
+fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
+    let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
+    let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
+    Some(((map.files.get(scope.file as usize)?, scope.line), name))
+}
+
+fn functions_at<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
+    let by_place: HashMap<(Identity, usize), &Function> = view.by_map_index();
+    places.iter().filter_map(|place| by_place.get(place).copied()).collect()
+}
+
+/// Returns the declarations of all functions that have code in these functions.
+fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
+    let of = |function: &&Function<'a>| {
+        let map = function.units_map();
+        let scopes: BTreeSet<u32> = positions(function).into_iter().map(|position| position.scope).collect();
+        scopes.into_iter().filter_map(|scope| Some(declaration(map, scope)?.0)).collect::<Vec<_>>()
+    };
+    functions.iter().flat_map(of).collect()
+}
+
+/// Keeps the names of functions that were not compared.
+fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared: &BTreeSet<Declaration>) {
+    let is_compared = |function: &Function| {
+        let own = function.map.position.and_then(|position| declaration(function.units_map(), position.scope));
+        own.is_some_and(|(own, _)| compared.contains(&own))
+    };
+    let left: BTreeSet<&str> = unmatched.iter().filter(|f| !is_compared(f)).map(|f| f.map.plain_name()).collect();
+    names.retain(|name| left.contains(&**name));
+}
+
+/// Returns the number of lines compared, and the function if it differs; `None` if it has no common lines.
+fn compare_function(
+    old: &SourceFunctions,
+    one: Declaration,
+    new: &SourceFunctions,
+    other: Declaration,
+    options: &DiffOptions,
+) -> Option<(usize, Option<FunctionLines>)> {
+    let (before, after) = (old.functions.get(&one)?, new.functions.get(&other)?);
+    let calls = (old.counts.calls_at(one).unwrap_or(0), new.counts.calls_at(other).unwrap_or(0));
+    let (mut compared, mut lines) = (0, Vec::new());
+    for &line in &before.lines {
+        let moved = i64::from(line) - i64::from(one.1) + i64::from(other.1);
+        let Some(moved) = u32::try_from(moved).ok().filter(|moved| after.lines.contains(moved)) else { continue };
+        let (Some(a), Some(b)) = (old.counts.line(one.0, line), new.counts.line(other.0, moved)) else { continue };
+        compared += 1;
+        lines.extend(change((line, moved), (a, b), calls).filter(|change| is_reported(change, options)));
+    }
+    if compared == 0 {
+        return None;
+    }
+    let differs = !lines.is_empty() || options.report_counts && calls.0 != calls.1;
+    let name = after.names.first().copied().unwrap_or_default().to_owned();
+    Some((compared, differs.then(|| FunctionLines { name, file: other.0.to_owned(), calls, compared, lines })))
+}
+
+fn change(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
+    // Without calls, as of a function that was being executed when counting began, the counts themselves are compared.
+    let calls = (calls.0.max(1), calls.1.max(1));
+    let change = match (old, new) {
+        (0, 0) => return None,
+        (0, _) => PathChange::Appeared,
+        (_, 0) => PathChange::Vanished,
+        // Integer arithmetic, because rounding could make equal ratios differ.
+        (a, b) if u128::from(a) * u128::from(calls.1) != u128::from(b) * u128::from(calls.0) => PathChange::Share,
+        (a, b) if a != b => PathChange::Count,
+        _ => return None,
+    };
+    let per_call = (old as f64 / calls.0 as f64, new as f64 / calls.1 as f64);
+    Some(LineChange { change, lines, counts: (old, new), per_call })
+}
+
+fn is_reported(line: &LineChange, options: &DiffOptions) -> bool {
+    let enough = line.counts.0.max(line.counts.1) >= options.min_count;
+    match line.change {
+        PathChange::Count => enough && options.report_counts,
+        _ => enough && line.size() >= options.min_function_share,
+    }
+}
