@@ -50,7 +50,9 @@ pub struct Section<'a> {
     pub layout: u32,
     /// Identity of the section's subject. Zeros if there is none.
     pub subject: [u8; 16],
-    /// A number whose meaning depends on the tag. pub count: u32, Data that can be read without decompressing the content.
+    /// A number whose meaning depends on the tag.
+    pub count: u32,
+    /// Data that can be read without decompressing the content.
     pub index: &'a [u8],
 }
 
