@@ -233,8 +233,8 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
         std::thread::sleep(EXIT_GRACE);
         is_used()
     } {
-        log::info!(
-            "warning: `{}` has ended, but a process that it started is still running, and this profile will not contain its further \
+        log::warn!(
+            "`{}` has ended, but a process that it started is still running, and this profile will not contain its further \
                 counts. To include them, record a command that waits for it, or set TRODDEN_OUTPUT and run `trodden import` at the end",
             arguments[0].display()
         );
