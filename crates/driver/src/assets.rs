@@ -140,6 +140,37 @@ pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     Ok(plugin)
 }
 
+/// Compiles an empty file with the plugin, whether or not that has been tried before.
+///
+/// # Errors
+/// Fails if clang does not load the plugin, or the plugin does not accept clang.
+pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result<()> {
+    let mut command = Command::new(llvm.clang());
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
+    command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
+    run(&mut command).map(drop).with_context(|| {
+        format!(
+            "{} (clang {}) does not load {}. Use clang as packaged by your distribution ({}), and set {CLANG_VARIABLE} to it",
+            llvm.clang().display(),
+            llvm.major,
+            plugin.display(),
+            install(Tool::Clang)
+        )
+    })
+}
+
+/// Returns the file of the unit cache that exists if clang has accepted the plugin. Its name depends on the path, size and modification
+/// time of both.
+fn accepted_clang(context: &DriverContext, clang: &Path, plugin: &Path) -> Result<PathBuf> {
+    let identity = |file: &Path| -> Result<String> {
+        let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
+        let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
+    };
+    let both = format!("{}\n{}\n{}", clang.display(), identity(clang)?, identity(plugin)?);
+    Ok(context.store()?.root().join("runtime").join(format!("{}.clang", Identity::from_content(both.as_bytes()))))
+}
+
 /// Returns a path without blanks and colons, which separate the libraries in `LD_PRELOAD`: the library's own path, or a symbolic link to
 /// the library in the unit cache.
 ///
