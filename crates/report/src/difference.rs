@@ -113,8 +113,8 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
         line(format!("\n{functions} only in paths with 0.0 % of the executions both times (--json)"));
     }
     if by_lines.compared > 0 {
-        let compared = plural(by_lines.compared as u128, "function", "functions");
-        line(format!("\n{compared} compared by source lines, since the graphs differ: {} differ", by_lines.functions.len()));
+        let compared = plural(by_lines.compared as u128, "function with a different graph", "functions with different graphs");
+        line(format!("\n{compared} compared by source lines, {} differ", by_lines.functions.len()));
     }
     by_lines.functions.iter().for_each(|function| line(lines_as_text(function, top)));
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
