@@ -15,6 +15,9 @@ use trodden_corpus::steps;
 /// Time for each fuzz target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
 
+/// Tells the tests that the plugin lies beside the command, so that they do not build it.
+const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
+
 /// The oldest clang that trodden supports.
 pub const OLDEST_CLANG: &str = "clang-19";
 /// Test files that are run once more with it, among them comparisons with the counters of LLVM's own passes.
@@ -105,13 +108,13 @@ fn tests(options: &SuiteOptions) -> Result<()> {
     let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
     let filter = options.filter.as_slice();
     if !has_nextest {
-        return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter));
+        return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
         // nextest does not run documentation tests.
         steps::run(steps::cargo().args(["test", "--workspace", "--doc"]).args(filter))?;
     }
-    steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter))
+    steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
 }
 
 /// Runs some of the tests with the oldest clang.
@@ -127,7 +130,7 @@ fn with_oldest_clang() -> Result<()> {
     OLDEST_CLANG_TESTS.iter().for_each(|name| _ = tests.args(["--test", name]));
     // rustc's LLVM is newer.
     tests.args(["--", "--skip", "rust", "--skip", "cargo"]);
-    steps::run(tests.env(CLANG_VARIABLE, OLDEST_CLANG))
+    steps::run(tests.envs([PLUGIN_IS_BUILT]).env(CLANG_VARIABLE, OLDEST_CLANG))
 }
 
 /// Installs rustfmt and clippy if they are missing.

@@ -233,11 +233,15 @@ pub fn cargo_trodden() -> &'static Path {
     })
 }
 
-/// Builds the plugin beside the command, where the drivers look for it.
+/// Builds the plugin beside the command, where the drivers look for it. `cargo xtask test` has built it, and sets a variable to say so:
+/// another build would have other features, and thus compile the plugin's dependencies again.
 fn plugin() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = trodden().parent().unwrap();
+        if std::env::var_os("TRODDEN_TEST_PLUGIN").is_some_and(|value| value == "built") {
+            return;
+        }
         let mut command = Command::new(env!("CARGO"));
         command.args(["build", "--quiet", "-p", "trodden-instrument", "--target-dir"]).arg(folder.parent().unwrap());
         if folder.ends_with("release") {
