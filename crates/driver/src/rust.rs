@@ -25,7 +25,7 @@ use crate::experiment;
 use crate::link as linking;
 use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
-use crate::toolchain::{Tool, on_path_except_own};
+use crate::toolchain::{Tool, compiler_on_path};
 use anyhow::{Context, Result, bail};
 use job::Job;
 use std::ffi::{OsStr, OsString};
@@ -186,7 +186,7 @@ fn names_must_match(context: &DriverContext) -> Result<bool> {
 /// `role` is one of the roles of linkers.
 pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     // As rustc does by default: it starts faster than clang.
-    let cc = on_path_except_own(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
+    let cc = compiler_on_path(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
     let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
     let mut arguments = parse_command_line(&arguments).arguments;
     let has_mapping = pgo::requested(context)?.is_some();

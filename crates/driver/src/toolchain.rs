@@ -105,7 +105,7 @@ impl Llvm {
         }
         let versioned = (OLDEST_LLVM..=NEWEST_LLVM).rev().find_map(|major| Llvm::installed(context, major));
         if versioned.as_ref().is_none_or(|found| found.major < NEWEST_LLVM)
-            && let Some(plain) = on_path_except_own(context, OsStr::new("clang"))
+            && let Some(plain) = compiler_on_path(context, OsStr::new("clang"))
             && let Ok(major) = major_of(&plain)
             && is_supported(major)
             && versioned.as_ref().is_none_or(|found| found.major < major)
@@ -194,7 +194,7 @@ impl Llvm {
     /// Finds `clang-N`, or the clang of the packages of that version.
     fn installed(context: &DriverContext, major: u32) -> Option<Llvm> {
         let packaged = || Some(packages_folder(major).join(Tool::Clang.name())).filter(|path| is_program(path));
-        let clang = on_path_except_own(context, OsStr::new(&format!("clang-{major}"))).or_else(packaged)?;
+        let clang = compiler_on_path(context, OsStr::new(&format!("clang-{major}"))).or_else(packaged)?;
         Some(Llvm { major, clang })
     }
 
@@ -235,7 +235,7 @@ impl Llvm {
             [&*versioned, tool.name()].iter().map(|name| folder.join(name)).find(|path| is_program(path))
         };
         let packaged = || Some(packages_folder(self.major).join(tool.name())).filter(|path| is_program(path));
-        let found = found.or_else(in_folder).or_else(|| on_path_except_own(context, OsStr::new(&versioned))).or_else(packaged);
+        let found = found.or_else(in_folder).or_else(|| compiler_on_path(context, OsStr::new(&versioned))).or_else(packaged);
         found.with_context(|| format!("{versioned} is not installed: run `{}` (`trodden doctor` checks the rest)", self.install(tool)))
     }
 
@@ -268,7 +268,7 @@ pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: 
     let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && Llvm::find(context).is_err();
     let alone = |major: u32| {
         let packaged = || Some(packages_folder(major).join(tool.name())).filter(|path| is_program(path));
-        on_path_except_own(context, OsStr::new(&format!("{}-{major}", tool.name()))).or_else(packaged)
+        compiler_on_path(context, OsStr::new(&format!("{}-{major}", tool.name()))).or_else(packaged)
     };
     match Llvm::for_bitcode(context, wanted, what) {
         Ok(llvm) => llvm.tool(context, tool),
@@ -300,7 +300,7 @@ pub fn all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
         let mut names: Vec<String> = names.filter(|n| n == "clang" || n.strip_prefix("clang-").is_some_and(is_number)).collect();
         // Versioned names first, as they are preferred.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let clangs = names.iter().map(|name| folder.join(name)).filter(|path| is_program(path) && !is_own(path));
+        let clangs = names.iter().map(|name| folder.join(name)).filter(|path| is_program(path) && !is_launcher(path));
         clangs.filter_map(|path| Some((major_of(&path).ok()?, path))).for_each(|(major, path)| _ = found.entry(major).or_insert(path));
     }
     for major in OLDEST_LLVM..=NEWEST_LLVM {
@@ -361,11 +361,11 @@ fn is_clang(name: &str) -> bool {
     kind == "clang" || kind.ends_with("-clang")
 }
 
-/// Finds the program that a word names, by its path or on the search path, unless it is a link to this program.
+/// Finds the program that a word names, by its path or on the search path, except links to this program and to compiler launchers.
 fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
     match word.as_encoded_bytes().contains(&b'/') {
-        true => Some(PathBuf::from(word)).filter(|path| is_program(path) && !is_own(path)),
-        false => on_path_except_own(context, word),
+        true => Some(PathBuf::from(word)).filter(|path| is_program(path) && !is_launcher(path)),
+        false => compiler_on_path(context, word),
     }
 }
 
@@ -374,14 +374,19 @@ pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     find_in_search_path(name, context.variable("PATH"), is_program)
 }
 
-/// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers.
-pub fn on_path_except_own(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_own(path))
+/// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers, and
+/// links to compiler launchers.
+pub fn compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_launcher(path))
 }
 
-/// Whether a file is a link to this program.
-fn is_own(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|file| file.file_name() == Some(OsStr::new("trodden")))
+/// Programs that links with a compiler's name may lead to. Each calls the next compiler of that name on the search path, which may be
+/// trodden's driver: the two would call each other forever.
+const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
+
+/// Whether a file is a link to this program or to a compiler launcher.
+fn is_launcher(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
 }
 
 /// Whether a path is a file with any permission to execute.
@@ -427,6 +432,20 @@ mod tests {
         assert_eq!(llvm.tool(&context, Tool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
         assert_eq!(Llvm::called(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
         assert_eq!(["clang", "gcc-12", "clang-14"].map(|name| Llvm::called(&context, name).unwrap().major), [22; 3]);
+    }
+
+    /// Debian's ccache has links for all compilers in a folder that users put first in PATH.
+    #[test]
+    fn links_to_a_compiler_cache_are_skipped() {
+        let folder = with_programs(&[("ccache", 22), ("clang-22", 22)]);
+        let links = folder.path().join("links");
+        fs::create_dir(&links).unwrap();
+        std::os::unix::fs::symlink("../ccache", links.join("clang-22")).unwrap();
+        let path = format!("{}:{}", links.display(), folder.path().display());
+        for name in ["CC", "TRODDEN_CLANG"] {
+            let context = DriverContext::in_folder(folder.path(), &[("PATH", &path), (name, "clang-22")]);
+            assert_eq!(Llvm::find(&context).unwrap().clang, folder.path().join("clang-22"));
+        }
     }
 
     #[test]
