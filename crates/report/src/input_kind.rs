@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use trodden_analysis::sequences::text as events;
 use trodden_container::FileKind;
-use trodden_stored::place::{COPIES, LOG, STREAM, files_with_extension};
+use trodden_stored::place::{COPIES, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
 use trodden_waits_file::import;
@@ -63,9 +63,9 @@ const MAX_TEXT: u64 = 64 << 20;
 /// Maximum number of bytes examined in a line.
 const MAX_LINE: u64 = 1 << 16;
 /// File name extension of raw files.
-const RAW: &str = "raw";
+const RAW_EXTENSION: &str = "raw";
 /// File name extension of OTF2 archives.
-const OTF2: &str = "otf2";
+const OTF2_EXTENSION: &str = "otf2";
 
 impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite.
@@ -106,8 +106,8 @@ impl InputKind {
     pub fn detect_import(path: &Path) -> Result<Option<InputKind>> {
         let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
         Ok(match InputKind::detect_file(path)? {
-            None if named(RAW) => Some(InputKind::RawFiles),
-            None if named(STREAM) => Some(InputKind::StreamFiles),
+            None if named(RAW_EXTENSION) => Some(InputKind::RawFiles),
+            None if named(STREAM_EXTENSION) => Some(InputKind::StreamFiles),
             found => found,
         })
     }
@@ -200,7 +200,9 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
         return Ok(Some(InputKind::Waits));
     }
     // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not finished converting.
-    for (extension, kind) in [(STREAM, InputKind::StreamFiles), (LOG, InputKind::StreamLogs), (RAW, InputKind::RawFiles)] {
+    for (extension, kind) in
+        [(STREAM_EXTENSION, InputKind::StreamFiles), (LOG_EXTENSION, InputKind::StreamLogs), (RAW_EXTENSION, InputKind::RawFiles)]
+    {
         if has(folder, extension, kind)? {
             return Ok(Some(kind));
         }
@@ -211,13 +213,13 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     // The folder may contain several recordings, as `.trodden/last` does. The reader then asks the user to choose one.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
-        inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM, InputKind::StreamFiles).unwrap_or(false));
+        inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM_EXTENSION, InputKind::StreamFiles).unwrap_or(false));
     Ok(has_inner.then_some(InputKind::StreamFiles))
 }
 
 fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     let cannot = || format!("cannot read {}", path.display());
-    if path.extension().is_some_and(|extension| extension == OTF2) {
+    if path.extension().is_some_and(|extension| extension == OTF2_EXTENSION) {
         return Ok(Some(InputKind::Waits));
     }
     let beginning = beginning(path).with_context(cannot)?;
@@ -256,8 +258,8 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     // The header is written when the program starts to count. Before that, the file contains zeros, or a note that the runtime gave up.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
-            extension if extension == RAW => Some(InputKind::RawFiles),
-            extension if extension == STREAM => Some(InputKind::StreamFiles),
+            extension if extension == RAW_EXTENSION => Some(InputKind::RawFiles),
+            extension if extension == STREAM_EXTENSION => Some(InputKind::StreamFiles),
             _ => None,
         };
     }

@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
 /// Reads a complete file of at most `limit` bytes after decompression.
 ///
 /// # Errors
-/// See [`open`]; or the file has more bytes.
+/// See [`open`]. Also fails if the decompressed file has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
@@ -68,7 +68,7 @@ impl Read for Xz {
             0 if !buffer.is_empty() => {
                 self.output = None;
                 let status = self.child.wait()?;
-                if status.success() { Ok(0) } else { Err(io::Error::other(format!("xz: {status}"))) }
+                if status.success() { Ok(0) } else { Err(io::Error::other(format!("`xz` failed ({status})"))) }
             }
             size => Ok(size),
         }

@@ -46,22 +46,22 @@ impl Name {
         self.linkage == text || self.full == text || self.qualified == text || self.short == text
     }
 
-    /// Returns true if `text` is the end of the qualified or short name after `::`, as `Regexp::Parse` in `re2::Regexp::Parse`.
+    /// Returns true if the qualified or short name ends with `::` and `text`, as `re2::Regexp::Parse` ends with `::` and `Regexp::Parse`.
     pub fn ends_with(&self, text: &str) -> bool {
         let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
         !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
-/// Short name of an inlined function, from its names in the debug information: the last two components of the demangled linkage name, or of
-/// `name` if demangling fails.
+/// Returns a short name for an inlined function, from its names in the debug information: the last two components of the demangled linkage
+/// name, or of `name` if demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
     let demangled = Name::from_linkage(linkage);
     let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
     last_components(best, 2).to_string()
 }
 
-/// The last components of a path with the separator `::`, which does not separate inside brackets.
+/// Returns the last components of a path. A `::` inside brackets does not separate components.
 fn last_components(path: &str, number: usize) -> &str {
     let (mut depth, mut left) = (0i32, number);
     for (at, c) in path.char_indices().rev() {
@@ -173,7 +173,7 @@ fn short_rust(full: &str) -> String {
     format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
-/// Index of the `>` that closes the `<` before `text`.
+/// Returns the index of the `>` that closes the `<` before `text`.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
@@ -205,7 +205,7 @@ fn strip_generics(text: &str) -> String {
     out.replace("::::", "::").trim_end_matches("::").to_string()
 }
 
-/// The last component of a path, after leading `&`, `*`, `[` and `(`.
+/// Returns the last component of a path, after leading `&`, `*`, `[` and `(`.
 fn last_component(path: &str) -> String {
     let sigils: String = path.chars().take_while(|c| "&*[( ".contains(*c)).collect();
     format!("{sigils}{}", path[sigils.len()..].rsplit("::").next().unwrap_or(path))

@@ -103,7 +103,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
         *total = count.max(*total);
     }
     for at in 0..search.pieces.len() {
-        if let Some(at_least) = search.certain_starts(at) {
+        if let Some(at_least) = search.min_path_starts(at) {
             search.extend(&mut vec![at], at_least);
         }
     }
@@ -133,15 +133,15 @@ struct JoinSearch<'s> {
 }
 
 impl JoinSearch<'_> {
-    /// Returns the number of executions of a piece that certainly begin a path; `None` if no path can begin with it.
-    fn certain_starts(&self, at: usize) -> Option<i128> {
+    /// Returns the minimum number of a piece's executions that begin a path; `None` if no path can begin with the piece.
+    fn min_path_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
         let begins = beginning == PathStart::Entry || cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
 
-    /// Tries all extensions of a chain that was certainly executed `at_least` times.
+    /// Tries all extensions of a chain that was executed at least `at_least` times.
     fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
         if self.remaining_chains == 0 {
             return;

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use trodden_profile::Profile;
 use trodden_stored::Folders;
-use trodden_stored::known::known_paths;
+use trodden_stored::known::load_known_paths;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
@@ -33,7 +33,7 @@ pub struct KnownInput {
 impl KnownInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
-        let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
+        let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.merge(known)?)
     }
 

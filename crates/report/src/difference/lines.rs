@@ -15,9 +15,9 @@ use trodden_unit::{Identity, Position, UnitMap};
 /// The differences between two builds by source lines.
 #[derive(Clone, Debug, Default)]
 pub struct LineDifference {
-    /// Functions of the source with changed lines, in descending order of the largest change.
+    /// Source functions that have changed lines, by descending largest change.
     pub functions: Vec<FunctionLines>,
-    /// Number of functions of the source that were compared.
+    /// Number of source functions that were compared.
     pub compared: usize,
 }
 

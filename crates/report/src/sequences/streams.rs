@@ -15,7 +15,7 @@ use trodden_analysis::sequences::{EventTable, PathEvent};
 use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
-use trodden_stored::maps::maps_of;
+use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 /// Reads the sequence of one thread, numbered from 0 over all logs of the run.
@@ -24,7 +24,7 @@ use trodden_stored::{Folders, streams as kept};
 /// The run has no streams, they cannot be read, or they do not have the thread.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
-    for file in kept::logs(wanted)? {
+    for file in kept::find_logs(wanted)? {
         let log = kept::open_log(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
             return Ok((Convention::Prefixes, read_thread(&log, found, table, folders)?));
@@ -46,7 +46,7 @@ pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Resul
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, folders: &Folders) -> Result<Grammar> {
-    let maps = maps_of(log, folders)?;
+    let maps = load_maps(log, folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);

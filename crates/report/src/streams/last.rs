@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
-use trodden_stored::maps::maps;
+use trodden_stored::maps::load_maps_for_header;
 use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
@@ -145,7 +145,7 @@ fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastRep
 }
 
 fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
-    let maps = maps(stream.header(), folders)?;
+    let maps = load_maps_for_header(stream.header(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);

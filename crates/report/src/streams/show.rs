@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use trodden_profile::stream::{Nesting, NestingStep, Symbol};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::Frames;
-use trodden_stored::maps::maps_of;
+use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -44,7 +44,7 @@ pub struct RemainingEvents {
 /// # Errors
 /// The run does not have the thread, its log cannot be read, or the output cannot be written.
 pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
-    let logs = kept::logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
+    let logs = kept::find_logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
     let none = || {
@@ -52,7 +52,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
         format!("the run has no thread {}: its streams have {threads}, numbered from 0", range.thread)
     };
     let (log, thread) = all.nth(range.thread).with_context(none)?;
-    let maps = maps_of(log, folders)?;
+    let maps = load_maps(log, folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);

@@ -88,7 +88,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         hits: hits(given),
         weights: given.weights.clone(),
         no_first_run: choices.no_first_run,
-        engine: given.engine.engine(&parameters)?,
+        engine: given.engine.create_engine(&parameters)?,
         memory: parameters.memory,
         private_folders: given.own_folders,
         ignore_output: given.ignore_output,

@@ -256,7 +256,7 @@ fn trial() -> Result<String> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
-    let trodden = context().own_folder()?.join("trodden");
+    let trodden = context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;

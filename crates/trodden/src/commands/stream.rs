@@ -57,6 +57,6 @@ pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     let paths = usize::try_from(job.count.unwrap_or(DEFAULT_FLIGHT_EVENTS))?;
     let question = LastReportRequest { files, paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
-    output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
+    output::print_result(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }

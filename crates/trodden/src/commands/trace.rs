@@ -196,7 +196,7 @@ fn try_on_program(kind: CollectorKind) -> Result<()> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
-    let mut compile = Command::new(context().own_folder()?.join("trodden"));
+    let mut compile = Command::new(context().executable_folder()?.join("trodden"));
     compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("cannot run `trodden cc`")?;
     checked_stdout(output, "`trodden cc` failed")?;

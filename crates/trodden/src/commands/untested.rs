@@ -53,7 +53,7 @@ pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -
     let folder = temporary::folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
     // This runs in the program `trodden-lab`, which cannot instrument.
-    let trodden = context().own_folder()?.join("trodden");
+    let trodden = context().executable_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = Schemes::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))

@@ -46,7 +46,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-/// Runs the tests with cargo, which calls [`step`] for each test binary.
+/// Runs the tests with cargo, with `trodden suite step` ([`step`]) as the runner of each test binary.
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,

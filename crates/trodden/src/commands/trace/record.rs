@@ -91,7 +91,7 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         let folder = here()?;
         let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
         Ok::<_, anyhow::Error>(OtherMachines {
-            engine: job.engine.engine(&parameters)?,
+            engine: job.engine.create_engine(&parameters)?,
             worker: vec![own_program.clone().into(), "trace".into(), "work".into()],
             folder,
             environment: env::vars_os().collect(),
