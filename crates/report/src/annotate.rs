@@ -28,9 +28,9 @@ use trodden_unit::experiment::Spelling;
 pub struct AnnotateRequest {
     /// A function's name, or a regular expression; if several functions match, the most executed one is shown.
     pub function: String,
-    /// A path's number; `None` for the path of greatest weight.
+    /// A path's number; `None` for the path with the greatest weight.
     pub path: Option<u64>,
-    /// The measure of a path's weight.
+    /// The measure by which paths are weighted.
     pub measure: Measure,
 }
 
@@ -237,7 +237,7 @@ impl<'a> MarkedSource<'a> {
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// Lists lines of the path outside the shown source, which `#include` and `#line` cause. Empty if there are none.
+    /// Lists the path's lines outside the shown source, which result from `#include` and `#line`; empty if there are none.
     fn lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =

@@ -20,7 +20,7 @@ use trodden_stored::{Folders, streams};
 /// A function's source file and linkage name.
 type FunctionName = (String, String);
 
-/// A callee's short name, its number of calls with a known caller, and the name and number of calls of each caller.
+/// A callee's short name, its number of calls with a known caller, and each caller's name and number of calls.
 type CalledFunction = (String, u64, Vec<(String, u64)>);
 
 /// Streams with more events in total are not searched for callers.
@@ -28,14 +28,14 @@ const MAX_EVENTS: u64 = 20_000_000;
 /// Maximum number of callers shown per function.
 const MAX_CALLERS: usize = 4;
 
-/// Number of calls that complete their first path, by callee and caller, each given by source file and linkage name.
+/// Number of calls that complete their first path, by callee and caller. Functions are identified by source file and linkage name.
 pub struct Callers {
     calls: BTreeMap<(String, String), BTreeMap<(String, String), u64>>,
     is_counted: bool,
 }
 
-/// Finds the callers in a run; `None` if the run has neither streams nor counted segments. Streams that cannot be read or are too long are
-/// logged, and also give `None`.
+/// Finds the callers in a run; `None` if the run has neither streams nor counted segments, or (with a warning) if its
+/// streams cannot be read or are too long.
 pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
     let observed = match streams::logs_of_run(wanted) {
         Some(logs) => match from_streams(wanted, &logs, folders) {
@@ -77,7 +77,7 @@ impl Callers {
         let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
-            // Only a path that begins at the entry is a call: not the next iteration of a loop, nor a path counted again up to a call.
+            // Only a path that begins at the entry represents a call. A later loop iteration does not, nor does a prefix counted up to a call.
             let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
             if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {

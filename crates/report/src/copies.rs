@@ -15,11 +15,11 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
 svg{height:auto;max-width:max(100%,35rem)}";
-/// Colour of the bars of copies.
+/// Bar colour for copies.
 const COPY_COLOUR: &str = "#4477aa";
-/// Colour of the bars of the ideal, the lower bound, and a run without counting.
+/// Bar colour for the ideal, the lower bound, and a run without counting.
 const BOUND_COLOUR: &str = "#bbbbbb";
-/// Colour of the bar of one program that counts everything.
+/// Bar colour for a single program that counts everything.
 const SINGLE_COLOUR: &str = "#ccbb44";
 
 struct Bar {
@@ -64,7 +64,7 @@ pub fn summary(costs: &Costs) -> Vec<String> {
     out
 }
 
-/// A warning if the hits that a copy counted itself differ from those computed from the counts of all copies.
+/// Returns a warning if the hits that a copy counted differ from the hits computed from all copies' counts.
 fn count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
     Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
@@ -75,11 +75,11 @@ fn count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
 pub enum CostLine {
     /// Information about costs.
     Note(String),
-    /// A discrepancy.
+    /// A warning about a discrepancy.
     Warning(String),
 }
 
-/// A line for each copy with its discrepancies, followed by the summary.
+/// Returns a line for each copy, its discrepancies, and finally the summary.
 pub fn lines(costs: &Costs) -> Vec<CostLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
@@ -154,7 +154,7 @@ fn time_bars(costs: &Costs) -> Vec<Bar> {
     rows
 }
 
-/// Bars of hits as shares of the single program's hits; `None` if a copy's hits are unknown.
+/// Returns hit bars relative to the single program's hits; `None` if a copy's hits are unknown.
 fn hit_bars(costs: &Costs) -> Option<Vec<Bar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);

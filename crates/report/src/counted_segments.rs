@@ -10,7 +10,7 @@ use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, funct
 /// Maximum number of differences listed.
 const MAX_DIFFERENCES: usize = 10;
 
-/// Each function's number of counters and of interesting segments, as JSON (figure 3.20 of Vaswani's thesis).
+/// The number of counters and interesting segments in each function, as JSON (figure 3.20 of Vaswani's thesis).
 pub fn counters(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
@@ -57,7 +57,7 @@ pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> 
     })
 }
 
-/// A comparison as one line of text.
+/// Describes a comparison in one line of text.
 pub fn comparison(compared: &ComparedSegments) -> String {
     format!(
         "{} of depth {} compared, executed {}: {} counted differently; {} left out because the caller's code does not make the call\n",

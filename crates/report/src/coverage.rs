@@ -1,6 +1,6 @@
-//! Coverage tables of files and functions: LLVM's source coverage, and path coverage.
+//! Coverage tables for files and functions: LLVM's source coverage, and path coverage.
 //!
-//! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
+//! Regions, functions, lines and branches refer to the source, and are counted as in `llvm-cov`. Paths refer to the optimised code. A
 //! function that was inlined everywhere has no paths of its own: it is part of its callers' paths.
 
 use crate::escape;
@@ -44,9 +44,9 @@ pub struct CoverageRow {
     pub package: Option<String>,
     /// Regions of the source.
     pub regions: CoverageRatio,
-    /// Functions; `None` in the row of a single function.
+    /// Functions; `None` in a single function's row.
     pub functions: Option<CoverageRatio>,
-    /// Lines; `None` in the row of a single function.
+    /// Lines; `None` in a single function's row.
     pub lines: Option<CoverageRatio>,
     /// Directions of branches.
     pub branches: CoverageRatio,
@@ -67,7 +67,7 @@ pub struct CoverageTable {
     pub of: &'static str,
     /// A row for each file or function. Files of a package are consecutive.
     pub rows: Vec<CoverageRow>,
-    /// The sum over each Rust package, if there are several.
+    /// The sum for each Rust package, if there are several packages.
     pub packages: Vec<CoverageRow>,
     /// The sum over all rows.
     pub total: CoverageRow,
@@ -83,13 +83,13 @@ impl CoverageTable {
         })
     }
 
-    /// The rows that determine which columns are shown: those of files or functions or, without any, the total.
+    /// The rows that determine which columns are shown: the file or function rows, or the total if there are none.
     fn described(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)
     }
 
-    /// All rows in the order in which they are shown: the files of a package follow it, and the total is last.
+    /// All rows in display order: each package is followed by its files, and the total comes last.
     fn shown(&self) -> Vec<ShownRow<'_>> {
         let mut shown = Vec::new();
         let mut current: Option<&str> = None;
@@ -133,7 +133,7 @@ impl CoverageTable {
 /// A row of a table as it is shown.
 struct ShownRow<'r> {
     row: &'r CoverageRow,
-    /// Whether it is the sum of others.
+    /// Whether the row is the sum of other rows.
     is_sum: bool,
     is_in_package: bool,
 }
@@ -207,7 +207,7 @@ fn format_ratio(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
-/// A number of paths; large ones in scientific notation.
+/// Formats a number of paths; large numbers are in scientific notation.
 fn format_count(number: u128) -> String {
     const EXACT_BELOW: u128 = 1_000_000_000;
     if number < EXACT_BELOW { number.to_string() } else { format!("{:.1e}", number as f64) }
@@ -225,7 +225,7 @@ fn row_json(row: &CoverageRow) -> Value {
     })
 }
 
-/// Describes up to `limit` untested paths of a function by where they begin and the direction of each branch.
+/// Describes up to `limit` of a function's untested paths: where each begins, and the direction of each branch.
 pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
@@ -242,7 +242,7 @@ pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usiz
     untested(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
-/// The numbers of possible, taken and untested paths of a function.
+/// Counts a function's possible, taken and untested paths.
 pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }

@@ -23,7 +23,7 @@ fn change_name(change: PathChange) -> &'static str {
     }
 }
 
-/// The difference as JSON. `by_lines` is that of functions whose paths cannot be compared.
+/// The difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
 #[must_use]
 pub fn json(found: &Diff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {

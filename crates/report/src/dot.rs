@@ -10,7 +10,7 @@ use std::fmt::Write;
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 
-/// Execution counts shown at blocks and edges.
+/// Execution counts shown on blocks and edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLabels<'a> {
     /// Executions of each block.

@@ -34,7 +34,7 @@ fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
-/// A line about a path's events: mean, deviation, total, share.
+/// Describes a path's events in one line: mean, deviation, total, share.
 pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
@@ -49,7 +49,7 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     ))
 }
 
-/// A line about the events of all paths.
+/// Summarises the events of all paths in one line.
 pub fn summary(view: &View) -> Option<String> {
     let event = source(view.profile)?;
     Some(format!("{} {} of {}; each path's own, without its callees", signed(view.totals.events), event.description(), event.name()))

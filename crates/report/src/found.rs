@@ -62,7 +62,7 @@ pub struct FoundPaths<'v, 'a> {
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions with cut paths, some of which may have matched.
+    /// Functions with cut paths that may have matched.
     undecided: Vec<usize>,
     /// Functions some of whose executions may not have been counted.
     incompletely_counted: Vec<usize>,
@@ -74,7 +74,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it.
     ///
     /// # Errors
-    /// No function matches the expression's function name, or a place of the expression is in no block of the functions.
+    /// No function matches the function name in the expression, or no block of the functions contains one of its positions.
     pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => matching(view, name)?,
@@ -121,12 +121,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    /// Names of functions with cut paths, some of which may have matched.
+    /// Names of functions with cut paths that may have matched.
     pub fn undecided_functions(&self) -> Vec<&str> {
         self.names(&self.undecided)
     }
 
-    /// Names of functions that contain the expression's places, and some of whose executions may not have been counted.
+    /// Names of functions that contain the expression's positions, and some of whose executions may not have been counted.
     pub fn incompletely_counted(&self) -> Vec<&str> {
         self.names(&self.incompletely_counted)
     }
@@ -140,7 +140,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         self.matches.len()
     }
 
-    /// The name of the function that contains all matches, or `their functions` if there are several.
+    /// The name of the function that contains all matches, or `their functions` if several functions contain matches.
     fn matched_functions(&self) -> &str {
         let first = self.matches.first().map(|m| m.function);
         match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {

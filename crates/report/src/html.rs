@@ -19,7 +19,7 @@ pub struct HtmlOptions {
     pub budget: usize,
     /// Maximum number of paths per function.
     pub paths: usize,
-    /// The measure of shares.
+    /// The measure that shares refer to.
     pub measure: crate::Measure,
 }
 
@@ -38,7 +38,7 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     page_with_section(view, sources, options, "")
 }
 
-/// Writes the page with an additional section above the functions. The caller has escaped the section's text.
+/// Writes the page with an additional section above the functions. The section's text must already be escaped.
 pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);

@@ -18,7 +18,7 @@ pub struct SuspectSelection<'a> {
     pub by: SuspiciousnessFormula,
     /// Maximum number of suspects; 0 for all.
     pub top: usize,
-    /// A name or pattern of functions; all functions if `None`.
+    /// A function's name, or a pattern for names; all functions if `None`.
     pub function: Option<&'a str>,
 }
 

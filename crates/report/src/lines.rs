@@ -9,12 +9,12 @@
 //! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code is several of the source.
 //!
 //! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
-//! code get no count: 1. a jump at the end of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
-//! branch that was never taken; 3. a body that was never entered, if another body of the same function was, or may have been without
-//! leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the graph before
+//! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
+//! branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may have been
+//! entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the graph before
 //! optimisation finds further lines that must have been executed ([`implied`]).
 //!
-//! A function's calls are its entries and those of its inlined bodies. Branches are those of the optimised code; copies of one source
+//! A function's calls are its entries and those of its inlined bodies. Branches are counted in the optimised code; copies of one source
 //! branch are summed by line, column and direction.
 
 use crate::inlined;
@@ -135,8 +135,8 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not, each followed by the declaration of its
-    /// function.
+    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not entered, each followed by the declaration
+    /// of its function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -172,7 +172,7 @@ impl LineCounts {
         }
     }
 
-    /// Adds lines of bodies that were not entered, unless another body of the same function was.
+    /// Adds lines of bodies that were not entered, unless a different body of the same function was entered.
     fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));

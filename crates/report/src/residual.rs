@@ -68,7 +68,7 @@ pub struct UntestedPath<'v, 'a> {
     pub count: u64,
     /// The path's edges that no known path takes.
     pub new_edges: Vec<Edge>,
-    /// The runs in which it was executed.
+    /// The runs in which the path was executed.
     pub seen: Sighting,
     /// The path's source lines.
     pub listing: PathListing,
@@ -406,7 +406,7 @@ fn ends_of(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-/// A comparison of the tests' hottest paths with the field's, as text. The view is of the field's whole profile.
+/// Compares how hot the tests' hottest paths are in the field, as text. `view` shows the field's complete profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();

@@ -112,7 +112,7 @@ pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -
     Some(place)
 }
 
-/// A path's step as a location of a code flow that enters callees. `call_depth` is the number of calls around the path's function.
+/// A path's step as a location in a code flow that enters callees. `call_depth` is the number of calls that enclose the path's function.
 pub(crate) fn call_step(
     function: &Function,
     listing: &PathListing,

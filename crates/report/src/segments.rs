@@ -57,8 +57,8 @@ impl<'v, 'a> Segments<'v, 'a> {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// Collects the `top` most frequent segments. `all` are the totals of all executed segments, of which
-    /// `segments` may be only the untested ones.
+    /// Collects the `top` most frequent segments. `all` are the totals over all executed segments;
+    /// `segments` may contain only the untested segments.
     pub fn new(
         kind: SegmentList,
         depth: usize,
@@ -153,7 +153,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         })
     }
 
-    /// The segments as SARIF: each one is a result with one code flow through all of its functions.
+    /// The segments as SARIF: each segment is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
             "id": RULE,

@@ -124,7 +124,7 @@ pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Functi
 }
 
 /// The indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name ends with
-/// `text`; `text` is a regular expression that matches the name without its parameters; it matches the full name.
+/// `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
 ///
 /// # Errors
 /// No name equals the text or ends with it, and the text is not a valid regular expression.
@@ -143,7 +143,7 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
     Ok(if matching.is_empty() { indices(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// The path with the given number, executed or not; without a number, the path of greatest weight, or `None` if none was executed.
+/// The path with the given number, executed or not; without a number, the path with the greatest weight, or `None` if none was executed.
 ///
 /// # Errors
 /// The function has no path with that number.

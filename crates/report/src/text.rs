@@ -31,12 +31,12 @@ impl Default for TextOptions {
     }
 }
 
-/// Minimum width of a report in columns, also on narrower terminals.
+/// Minimum width of a report in columns, even on narrower terminals.
 const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns, because longer lines are hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are left to the caller.
+/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are not reported here.
 ///
 /// # Errors
 /// No function matches the selection.

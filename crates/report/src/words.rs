@@ -14,7 +14,7 @@ pub fn ending(ending: Option<ProcessEnding>) -> Option<String> {
     })
 }
 
-/// The program's base name: that of the command, or of the first image if the command is unknown.
+/// The program's base name, from the command, or from the first image if the command is unknown.
 pub fn program(run: &Run, first_image: Option<&str>) -> String {
     let path = run.command.first().map(String::as_str).or(first_image).unwrap_or("program");
     base_name(path).to_string()
@@ -129,7 +129,7 @@ pub fn ends(ends: &Ends) -> String {
     }
 }
 
-/// Why paths were cut at an edge.
+/// Names the reason why paths were cut at an edge.
 pub fn cut_reason(reason: CutReason) -> &'static str {
     match reason {
         CutReason::Back => "back edge",

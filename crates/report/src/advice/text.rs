@@ -18,7 +18,7 @@ const MAX_REPEATED: usize = 6;
 /// Maximum number of patterns shown for one loop.
 const MAX_PATTERNS: usize = 6;
 
-/// Writes a header, the possible savings, and the pairs of edges that are never taken on one path.
+/// Writes a header, the possible savings, and the pairs of edges that are never taken on the same path.
 pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let mut out = header(view, selection, advice, page);
@@ -201,7 +201,7 @@ impl FindingWriter<'_> {
         out
     }
 
-    /// A branch's source line, with the direction taken and how often.
+    /// A branch's source line, with the direction taken and its frequency.
     fn branch_line(&self, block: Node, edge: Edge, times: &str) -> String {
         self.annotated_line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
     }
@@ -210,7 +210,7 @@ impl FindingWriter<'_> {
         self.annotated_line(position, "", note)
     }
 
-    /// A source line with a direction and a note at its right, or below it if there is no room.
+    /// A source line with a direction and a note to its right, or below it if there is no room.
     fn annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);

@@ -1,9 +1,9 @@
 //! Compares functions of two builds by source lines if their graphs differ, so that their path numbers cannot be compared.
 //!
-//! Compilers inline, duplicate and merge code differently. Therefore functions of the source are compared, wherever their code is: the
-//! count of a line is the sum over all its copies in the program ([`crate::lines`]), and is divided by the calls of its function. A line is
+//! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is: a
+//! line's count is the sum over all its copies in the program ([`crate::lines`]), divided by the number of calls of its function. A line is
 //! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
-//! the lines after the edit are compared with the wrong ones. Lines with code in only one of the builds are not compared.
+//! the lines after the edit are compared with the wrong lines. Lines with code in only one of the builds are not compared.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
@@ -24,22 +24,22 @@ pub struct LineDifference {
 /// The changed lines of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionLines {
-    /// Linkage name; of a template, that of one instance.
+    /// Linkage name; for a template, the name of one instance.
     pub name: String,
-    /// File of its declaration in the second build.
+    /// File that declares the function in the second build.
     pub file: String,
-    /// Calls before and after, inlined ones included.
+    /// Calls before and after, including inlined calls.
     pub calls: (u64, u64),
     /// Number of lines that were compared.
     pub compared: usize,
-    /// The changed lines, in the order of the source.
+    /// The changed lines in source order.
     pub lines: Vec<LineChange>,
 }
 
 /// How a line changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChange {
-    /// How it changed; a share is the executions per call of the function.
+    /// The kind of change. A line's share is its number of executions per call of the function.
     pub change: PathChange,
     /// Line numbers before and after.
     pub lines: (u32, u32),
@@ -61,8 +61,8 @@ impl FunctionLines {
     }
 }
 
-/// Compares the functions that `found` could not match, and removes those that have lines in common from its lists of functions without
-/// a counterpart.
+/// Compares the functions that `found` could not match. Functions with lines in common are removed from the lists of functions without a
+/// counterpart in `found`.
 #[must_use]
 pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
@@ -91,17 +91,17 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
 /// File and line of a function's declaration.
 type Declaration<'a> = (&'a str, u32);
 
-/// The functions of a program's source that have code, inlined or not.
+/// A program's source functions that have code, inlined or not.
 struct SourceFunctions<'a> {
     counts: LineCounts,
     functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
-    /// Declarations by base name of the file and linkage name.
+    /// Declarations by the file's base name and the linkage name.
     named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
 }
 
 #[derive(Default)]
 struct SourceFunction<'a> {
-    /// Linkage names: several for a template.
+    /// Linkage names; a template has several.
     names: BTreeSet<&'a str>,
     /// Lines with code.
     lines: BTreeSet<u32>,
@@ -126,8 +126,8 @@ impl<'a> SourceFunctions<'a> {
         all
     }
 
-    /// Returns the declaration of the same function in another build: the one in the same file or, if there is none, the only one in a
-    /// file of the same base name.
+    /// Returns the declaration of the same function in the other build: the declaration in the same file, or else the only one in files
+    /// with the same base name.
     fn counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
         let names = &self.functions.get(&of)?.names;
         let found: BTreeSet<Declaration> =
@@ -150,7 +150,7 @@ fn positions(function: &Function) -> BTreeSet<Position> {
     found
 }
 
-/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not tell the line.
+/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not contain the line.
 fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
     let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
     let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
@@ -209,7 +209,7 @@ fn compare_function(
 }
 
 fn change(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
-    // Without calls, as of a function that was being executed when counting began, the counts themselves are compared.
+    // A function that was already being executed when counting began may have no calls. Then the counts themselves are compared.
     let calls = (calls.0.max(1), calls.1.max(1));
     let change = match (old, new) {
         (0, 0) => return None,

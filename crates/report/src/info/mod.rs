@@ -17,7 +17,7 @@ use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, count_distinct};
 
 const SCHEMA_VERSION: u32 = 3;
-/// Maximum length of a list in text; JSON has all.
+/// Maximum number of list entries shown in text; JSON contains all entries.
 const MAX_SHOWN: usize = 12;
 
 /// Summary of an instrumented image.
@@ -260,7 +260,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 
-/// The reason for a cut; `None` for cuts that every function with loops has, and for those of edge profiles.
+/// The reason for a cut; `None` for cuts that every function with loops has, and for cuts in edge profiles.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,

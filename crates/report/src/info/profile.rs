@@ -88,7 +88,7 @@ impl<'a> ProfileSummary<'a> {
     }
 }
 
-/// Writes a run as all reports do.
+/// Serialises a run in the form that all reports use.
 fn as_in_reports<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
     json::run(run).serialize(serializer)
 }

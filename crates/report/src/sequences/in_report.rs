@@ -27,7 +27,7 @@ const ITERATIONS: usize = 4;
 /// Length of a path of branches, in branches.
 const BRANCHES: usize = 4;
 const MAX_SHOWN: usize = 5;
-/// Minimum percentage of paths that continue a pattern for it to be reported.
+/// A pattern is reported only if at least this percentage of paths continue it.
 const MIN_PERCENT: f64 = 90.0;
 /// Maximum number of symbols that are examined.
 const MAX_SYMBOLS: u64 = 20_000_000;
@@ -75,7 +75,7 @@ impl BusiestThread {
         IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
-    /// All patterns that iterations of loops repeat.
+    /// All patterns that loop iterations repeat.
     ///
     /// # Errors
     /// No error is expected, because the parameters are constants within their ranges.

@@ -113,7 +113,7 @@ impl SequenceReader<'_, '_> {
     fn path_symbol(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, with another path.
+            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, on a different path.
             PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };

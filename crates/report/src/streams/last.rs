@@ -50,7 +50,7 @@ struct ThreadReport {
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
-    /// The thread was running while it was read: the frames are more recent than the events.
+    /// Whether the thread was running when the file was read, so that its frames are more recent than its events.
     running: bool,
     /// The number of earlier events that are recorded but not listed.
     known_before: u64,
@@ -77,7 +77,7 @@ struct EventReport {
 
 /// The parameters of [`LastReport::read`].
 pub struct LastReportRequest<'a> {
-    /// Stream files, or folders of them.
+    /// Stream files, or folders with stream files.
     pub files: &'a [PathBuf],
     /// Maximum number of events of each thread; 0 for all.
     pub paths: usize,

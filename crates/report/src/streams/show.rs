@@ -1,4 +1,4 @@
-//! Paths and calls of a thread from a given event on, for `trodden show`.
+//! A thread's paths and calls, starting at a given event, for `trodden show`.
 
 use super::event_names::EventNames;
 use crate::words::plural;
@@ -122,12 +122,12 @@ struct ShownEvent {
     /// The path's lines and how it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
-    /// Frames that were unwound.
+    /// Number of frames that were unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<usize>,
 }
 
-/// The event to show for a step; `None` for an unwinding of no frames.
+/// The event to show for a step; `None` for an unwinding that removes no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {

@@ -33,7 +33,7 @@ struct LogReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// The process that this one was forked from.
+    /// The process from which this process was forked.
     parent: Option<u32>,
     events: u64,
     lost: u64,

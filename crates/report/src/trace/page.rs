@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 const MAX_CALLS: usize = 100_000;
 /// Maximum number of steps (blocks, beginnings and ends of calls) in the page; longer traces are not shown block by block.
 const MAX_STEPS: u64 = 600_000;
-/// Maximum number of instructions in the page; those of the least executed functions are left out.
+/// Maximum number of instructions in the page; the least executed functions' instructions are left out.
 const MAX_INSTRUCTIONS: usize = 60_000;
 /// Maximum number of source lines in the page.
 const MAX_LINES: usize = 30_000;
@@ -125,7 +125,7 @@ struct Call {
     step: u64,
 }
 
-/// The calls of a thread in the order of their beginnings.
+/// A thread's calls, in the order in which they begin.
 #[derive(Default)]
 struct Calls {
     shortest: u64,

@@ -80,7 +80,7 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// The class of a wait, identified by its first wait, and the distance from that wait.
+/// Describes a wait's class, identified by the class's first wait, and the wait's distance from that first wait.
 fn class_of(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
