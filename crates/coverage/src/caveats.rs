@@ -7,7 +7,7 @@ use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use trodden_report::Name;
-use trodden_report::coverage::escaped;
+use trodden_report::coverage::escape_html;
 
 /// The reason why a function keeps LLVM's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,7 +138,7 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
         let code = row.and_then(|row| Some(row + page[row..].find("<td class='code'>")?));
         match code.and_then(|code| Some(code + page[code..].find(END_OF_CODE)? + END_OF_CODE.len())) {
             Some(end) => {
-                let text = escaped(&format!("Not exact ({}): {}", caveat.name(), caveat.reason.text()));
+                let text = escape_html(&format!("Not exact ({}): {}", caveat.name(), caveat.reason.text()));
                 page.insert_str(end, &format!("<div class='expansion-view'><pre>{text}</pre></div>"));
             }
             None => unmarked.push(*caveat),

@@ -7,7 +7,7 @@ use crate::file_names::FileNames;
 use std::collections::BTreeMap;
 use trodden_analysis::{Combinations, combinations};
 use trodden_profile::FunctionPaths;
-use trodden_report::coverage::{combinations_of, untested_examples};
+use trodden_report::coverage::{count_combinations, describe_untested};
 use trodden_report::{Function, View};
 
 /// The code of a function that one or several programs contain.
@@ -20,11 +20,11 @@ pub struct FunctionCode<'v, 'a> {
 
 impl FunctionCode<'_, '_> {
     pub fn combinations(&self) -> Combinations {
-        combinations_of(self.function, &self.paths)
+        count_combinations(self.function, &self.paths)
     }
 
     pub fn examples(&self, limit: usize) -> Vec<String> {
-        untested_examples(self.function, &self.paths, limit)
+        describe_untested(self.function, &self.paths, limit)
     }
 }
 

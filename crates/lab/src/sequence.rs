@@ -40,8 +40,8 @@ fn check(job: &Check) -> Result<ExitCode> {
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
     let all = compare(&counted, &job.recording, depth, &folders)?;
     for compared in &all {
-        counted_segments::differences(compared).for_each(notes::warn);
-        output::print_text(&counted_segments::comparison(compared))?;
+        counted_segments::describe_differences(compared).for_each(notes::warn);
+        output::print_text(&counted_segments::describe_comparison(compared))?;
     }
     ensure!(all.iter().any(|compared| compared.compared > 0), "no segment was compared: none of the counted call sites was executed");
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -36,7 +36,7 @@ pub struct Callers {
 
 /// Finds the callers in a run; `None` if the run has neither streams nor counted segments, or (with a warning) if its
 /// streams cannot be read or are too long.
-pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
+pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
     let observed = match streams::logs_of_run(wanted) {
         Some(logs) => match from_streams(wanted, &logs, folders) {
             Ok(observed) => observed?,
@@ -77,7 +77,7 @@ impl Callers {
         let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
-            // Only a path that begins at the entry represents a call. A later loop iteration does not, nor does a prefix counted up to a call.
+            // Only a path that begins at the entry represents a call. Later loop iterations and prefixes counted up to a call do not.
             let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
             if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {
@@ -91,7 +91,7 @@ impl Callers {
     /// Writes the callers of the `top` most called functions, or only those of functions named `only`.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let mut functions = self.sorted(only);
+        let mut functions = self.sort_functions(only);
         functions.truncate(limit(top));
         if functions.is_empty() {
             return String::new();
@@ -120,11 +120,11 @@ impl Callers {
             let callers: Vec<Value> = callers.iter().map(caller).collect();
             json!({ "function": name, "calls": calls, "callers": callers })
         };
-        Value::Array(self.sorted(only).iter().map(function).collect())
+        Value::Array(self.sort_functions(only).iter().map(function).collect())
     }
 
     /// Functions with their known calls and callers, most calls first.
-    fn sorted(&self, only: Option<&str>) -> Vec<CalledFunction> {
+    fn sort_functions(&self, only: Option<&str>) -> Vec<CalledFunction> {
         let name = |key: &(String, String)| Name::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);

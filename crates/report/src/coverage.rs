@@ -143,7 +143,7 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{0}</title>\n<style>{STYLE}</style>\n<h1>{0}</h1>\n",
-        escaped(title)
+        escape_html(title)
     );
     out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
             Lines with <i>never together</i> list the outcomes of one such path.</p>\n";
@@ -158,9 +158,9 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
                 (false, false) => "row",
             };
             let cells: String =
-                columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
-            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
-            out += &format!("<tr class={class}><th>{}</th>{cells}</tr>\n", escaped(&row.name));
+                columns.iter().map(|c| format!("<td>{}</td>", escape_html(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
+            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escape_html(r))).collect();
+            out += &format!("<tr class={class}><th>{}</th>{cells}</tr>\n", escape_html(&row.name));
             if !remarks.is_empty() {
                 out += &format!("<tr class=remarks><td colspan={}>{remarks}</td></tr>\n", columns.len() + 1);
             }
@@ -182,7 +182,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
 /// Escapes text for HTML.
-pub fn escaped(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     escape::escape_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -226,16 +226,16 @@ fn row_json(row: &CoverageRow) -> Value {
 }
 
 /// Describes up to `limit` of a function's untested paths: where each begins, and the direction of each branch.
-pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
+pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
             Begins::Entry => Vec::new(),
-            _ => vec![words::begins(&listing.begins)],
+            _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
             let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
-            format!("{line} {}", words::turns(&step.turns))
+            format!("{line} {}", words::format_turns(&step.turns))
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
@@ -243,7 +243,7 @@ pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usiz
 }
 
 /// Counts a function's possible, taken and untested paths.
-pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
+pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }
 

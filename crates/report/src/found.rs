@@ -5,7 +5,7 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::measure::Measure;
 use crate::paint;
 use crate::path_listing::PathListing;
-use crate::select::{limit, matching, share};
+use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines, total_phrase};
 use crate::view::{Function, View};
@@ -77,7 +77,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     /// No function matches the function name in the expression, or no block of the functions contains one of its positions.
     pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
-            Some(name) => matching(view, name)?,
+            Some(name) => find_functions(view, name)?,
             None => view.functions.iter().collect(),
         };
         let (mut matches, mut executions, mut undecided, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
@@ -91,12 +91,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
-                matches.extend(single_paths(at, function, &matcher));
+                matches.extend(find_uncut_paths(at, function, &matcher));
             }
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
                 let known = |id: u64| matches[before..].iter().any(|m| m.ids == [id]);
-                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_of_chain(at, function, c));
+                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_chain(at, function, c));
                 let new: Vec<Match> = new.collect();
                 matches.extend(new);
                 undecided.extend(found.is_undecided.then_some(at));
@@ -149,7 +149,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    fn counted(&self) -> u128 {
+    fn matched_executions(&self) -> u128 {
         self.matches.iter().map(|m| u128::from(m.count)).sum()
     }
 
@@ -169,7 +169,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
-                count(self.counted()),
+                count(self.matched_executions()),
                 count(self.executions),
                 self.matched_functions(),
                 percent(share(weight, self.view.total(Measure::Instructions))),
@@ -211,7 +211,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "kind": "found-paths",
             "expression": self.expression,
             "paths_found": self.matches.len(),
-            "executions": number(self.counted()),
+            "executions": number(self.matched_executions()),
             "executions_of_functions": number(self.executions),
             "answer": self.answer().word(),
             "functions_cut": self.undecided_functions(),
@@ -222,7 +222,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
 }
 
 /// The uncut paths that match.
-fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| Match {
         function: at,
@@ -237,7 +237,7 @@ fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match>
 }
 
 /// The match for a path that was cut into several pieces.
-fn match_of_chain(at: usize, function: &Function, chain: &Chain) -> Match {
+fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     Match {

@@ -40,7 +40,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
-            let named = crate::select::matching(view, name)?;
+            let named = crate::select::find_functions(view, name)?;
             all.retain(|s| functions.get(&s.function).is_some_and(|f| named.iter().any(|c| std::ptr::eq(*c, *f))));
         }
         let found = all.len();
@@ -62,7 +62,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
             out.push_str(&suspect_title(rank + 1, suspect, function, page));
-            if let Some(listing) = listing(function, suspect) {
+            if let Some(listing) = list_path(function, suspect) {
                 out.push_str(&path_lines(function, &listing, sources, page));
             }
             out.push('\n');
@@ -82,7 +82,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
                 "line": function.line(),
                 "path": s.id,
                 "complete": s.complete,
-                "outline": listing(function, s).map(|listing| listing.outline(usize::MAX)),
+                "outline": list_path(function, s).map(|listing| listing.outline(usize::MAX)),
                 "failing": s.runs.failing,
                 "passing": s.runs.passing,
                 "function_failing": s.executed.failing,
@@ -115,7 +115,7 @@ fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
     function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
-fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
+fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
 /// Writes a tracefile for the given functions.
-pub fn lcov<'v, 'a: 'v>(
+pub fn write_lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
     test_name: &str,
@@ -34,7 +34,7 @@ pub fn lcov<'v, 'a: 'v>(
 
 /// Writes a tracefile with only the executed lines of the given functions. Profiles that contain only some paths need this, because other
 /// paths may have executed the remaining lines.
-pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
+pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {

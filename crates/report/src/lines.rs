@@ -9,10 +9,10 @@
 //! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code is several of the source.
 //!
 //! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
-//! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
-//! branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may have been
-//! entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the graph before
-//! optimisation finds further lines that must have been executed ([`implied`]).
+//! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a
+//! later branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may have
+//! been entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the
+//! graph before optimisation shows further lines that must have been executed ([`implied`]).
 //!
 //! A function's calls are its entries and those of its inlined bodies. Branches are counted in the optimised code; copies of one source
 //! branch are summed by line, column and direction.

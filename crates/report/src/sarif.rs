@@ -127,8 +127,8 @@ pub(crate) fn call_step(
 
 fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
-    let begins = if std::ptr::eq(step, &listing.steps[0]) { words::begins(&listing.begins) } else { String::new() };
-    let turns = words::turns(&step.turns);
+    let begins = if std::ptr::eq(step, &listing.steps[0]) { words::describe_begin(&listing.begins) } else { String::new() };
+    let turns = words::format_turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
     // Each inlined call is one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))

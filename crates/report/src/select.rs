@@ -92,7 +92,7 @@ impl Selection {
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),
-            Some(text) => matching(view, text),
+            Some(text) => find_functions(view, text),
         }
     }
 }
@@ -111,7 +111,7 @@ pub fn share(part: u128, whole: u128) -> f64 {
 ///
 /// # Errors
 /// No function matches, or the pattern is not a valid regular expression.
-pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
+pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
@@ -147,7 +147,7 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
 ///
 /// # Errors
 /// The function has no path with that number.
-pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
+pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
     let Some(id) = id else { return Ok(heaviest().map(Cow::Borrowed)) };

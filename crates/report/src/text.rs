@@ -43,27 +43,27 @@ const MAX_WIDTH: usize = 140;
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
-    let mut out = report_header(view, page);
+    let mut out = render_header(view, page);
     out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
-    out.push_str(&paths_heading(view, selection, &ranking, page));
+    out.push_str(&render_paths_heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
         out.push_str(&columns.titles(page));
     }
     for (rank, path) in ranking.paths.iter().enumerate() {
         out.push_str(&columns.row(rank + 1, path, page));
-        if let Some(estimate) = sampled::estimate(view, path) {
-            out.push_str(&format!("      {}\n", sampled::estimate_text(&estimate)));
+        if let Some(estimate) = sampled::estimate_executions(view, path) {
+            out.push_str(&format!("      {}\n", sampled::format_estimate(&estimate)));
         }
-        if let Some(line) = events::path_line(view, path) {
+        if let Some(line) = events::describe_path(view, path) {
             out.push_str(&format!("      {line}\n"));
         }
         let listing = PathListing::from_path(path.function, path.path);
         out.push_str(&path_lines(path.function, &listing, sources, page));
         out.push('\n');
     }
-    out.push_str(&unfinished_section(&ranking.functions, page));
-    out.push_str(&report_notes(view, &ranking.functions, page));
+    out.push_str(&render_unfinished(&ranking.functions, page));
+    out.push_str(&render_notes(view, &ranking.functions, page));
     Ok(out)
 }
 
@@ -91,9 +91,9 @@ impl Page {
     }
 }
 
-fn report_header(view: &View, page: &Page) -> String {
+fn render_header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
-    let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
+    let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
         // Only the command is shortened to the width: the other lines are complete.
@@ -109,12 +109,12 @@ fn report_header(view: &View, page: &Page) -> String {
         row("run", summary);
     }
     if let Some(sampling) = &view.profile.sampling {
-        row("sampled", sampled::summary(sampling));
+        row("sampled", sampled::describe_sampling(sampling));
     }
-    if let Some(text) = events::summary(view) {
+    if let Some(text) = events::summarise(view) {
         row("events", text);
     }
-    row("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
+    row("paths", format!("{} of {}", format_executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     let counts_segments = view.profile.images.iter().any(trodden_profile::segments::counts_segments);
     let instrumented = words::count(totals.instrumented.into());
     row(
@@ -130,7 +130,7 @@ fn report_header(view: &View, page: &Page) -> String {
     }
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
-        row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
+        row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
     // Not shortened, because the end says what to do.
     for inexact in view.profile.inexact() {
@@ -152,7 +152,7 @@ pub(crate) fn run_summary(view: &View) -> String {
     if run.duration_ns > 0 {
         details.push(words::duration(run.duration_ns));
     }
-    details.extend(words::ending(run.ending));
+    details.extend(words::describe_ending(run.ending));
     if !run.host.is_empty() {
         details.push(format!("on {}", escape::escape_line(&run.host)));
     }
@@ -160,7 +160,7 @@ pub(crate) fn run_summary(view: &View) -> String {
     details.join(", ")
 }
 
-fn executions(number: u128) -> String {
+fn format_executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn total_phrase(view: &View) -> &'static str {
     }
 }
 
-fn paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
+fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
     let what = share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
@@ -238,7 +238,7 @@ impl Columns {
 pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out =
-        format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::begins(&listing.begins))));
+        format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::describe_begin(&listing.begins))));
     let lines = listing_lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
@@ -251,7 +251,7 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
         out.push_str(&format!("{}\n", page.paint(paint::DIM, &left_out)));
         lines[lines.len() - tail..].iter().for_each(|l| out.push_str(l));
     }
-    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::ends(&listing.ends))));
+    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::describe_end(&listing.ends))));
     out
 }
 
@@ -278,7 +278,7 @@ fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCac
             lines.push(call_line(function.units_map(), &step.chain, depth, base, page));
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
-        let mut turns = words::turn_list(&step.turns).into_iter();
+        let mut turns = words::list_turns(&step.turns).into_iter();
         // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(text) <= column { turns.next() } else { None };
         let text = match beside {
@@ -325,7 +325,7 @@ fn branchless_line<'a>(
 fn turns_column(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|((text, _), _)| paint::width(text)).max().unwrap_or(0);
-    let turns = listing.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
+    let turns = listing.steps.iter().flat_map(|s| words::list_turns(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
@@ -409,11 +409,11 @@ pub(crate) fn paint_turn(turn: &str, page: &Page) -> String {
 /// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
-fn unfinished_section(functions: &[&Function], page: &Page) -> String {
+fn render_unfinished(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
-            let how = words::ends(&PathListing::from_path(function, path).ends);
+            let how = words::describe_end(&PathListing::from_path(function, path).ends);
             let how = if path.count < 0 { "a forked process completed a path that its parent began".to_string() } else { how };
             rows.push((path.count, &function.name.short, format!("{how} (path {})", path.id)));
         }
@@ -445,7 +445,7 @@ fn unfinished_section(functions: &[&Function], page: &Page) -> String {
     out
 }
 
-fn report_notes(view: &View, functions: &[&Function], page: &Page) -> String {
+fn render_notes(view: &View, functions: &[&Function], page: &Page) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();

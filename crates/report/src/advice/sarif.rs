@@ -62,7 +62,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);
-    let text = format!("{}. Try: {}.", say::summary(function, &ranked.finding), say::suggestion(function, &ranked.finding));
+    let text = format!("{}. Try: {}.", say::describe(function, &ranked.finding), say::suggest(function, &ranked.finding));
     let mut result = json!({
         "ruleId": ranked.finding.kind().name(),
         "level": "note",
@@ -91,8 +91,8 @@ fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<Positi
         }
         Found::Never(n) => {
             vec![
-                branch(from(n.first), say::turn(function, n.first)),
-                branch(from(n.second), format!("never after it: {}", say::turn(function, n.second))),
+                branch(from(n.first), say::format_turn(function, n.first)),
+                branch(from(n.second), format!("never after it: {}", say::format_turn(function, n.second))),
             ]
         }
     }

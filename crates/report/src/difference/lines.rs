@@ -50,14 +50,14 @@ pub struct LineChange {
 }
 
 impl LineChange {
-    fn size(&self) -> f64 {
+    fn per_call_change(&self) -> f64 {
         (self.per_call.1 - self.per_call.0).abs()
     }
 }
 
 impl FunctionLines {
-    fn weight(&self) -> f64 {
-        self.lines.iter().map(LineChange::size).fold(0.0, f64::max)
+    fn largest_change(&self) -> f64 {
+        self.lines.iter().map(LineChange::per_call_change).fold(0.0, f64::max)
     }
 }
 
@@ -70,10 +70,10 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
         return difference;
     }
     let (old, new) = (SourceFunctions::new(before), SourceFunctions::new(after));
-    let (unmatched_old, unmatched_new) = (functions_at(before, &found.unmatched_before), functions_at(after, &found.unmatched_after));
+    let (unmatched_old, unmatched_new) = (find_functions(before, &found.unmatched_before), find_functions(after, &found.unmatched_after));
     let mut pairs: BTreeSet<(Declaration, Declaration)> = BTreeSet::new();
-    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.counterpart(one, &new)?))));
-    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.counterpart(other, &old)?, other))));
+    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.find_counterpart(one, &new)?))));
+    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.find_counterpart(other, &old)?, other))));
     let (mut compared_old, mut compared_new) = (BTreeSet::new(), BTreeSet::new());
     for (one, other) in pairs {
         let Some((lines, function)) = compare_function(&old, one, &new, other, options) else { continue };
@@ -82,7 +82,7 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
         compared_old.insert(one);
         compared_new.insert(other);
     }
-    difference.functions.sort_by(|a, b| b.weight().total_cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
+    difference.functions.sort_by(|a, b| b.largest_change().total_cmp(&a.largest_change()).then_with(|| a.name.cmp(&b.name)));
     retain_uncompared(&mut found.only_before, &unmatched_old, &compared_old);
     retain_uncompared(&mut found.only_after, &unmatched_new, &compared_new);
     difference
@@ -113,7 +113,7 @@ impl<'a> SourceFunctions<'a> {
         let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
         for function in &view.functions {
             let map = function.units_map();
-            for position in positions(function) {
+            for position in code_positions(function) {
                 let Some((declaration, name)) = declaration(map, position.scope) else { continue };
                 let known = all.functions.entry(declaration).or_default();
                 known.names.insert(name);
@@ -128,7 +128,7 @@ impl<'a> SourceFunctions<'a> {
 
     /// Returns the declaration of the same function in the other build: the declaration in the same file, or else the only one in files
     /// with the same base name.
-    fn counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
+    fn find_counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
         let names = &self.functions.get(&of)?.names;
         let found: BTreeSet<Declaration> =
             names.iter().filter_map(|name| other.named.get(&(base_name(of.0), *name))).flatten().copied().collect();
@@ -138,7 +138,7 @@ impl<'a> SourceFunctions<'a> {
 }
 
 /// Returns the positions of a function's code, and of the calls that were replaced by inlined code.
-fn positions(function: &Function) -> BTreeSet<Position> {
+fn code_positions(function: &Function) -> BTreeSet<Position> {
     let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
     let mut left: Vec<Position> = blocks.chain(function.map.position).collect();
     let mut found = BTreeSet::new();
@@ -157,7 +157,7 @@ fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
 }
 
-fn functions_at<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
+fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
     let by_place: HashMap<(Identity, usize), &Function> = view.by_map_index();
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }
@@ -166,7 +166,7 @@ fn functions_at<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v
 fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
     let of = |function: &&Function<'a>| {
         let map = function.units_map();
-        let scopes: BTreeSet<u32> = positions(function).into_iter().map(|position| position.scope).collect();
+        let scopes: BTreeSet<u32> = code_positions(function).into_iter().map(|position| position.scope).collect();
         scopes.into_iter().filter_map(|scope| Some(declaration(map, scope)?.0)).collect::<Vec<_>>()
     };
     functions.iter().flat_map(of).collect()
@@ -198,7 +198,7 @@ fn compare_function(
         let Some(moved) = u32::try_from(moved).ok().filter(|moved| after.lines.contains(moved)) else { continue };
         let (Some(a), Some(b)) = (old.counts.line(one.0, line), new.counts.line(other.0, moved)) else { continue };
         compared += 1;
-        lines.extend(change((line, moved), (a, b), calls).filter(|change| is_reported(change, options)));
+        lines.extend(compare_line((line, moved), (a, b), calls).filter(|change| is_reported(change, options)));
     }
     if compared == 0 {
         return None;
@@ -208,7 +208,7 @@ fn compare_function(
     Some((compared, differs.then(|| FunctionLines { name, file: other.0.to_owned(), calls, compared, lines })))
 }
 
-fn change(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
+fn compare_line(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
     // A function that was already being executed when counting began may have no calls. Then the counts themselves are compared.
     let calls = (calls.0.max(1), calls.1.max(1));
     let change = match (old, new) {
@@ -228,6 +228,6 @@ fn is_reported(line: &LineChange, options: &DiffOptions) -> bool {
     let enough = line.counts.0.max(line.counts.1) >= options.min_count;
     match line.change {
         PathChange::Count => enough && options.report_counts,
-        _ => enough && line.size() >= options.min_function_share,
+        _ => enough && line.per_call_change() >= options.min_function_share,
     }
 }

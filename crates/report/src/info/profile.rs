@@ -13,7 +13,7 @@ use trodden_unit::count_distinct;
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,
-    #[serde(serialize_with = "as_in_reports")]
+    #[serde(serialize_with = "serialize_run")]
     run: &'a Run,
     images: Vec<ImageSummary<'a>>,
     lost: Vec<String>,
@@ -89,7 +89,7 @@ impl<'a> ProfileSummary<'a> {
 }
 
 /// Serialises a run in the form that all reports use.
-fn as_in_reports<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_run<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
     json::run(run).serialize(serializer)
 }
 

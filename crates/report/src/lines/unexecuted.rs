@@ -70,7 +70,7 @@ fn branch_line(function: &Function, block: Node, position: Position) -> Option<u
 }
 
 /// Returns those of `places` (functions, by file and line of declaration) that may have been called without being counted. This happens if
-/// an instance (of a template, or in a different unit) was inlined and merged with the surrounding code, so that no code of its own is left.
+/// an instance (of a template, or in a different unit) was inlined and merged with the surrounding code, so that it has no code left.
 pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
     let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));

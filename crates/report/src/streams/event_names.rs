@@ -93,7 +93,7 @@ impl<'a> EventNames<'a> {
             Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
             Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
             Ends::Call { .. } => "call".into(),
-            ref ends => words::ends(ends),
+            ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE))
     }

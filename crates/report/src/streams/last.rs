@@ -6,7 +6,7 @@
 
 use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{Core, Stopped};
-use super::unfinished::{Unfinished, unfinished};
+use super::unfinished::{Unfinished, find_unfinished};
 use crate::words::plural;
 use crate::{SourceCache, View, source_files};
 use anyhow::{Result, ensure};
@@ -152,7 +152,7 @@ fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Opt
     let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
     let mut report_thread = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
-        let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
+        let unfinished = stopped.as_ref().and_then(|stopped| find_unfinished(thread, &event_names, stopped));
         ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut report_thread).collect();

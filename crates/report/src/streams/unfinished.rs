@@ -31,7 +31,7 @@ pub struct Unfinished {
 
 /// Finds the unfinished path of a stopped thread. `None` if the thread stopped in a different function's code, if no path leads there or
 /// too many do, or if events or lines are unknown.
-pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
+pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
     let (place, begun) = open_path(thread, names)?;
     let name = names.function_name(place);
     if stopped.function.as_ref() != Some(&name) {

@@ -107,7 +107,7 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
     }
     if let Some(file) = &job.lcov {
         let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
-        let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
+        let text = lcov::write_executed_lines(&untested.functions(), "untested", &|path| files.name(path, found(path)));
         remarks::note_missing_files(&files);
         return output::write_report(file, text.as_bytes(), "the lines on untested paths are");
     }
