@@ -309,7 +309,7 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
 }
 
 #[test]
-fn findings_equal_those_of_brute_force() {
+fn findings_match_brute_force() {
     let mut random = Random::new(20);
     let mut reported = [0; 3];
     for _ in 0..FUNCTIONS {

@@ -5,7 +5,7 @@ mod profiles;
 
 use profiles::profile;
 use std::collections::BTreeSet;
-use trodden_analysis::suite::cover::{Cover, CoverProblem, exact, greedy};
+use trodden_analysis::suite::cover::{Cover, CoverProblem, find_cheapest_cover, find_greedy_cover};
 use trodden_analysis::suite::order::{OrderBy, average_covered, order};
 use trodden_analysis::suite::{PathIndex, Suite, SuiteError, SuiteTest};
 use trodden_profile::ProcessEnding;
@@ -44,7 +44,7 @@ fn exact_cover_is_cheapest_of_all_subsets() {
         let problem = problem(&mut random, sets, elements, most_cost);
         let subsets = (0u32..1 << sets).map(|bits| (0..sets as usize).filter(|s| bits >> s & 1 == 1).collect::<Vec<_>>());
         let least = subsets.filter(|s| covers(&problem, s)).map(|s| cost(&problem, &s)).min().unwrap();
-        let (quick, best) = (greedy(&problem), exact(&problem, &mut || true));
+        let (quick, best) = (find_greedy_cover(&problem), find_cheapest_cover(&problem, &mut || true));
         check(&problem, &quick);
         check(&problem, &best);
         assert_eq!((best.cost, best.bound), (least, least), "{problem:?}");
@@ -60,11 +60,11 @@ fn bound_of_stopped_search_is_valid() {
     let mut unproven = 0;
     for _ in 0..20 {
         let problem = problem(&mut random, 40, 120, 1);
-        let best = exact(&problem, &mut || true);
+        let best = find_cheapest_cover(&problem, &mut || true);
         check(&problem, &best);
         assert!(best.is_proven());
         let mut nodes = 3;
-        let stopped = exact(&problem, &mut || {
+        let stopped = find_cheapest_cover(&problem, &mut || {
             nodes -= 1;
             nodes > 0
         });
@@ -128,7 +128,7 @@ fn order_is_greedy_on_random_suites() {
 }
 
 #[test]
-fn runs_of_one_name_are_one_test_and_builds_are_not_mixed() {
+fn runs_with_the_same_name_are_one_test_and_builds_are_not_mixed() {
     let mut suite = Suite::default();
     for (seed, name, status) in [(1, Some("one"), 0), (2, None, 0), (3, Some("one"), 1)] {
         let mut run = profile(0, seed);

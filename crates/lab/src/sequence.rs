@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
-            let found = sequences::segments(&open(job)?, job.length as usize, true, job.top)?;
+            let found = sequences::count_segments(&open(job)?, job.length as usize, true, job.top)?;
             print(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
         }
         Sequence::Branches(job) => {

@@ -47,7 +47,7 @@ fn is_join(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
-/// Returns whether joins lead to a block, and a cut edge of another kind that leads there (preferably a back edge).
+/// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block (preferably a back edge).
 fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.edges.get(cut.index()).is_some_and(|e| e.to == block));
     let others = || cuts().filter(|(_, reason)| !is_join(*reason));
@@ -55,15 +55,15 @@ fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
 }
 
-/// Returns true if a counted path is certainly a whole path of the function, and not a piece of one.
+/// Returns true if a counted path is certain to be a whole path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
     let begins = blocks.first().is_some_and(|first| !cuts_to(function, *first).0);
     begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
 }
 
 impl Expression {
-    /// Returns true if one piece of a path cannot decide a match: an excluded place may be on another piece, or a piece that begins where
-    /// loops or function calls begin may be the rest of another path.
+    /// Returns true if one piece of a path cannot decide a match: an excluded place may be on a different piece, or a piece that begins
+    /// where loops or function calls begin may be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {

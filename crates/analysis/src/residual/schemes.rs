@@ -73,8 +73,8 @@ impl Schemes {
             );
         }
         let stages = Stages { job, folder, folders };
-        let (first, segments) = stages.whole_program_path()?;
-        let (second, paths) = stages.three_stages()?;
+        let (first, segments) = stages.run_whole_program_path()?;
+        let (second, paths) = stages.run_three_stages()?;
         let known = stages.instrument("residual", &["--residual", path_text(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
@@ -104,7 +104,7 @@ struct Stages<'a> {
 
 impl Stages<'_> {
     /// Scheme 1. Also returns the field's profile.
-    fn whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
@@ -114,7 +114,7 @@ impl Stages<'_> {
     }
 
     /// Scheme 2. Also returns the profile of the tests' paths.
-    fn three_stages(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
         let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_text(&paths)?)], "")?;
@@ -139,7 +139,7 @@ impl Stages<'_> {
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
         log::info!("building `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
-        self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
+        self.run_trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
         Ok(output)
     }
 
@@ -152,7 +152,7 @@ impl Stages<'_> {
         let record_arguments = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
         let shell_arguments = ["--", "sh", "-c", &command].map(OsStr::new);
         let started = Instant::now();
-        let ran = self.trodden(record_arguments.into_iter().chain(options.iter().map(OsStr::new)).chain(shell_arguments), "");
+        let ran = self.run_trodden(record_arguments.into_iter().chain(options.iter().map(OsStr::new)).chain(shell_arguments), "");
         let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
@@ -163,7 +163,7 @@ impl Stages<'_> {
     }
 
     /// Runs a command of `trodden`. On failure, the error contains the command's standard error.
-    fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
+    fn run_trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
         let output = command
             .args(arguments)

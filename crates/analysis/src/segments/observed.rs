@@ -12,7 +12,7 @@ use trodden_stored::place::{LOG_EXTENSION, files_with_extension};
 use trodden_stored::{Folders, named as stored, streams};
 use trodden_text::words::plural;
 
-/// The segments of some runs.
+/// The segments that some runs executed.
 pub struct ObservedSegments {
     /// The unit maps of the images, and the counts if programs counted segments.
     pub profile: Profile,
@@ -31,7 +31,7 @@ impl ObservedSegments {
     /// Loads the segments of a run, a suite, a profile, or stream logs.
     ///
     /// # Errors
-    /// Nothing has this name, or the run has neither streams nor counted segments.
+    /// No run, suite, profile or log has this name, or the run has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(

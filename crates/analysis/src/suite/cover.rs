@@ -44,7 +44,7 @@ impl Cover {
 type Rows = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
-pub fn greedy(problem: &CoverProblem) -> Cover {
+pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     let rows = build_rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
@@ -54,7 +54,7 @@ pub fn greedy(problem: &CoverProblem) -> Cover {
 
 /// Returns the cheapest cover, or the best one found before `should_continue` returned false. The function is called once per search
 /// node.
-pub fn exact(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
+pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = build_rows(problem);
     let mut selected = reduce(&mut rows, &problem.costs);
     let mut bound = total_cost(&selected, &problem.costs);

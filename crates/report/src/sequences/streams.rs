@@ -77,7 +77,7 @@ impl SequenceReader<'_, '_> {
     /// Converts a symbol of the log to symbols of the table.
     fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
-            Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
+            Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
             Symbol::Path(counter) | Symbol::Exit(counter) => {
                 let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
                     self.unknown += 1;
@@ -85,7 +85,7 @@ impl SequenceReader<'_, '_> {
                 };
                 let function = self.function_number(place);
                 let path = self.path_symbol(counter, role, function);
-                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
+                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave_symbol());
                 std::iter::once(path).chain(leave).collect()
             }
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
@@ -94,7 +94,7 @@ impl SequenceReader<'_, '_> {
                     return Vec::new();
                 };
                 let function = self.function_number(place);
-                vec![self.table.enter(function)]
+                vec![self.table.enter_symbol(function)]
             }
         }
     }
@@ -105,7 +105,7 @@ impl SequenceReader<'_, '_> {
         }
         // The key distinguishes functions of the same name in different units, but is the same in all runs of a program.
         let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
-        let number = self.table.function_with_key(&key, &self.event_names.function_name(place));
+        let number = self.table.intern_function_with_key(&key, &self.event_names.function_name(place));
         self.functions.insert(place, number);
         number
     }
@@ -119,8 +119,8 @@ impl SequenceReader<'_, '_> {
         };
         let number = self.event_names.path_number(counter).unwrap_or_default();
         let blocks = self.event_names.places.decode(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
-        let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
+        let names: Vec<u64> = blocks.iter().map(|block| self.table.intern_block(function, &block.index().to_string())).collect();
         let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.describe_path(counter)) };
-        self.table.path(&event, &number, |_| names)
+        self.table.intern_path(&event, &number, |_| names)
     }
 }

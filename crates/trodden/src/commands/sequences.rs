@@ -68,7 +68,7 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
     let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
-    let found = sequences::segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
+    let found = sequences::count_segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
     print(job.json, &found, |out| shown::write_segments(out, &found))?;
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
