@@ -1,7 +1,7 @@
 //! Numbers of paths by source file and function, over all programs of a profile.
 //!
 //! Several programs may contain the same code of a function, from a static library or the same source. Its taken paths are the
-//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each.
+//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each way.
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;

@@ -85,7 +85,7 @@ struct Collector<'v, 'a> {
     image: usize,
     /// LLVM's names of the unit's functions by linkage name.
     names: HashMap<&'v str, &'v str>,
-    /// Translates a file name in debug information to that in the mapping.
+    /// Translates a file name in debug information to the name in the mapping.
     file_of: &'v dyn Fn(&str) -> String,
     tail_calls: &'v TailCalls,
     stops: &'v mut Stops,
@@ -174,8 +174,8 @@ impl Collector<'_, '_> {
         }
     }
 
-    /// Adds executions that ended at a call to its function and to the callers up to the scope that catches the exception, if any. `before`
-    /// has the positions before the call in its block.
+    /// Adds executions that ended at a call, both to the function that makes the call and to its callers up to the scope that catches the
+    /// exception, if any. `before` has the positions before the call in its block.
     fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;
