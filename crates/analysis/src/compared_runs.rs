@@ -36,7 +36,7 @@ pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
         sum.add(&name, profile).context("cannot compare runs of different builds (name only runs of the same build)")?;
     }
-    Ok((isolation, sum.finish().context("no runs to compare")?))
+    Ok((isolation, sum.finish().context("there are no runs to compare")?))
 }
 
 /// A run whose outcome is known.

@@ -99,7 +99,7 @@ impl SuiteCoverage {
 /// The lines of the working tree that differ from a commit.
 pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
-    ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
+    ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("cannot parse the output of `git diff`")
 }
 
 /// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).

@@ -173,7 +173,7 @@ impl CoverageMapping {
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::demangle_json(&mut export);
         export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
-        serde_json::to_vec(&export).context("cannot write the export")
+        serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
     /// The names of all files, at least one.
@@ -199,7 +199,7 @@ impl CoverageMapping {
     /// Runs `llvm-cov` and returns its output.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
-        let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
+        let Some((first, others)) = self.images.split_first() else { bail!("the profile contains no program") };
         let mut command = Command::new(tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
         others.iter().for_each(|image| _ = command.arg("-object").arg(image));

@@ -14,7 +14,7 @@ pub enum ReportError {
         inlined_into: Vec<(String, String)>,
     },
     /// No block has code at a position in a path expression.
-    #[error("{place} is in no block of these functions; {}", place_hint(.place))]
+    #[error("no block of these functions contains code of {place}; {}", place_hint(.place))]
     NoSuchPlace {
         /// The position as it is shown to the user.
         place: String,

@@ -187,7 +187,7 @@ impl InputKind {
 /// # Errors
 /// The name is not UTF-8.
 pub fn utf8_name(wanted: &Path) -> Result<&str> {
-    wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
+    wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {

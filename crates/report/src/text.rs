@@ -451,8 +451,8 @@ fn render_notes(view: &View, functions: &[&Function], page: &Page) -> String {
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();
     if !cut.is_empty() {
         note(format!(
-            "the paths of {} are cut into pieces because there would be too many: {}",
-            words::plural(cut.len() as u128, "function", "functions"),
+            "{} too many paths, so the paths are cut into pieces: {}",
+            words::plural(cut.len() as u128, "function has", "functions have"),
             words::list_names(&cut, 5)
         ));
     }

@@ -55,7 +55,7 @@ struct Xz {
 impl Xz {
     fn new(file: File, path: &Path) -> Result<Xz> {
         let spawned = Command::new("xz").arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = spawned.with_context(|| format!("xz is needed to decompress {}, but cannot be run", path.display()))?;
+        let mut child = spawned.with_context(|| format!("cannot run `xz`, which is needed to decompress {}", path.display()))?;
         let output = child.stdout.take();
         Ok(Xz { child, output })
     }

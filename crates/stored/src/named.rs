@@ -56,7 +56,7 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
         log::warn!("{} is skipped: {reason}{more}", file.display());
     }
     let lost = merged.corrupt.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
-    Ok((merged.profile.with_context(|| format!("no run of `{name}` can be read"))?, lost))
+    Ok((merged.profile.with_context(|| format!("cannot read any run of the suite `{name}`"))?, lost))
 }
 
 /// Loads a profile from a file. The file name may contain any bytes. Warns if the file is corrupt and only its intact part is used.

@@ -59,7 +59,7 @@ impl ProfileInput {
                 let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
                 let collected = collect([file], run, folders.units.as_ref());
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-                anyhow::ensure!(!collected.profile.images.is_empty(), "{}: none of its images can be decoded", file.display());
+                anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode any image in {}", file.display());
                 Ok((RunLabel { number: None, words }, collected.profile))
             }
         }

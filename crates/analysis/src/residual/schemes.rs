@@ -156,7 +156,7 @@ impl Stages<'_> {
         let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
-            Err(error) => log::warn!("{error}. Its counts are used nevertheless"),
+            Err(error) => log::warn!("{error}. The counts of this run are used nevertheless"),
             Ok(()) => {}
         }
         Ok((output, time))
@@ -171,7 +171,7 @@ impl Stages<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .output()
-            .context("cannot run trodden")?;
+            .context("cannot run `trodden`")?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", output.status, stderr.trim());
         Ok(())
@@ -179,7 +179,7 @@ impl Stages<'_> {
 }
 
 fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+    path.to_str().with_context(|| format!("the path {} is not valid UTF-8", path.display()))
 }
 
 impl Scheme {

@@ -88,7 +88,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
-                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires: record a program built by \
+                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires. Record a program built with \
                  `trodden-lab with --reach calls -- build`",
                 function.plain_name()
             );
@@ -184,7 +184,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
 }
 
 fn parse_top(number: &str) -> Result<usize> {
-    let parsed = number.parse().with_context(|| format!("`{number}` must be a number of segments"))?;
+    let parsed = number.parse().with_context(|| format!("`top:{number}` is not valid: expected a number of segments, such as top:100"))?;
     ensure!(parsed > 0, "top:{number} would count no segments. The number must be at least 1");
     Ok(parsed)
 }

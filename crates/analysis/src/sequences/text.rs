@@ -48,7 +48,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut simulated: Option<HashMap<String, Frames>> = None;
     for number in 1_u64.. {
         line.clear();
-        if lines.read_line(&mut line).with_context(|| format!("line {number}"))? == 0 {
+        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number}"))? == 0 {
             break;
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -59,7 +59,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
             Some(frames) => events.push_simulated(text, frames),
             None => events.parse_line(text),
         };
-        parsed.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
+        parsed.with_context(|| format!("cannot parse line {number}, `{}`", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
     writer.finish(convention)
@@ -119,15 +119,19 @@ impl TextEvents<'_> {
                 self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter`");
+                ensure!(frames.pop().is_some(), "`leave` needs an earlier `enter`, which is missing");
                 self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("`path` without an earlier `enter`"),
+                    None => bail!("`path` needs an earlier `enter`, which is missing"),
                     Some(open) => {
-                        ensure!(*open == function, "this path is not of the innermost open function `{}`", self.table.function_name(*open))
+                        ensure!(
+                            *open == function,
+                            "this path does not belong to the innermost open function `{}`",
+                            self.table.function_name(*open)
+                        )
                     }
                 }
                 let named = |table: &mut EventTable| blocks.iter().map(|block| table.intern_block(function, block)).collect();

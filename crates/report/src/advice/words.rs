@@ -129,7 +129,7 @@ fn describe_redundant(function: &Function, r: &Redundant) -> String {
 fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
-        "{} {} and {} {} were never taken on one path; if they were independent, they would have been {}",
+        "{} {} and {} {} were never taken on the same path; if they were independent, they would have been taken together {}",
         format_branch(function, first),
         format_direction(function, n.first),
         format_branch(function, second),

@@ -107,16 +107,16 @@ impl ImageSummary {
         };
         let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {
-            let what = || format!("{}: cannot read the map of unit {}", path.display(), placed.unit);
+            let what = || format!("cannot read the map of unit {} in {}", placed.unit, path.display());
             match image.frame(placed.unit, store).with_context(what)? {
                 None => out.units_without_map.push(placed.unit.to_string()),
                 Some(frame) => {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
                         bail!(
-                            "{}: unit {} does not have the number of counters that its map states. Rebuild the program",
-                            path.display(),
-                            placed.unit
+                            "unit {} in {} does not have the number of counters that its map states. Rebuild the program",
+                            placed.unit,
+                            path.display()
                         );
                     }
                     out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
