@@ -54,18 +54,18 @@ fn standard_output_error(error: io::Error) -> io::Error {
 }
 
 /// Standard output for text.
-pub fn text() -> Printable<StdoutLock<'static>> {
+pub fn text_writer() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: |_| "\u{fffd}".to_owned(), tail: Vec::new() }
 }
 
 /// Standard output for JSON.
-pub fn json() -> Printable<StdoutLock<'static>> {
+pub fn json_writer() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
 /// Standard output for JSON if `is_json` is set, and for text otherwise.
-pub fn text_or_json(is_json: bool) -> Printable<StdoutLock<'static>> {
-    if is_json { json() } else { text() }
+pub fn text_or_json_writer(is_json: bool) -> Printable<StdoutLock<'static>> {
+    if is_json { json_writer() } else { text_writer() }
 }
 
 /// A writer that replaces unprintable characters except line breaks and tabs.
@@ -171,7 +171,7 @@ fn escape_in_json(c: char) -> String {
 
 /// Prints JSON with control characters escaped.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = json();
+    let mut out = json_writer();
     out.write_all(&json_text(value)?)?;
     Ok(out.flush()?)
 }

@@ -136,23 +136,23 @@ impl Collector<'_, '_> {
     fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {
-            self.caveat(function.map.plain_name(), CaveatReason::Forked);
+            self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
             // Code inlined into the function is also counted by each process.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
-                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
+                self.add_caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
             }
         }
         if returned_again(function) {
-            self.caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
+            self.add_caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
         }
         if self.tail_calls.has(function) {
-            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
+            self.add_caveat(function.map.plain_name(), CaveatReason::TailCall);
         }
     }
 
-    fn caveat(&mut self, name: &str, reason: CaveatReason) {
+    fn add_caveat(&mut self, name: &str, reason: CaveatReason) {
         if let Some(name) = self.names.get(name) {
             self.stops.caveats.entry((self.image, (*name).to_owned())).or_default().insert(reason);
         }
@@ -168,7 +168,7 @@ impl Collector<'_, '_> {
                 Some(_) if scope.linkage_name.is_empty() => &scope.name,
                 Some(_) => &scope.linkage_name,
             };
-            self.caveat(name, CaveatReason::Inlined);
+            self.add_caveat(name, CaveatReason::Inlined);
             let inner = next.map_or(0, |call| call.scope);
             next = scope.inlined_at.filter(|call| call.scope < inner);
         }

@@ -54,7 +54,7 @@ pub fn print(
     document: &impl Serialize,
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let mut out = BufWriter::new(output::text_or_json(json));
+    let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {
         let mut document = serde_json::to_value(document)?;
         document["schema_version"] = schema_version.into();

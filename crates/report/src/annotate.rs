@@ -14,7 +14,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, path_lines, scope_label};
+use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, render_path, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources
         Some(file) => format!("cannot read the source file {}", escape::escape_line(file)),
         None => "the function has no debug information. Build with -g to see source lines".into(),
     };
-    let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
+    let listing = shown.map(|c| render_path(function, &c.listing, sources, page)).unwrap_or_default();
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 

@@ -84,13 +84,13 @@ impl CoverageTable {
     }
 
     /// The rows that determine which columns are shown: the file or function rows, or the total if there are none.
-    fn described(&self) -> impl Iterator<Item = &CoverageRow> {
+    fn rows_for_columns(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)
     }
 
     /// All rows in display order: each package is followed by its files, and the total comes last.
-    fn shown(&self) -> Vec<ShownRow<'_>> {
+    fn display_rows(&self) -> Vec<ShownRow<'_>> {
         let mut shown = Vec::new();
         let mut current: Option<&str> = None;
         for row in &self.rows {
@@ -108,8 +108,8 @@ impl CoverageTable {
     /// The table as text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let rows = self.shown();
-        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.described().any(|r| (c.cell)(r).is_some())).collect();
+        let rows = self.display_rows();
+        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.rows_for_columns().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r.row).unwrap_or_else(|| "-".into())).collect()).collect();
         let indentation = |row: &ShownRow| if row.is_in_package { "  " } else { "" };
@@ -151,7 +151,7 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
         out += &format!("<div class=scroll tabindex=0><table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
-        for ShownRow { row, is_sum, is_in_package } in table.shown() {
+        for ShownRow { row, is_sum, is_in_package } in table.display_rows() {
             let class = match (is_sum, is_in_package) {
                 (true, _) => "sum",
                 (false, true) => "part",

@@ -7,7 +7,7 @@ use crate::paint;
 use crate::path_listing::PathListing;
 use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines, total_phrase};
+use crate::text::{Page, TextOptions, render_path, total_phrase};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -184,8 +184,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let least = if ids.len() > 1 { "at least " } else { "" };
             let times = plural(found.count.into(), "time", "times");
             let numbers = format!("{what} {}  taken {least}{times}, {}", ids.join(" + "), percent(self.share(found)));
-            out.push_str(&format!("\n{}  {numbers}\n", page.entry(rank + 1, function)));
-            out.push_str(&path_lines(function, &found.listing, sources, page));
+            out.push_str(&format!("\n{}  {numbers}\n", page.render_entry(rank + 1, function)));
+            out.push_str(&render_path(function, &found.listing, sources, page));
         }
         if self.matches.len() > limit(top) {
             out.push_str(&format!("\n... and {} more (--top)\n", self.matches.len() - top));

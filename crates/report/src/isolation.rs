@@ -4,7 +4,7 @@ use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
             out.push_str(&suspect_title(rank + 1, suspect, function, page));
             if let Some(listing) = list_path(function, suspect) {
-                out.push_str(&path_lines(function, &listing, sources, page));
+                out.push_str(&render_path(function, &listing, sources, page));
             }
             out.push('\n');
         }
@@ -122,7 +122,7 @@ fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
 fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
-    let head = format!("{}  {what} {}", page.entry(rank, function), suspect.id);
+    let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);
     let taken = format!(
         "in {} of {} failing and {} of {} passing runs that executed the function",
         runs.failing, executed.failing, runs.passing, executed.passing

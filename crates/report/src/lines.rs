@@ -186,7 +186,7 @@ impl LineCounts {
 
     fn add_branches(&mut self, function: &Function) {
         for (edge, &taken) in function.map.edges.iter().zip(&function.paths.edges) {
-            let Some(direction) = direction(edge.kind) else { continue };
+            let Some(direction) = branch_direction(edge.kind) else { continue };
             let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch).filter(|p| p.line > 0);
             let Some(position) = branch else { continue };
             let reached = function.paths.blocks.get(edge.from.index()).copied().unwrap_or(0);
@@ -269,7 +269,7 @@ fn ends_unconditionally(function: &Function, block: usize) -> bool {
     kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
-fn direction(kind: EdgeKind) -> Option<Direction> {
+fn branch_direction(kind: EdgeKind) -> Option<Direction> {
     match kind {
         EdgeKind::True => Some(Direction::True),
         EdgeKind::False => Some(Direction::False),

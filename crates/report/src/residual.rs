@@ -8,7 +8,7 @@ use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             None => input.view.functions.iter().collect(),
         };
         let all: usize = input.view.functions.iter().map(|f| input.count_listable(f)).sum();
-        let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
+        let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.collect_paths(f)).collect();
         let order = selection.order.unwrap_or(match input.sightings.outcomes.failing {
             0 => UntestedOrder::Count,
             _ => UntestedOrder::Failures,
@@ -135,7 +135,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(selection.top);
-        let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
+        let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.collect_edges(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
@@ -180,7 +180,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         out.push_str(&self.describe_unlisted());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.render_path_title(rank + 1, path, page));
-            out.push_str(&path_lines(path.function, &path.listing, sources, page));
+            out.push_str(&render_path(path.function, &path.listing, sources, page));
             out.push('\n');
         }
         if self.found > self.shown.len() {
@@ -230,7 +230,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     fn render_path_title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
-        let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
+        let head = format!("{}  {what} {}", page.render_entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
             0 => "every edge is known".to_owned(),
             n => plural(n as u128, "untested edge", "untested edges"),
@@ -369,7 +369,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         summary
     }
 
-    fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
+    fn collect_paths(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
         let known = self.known_of(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
@@ -387,7 +387,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.all().filter_map(report).collect()
     }
 
-    fn edges_of(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
+    fn collect_edges(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
         let known = self.known_of(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {

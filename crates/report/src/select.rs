@@ -116,8 +116,8 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
             name: text.to_string(),
-            similar: similar_names(view, text),
-            inlined_into: inlined_into(view, text),
+            similar: find_similar_names(view, text),
+            inlined_into: find_inlining_functions(view, text),
         }),
         false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
     }
@@ -165,7 +165,7 @@ pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: Measure) 
 }
 
 /// The functions into which the named function was inlined, each with the position of the first call.
-fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
+fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
         let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
@@ -182,7 +182,7 @@ fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
     places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
-fn similar_names(view: &View, text: &str) -> Vec<String> {
+fn find_similar_names(view: &View, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let mut candidates: Vec<(usize, &str)> =
         view.functions.iter().map(|f| (edit_distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();

@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{function_totals, share_base};
+use crate::function_totals::{render_function_totals, share_base};
 use crate::indent::{InlinedIndent, indent};
 use crate::paint::{self, Painter, fit, fit_name, left, right};
 use crate::path_listing::{ListingStep, PathListing};
@@ -44,14 +44,14 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
     let mut out = render_header(view, page);
-    out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
+    out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
     out.push_str(&render_paths_heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
-        out.push_str(&columns.titles(page));
+        out.push_str(&columns.render_titles(page));
     }
     for (rank, path) in ranking.paths.iter().enumerate() {
-        out.push_str(&columns.row(rank + 1, path, page));
+        out.push_str(&columns.render_row(rank + 1, path, page));
         if let Some(estimate) = sampled::estimate_executions(view, path) {
             out.push_str(&format!("      {}\n", sampled::format_estimate(&estimate)));
         }
@@ -59,7 +59,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
             out.push_str(&format!("      {line}\n"));
         }
         let listing = PathListing::from_path(path.function, path.path);
-        out.push_str(&path_lines(path.function, &listing, sources, page));
+        out.push_str(&render_path(path.function, &listing, sources, page));
         out.push('\n');
     }
     out.push_str(&render_unfinished(&ranking.functions, page));
@@ -85,7 +85,7 @@ impl Page {
     }
 
     /// The beginning of an entry in a list of paths: its rank and function.
-    pub fn entry(&self, rank: usize, function: &Function) -> String {
+    pub fn render_entry(&self, rank: usize, function: &Function) -> String {
         let name = fit_name(&function.name.short, self.width.saturating_sub(50).max(20));
         format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
     }
@@ -209,7 +209,7 @@ impl Columns {
         Columns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
     }
 
-    fn titles(&self, page: &Page) -> String {
+    fn render_titles(&self, page: &Page) -> String {
         let cells = [
             right("#", self.rank),
             format!("{}{}", right("share", 7), " ".repeat(self.bar + 1)),
@@ -220,7 +220,7 @@ impl Columns {
         format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
     }
 
-    fn row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
+    fn render_row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
         let (function, path) = (ranked.function, ranked.path);
         let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
         let cells = [
@@ -235,11 +235,11 @@ impl Columns {
     }
 }
 
-pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
+pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out =
         format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::describe_begin(&listing.begins))));
-    let lines = listing_lines(function, listing, sources, page);
+    let lines = render_listing(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
         limit => lines.len().saturating_sub(limit),
@@ -255,7 +255,7 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
     out
 }
 
-fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
+fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
     let texts = step_texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
     let column = turns_column(listing, &texts, room);
@@ -275,7 +275,7 @@ fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCac
             continue;
         }
         for depth in new_calls(before, &step.chain) {
-            lines.push(call_line(function.units_map(), &step.chain, depth, base, page));
+            lines.push(render_call(function.units_map(), &step.chain, depth, base, page));
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
         let mut turns = words::list_turns(&step.turns).into_iter();
@@ -316,7 +316,7 @@ fn branchless_line<'a>(
     let note = page.paint(paint::DIM, &words);
     let page = &Page { width: page.width - words.len() - 2, ..*page };
     match new_calls(before, chain).next() {
-        Some(depth) => (format!("{}; {note}\n", call_line(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
+        Some(depth) => (format!("{}; {note}\n", render_call(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
         None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
     }
 }
@@ -351,7 +351,7 @@ fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache)
     let inlined = InlinedIndent::measure_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
     let text = |step: &ListingStep| {
         let base = outer(step).map_or(0, |t| indent(&t) - shared);
-        let Some(at) = step.chain.last() else { return (block_label(function, step), base) };
+        let Some(at) = step.chain.last() else { return (format_block(function, step), base) };
         let depth = INLINE_INDENT * (step.chain.len() - 1);
         let text = match line(*at) {
             None => format!("{}{NO_SOURCE}", " ".repeat(base + depth)),
@@ -376,7 +376,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 }
 
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
-pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
+pub(crate) fn render_call(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
@@ -392,7 +392,7 @@ pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }
 
-fn block_label(function: &Function, step: &ListingStep) -> String {
+fn format_block(function: &Function, step: &ListingStep) -> String {
     let blocks: Vec<String> = step.blocks.iter().map(|b| b.0.to_string()).collect();
     let instructions = function.length(&step.blocks);
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))

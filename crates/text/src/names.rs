@@ -25,7 +25,7 @@ impl Name {
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
                 let full = format!("{rust:#}");
-                let short = short_rust(&full);
+                let short = shorten_rust(&full);
                 (full.clone(), full, short)
             }
             Err(_) => match demangle_cpp(linkage) {
@@ -165,7 +165,7 @@ fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
 }
 
 /// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
-fn short_rust(full: &str) -> String {
+fn shorten_rust(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
     let Some(end) = closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn rust_names_lose_hash_and_generics() {
         assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
-        assert_eq!(short_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
-        assert_eq!(short_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
+        assert_eq!(shorten_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
+        assert_eq!(shorten_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
     }
 }

@@ -75,7 +75,7 @@ impl Schemes {
         let stages = Stages { job, folder, folders };
         let (first, segments) = stages.run_whole_program_path()?;
         let (second, paths) = stages.run_three_stages()?;
-        let known = stages.instrument("residual", &["--residual", path_text(&paths)?], REACHES_CALLS)?;
+        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
@@ -87,8 +87,8 @@ impl Schemes {
             ("untested segments", &*counts_segments),
             ("untested paths", &*known),
         ];
-        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_text(build)?)), job.rounds, job.cpu_time)?;
-        let profiles = [&unknown.0, &segments].map(|file| path_text(file).map(str::to_owned));
+        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_str(build)?)), job.rounds, job.cpu_time)?;
+        let profiles = [&unknown.0, &segments].map(|file| path_str(file).map(str::to_owned));
         Ok((Schemes { schemes: [first, second], costs }, profiles.into_iter().collect::<Result<_>>()?))
     }
 }
@@ -108,7 +108,7 @@ impl Stages<'_> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
-        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_text(&streams)?)], "")?;
+        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_str(&streams)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
@@ -117,9 +117,9 @@ impl Stages<'_> {
     fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
-        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_text(&paths)?)], "")?;
+        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_str(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
-        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_text(&segments)?)], "")?;
+        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_str(&segments)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
@@ -147,7 +147,7 @@ impl Stages<'_> {
     fn record(&self, build: &Path, command: &str, options: &[&str]) -> Result<(PathBuf, Duration)> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));
-        let command = command.replace(PLACEHOLDER, path_text(build)?);
+        let command = command.replace(PLACEHOLDER, path_str(build)?);
         log::info!("running {command}");
         let record_arguments = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
         let shell_arguments = ["--", "sh", "-c", &command].map(OsStr::new);
@@ -178,14 +178,14 @@ impl Stages<'_> {
     }
 }
 
-fn path_text(path: &Path) -> Result<&str> {
+fn path_str(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not valid UTF-8", path.display()))
 }
 
 impl Scheme {
     /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
-        let observed = ObservedSegments::load(path_text(profile)?, DEPTH, folders)?;
+        let observed = ObservedSegments::load(path_str(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.requested(DEPTH, false);
         let untested = observed.by_name(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();

@@ -257,7 +257,7 @@ impl CoverPart<'_> {
                 (best, best_prices) = (value, prices.clone());
             }
             let norm: i128 = covered.iter().map(|c| (1 - c) * (1 - c)).sum();
-            if norm == 0 || ceiling(best) >= upper {
+            if norm == 0 || unscale_rounding_up(best) >= upper {
                 break;
             }
             if round % 20 == 19 {
@@ -270,12 +270,12 @@ impl CoverPart<'_> {
             }
         }
         *multipliers = self.rows.iter().cloned().zip(best_prices).collect();
-        ceiling(best)
+        unscale_rounding_up(best)
     }
 }
 
 /// Scales a bound back, rounding up since costs are integers.
-fn ceiling(scaled: i128) -> u64 {
+fn unscale_rounding_up(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
 

@@ -9,7 +9,7 @@ mod tracing;
 pub use tracing::{LaboratoryCollector, PlanForm, TraceChoices, WitnessCondition};
 
 use super::choices::{by_spelling, one_of};
-use super::compression::METHODS;
+use super::compression::COMPRESSION_METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
 use super::times::{parse_max_wait, parse_seconds_up_to_an_hour};
 use clap::parser::ValueSource;
@@ -207,7 +207,7 @@ pub struct CopyChoices {
 #[command(next_help_heading = "record")]
 pub struct StreamChoices {
     /// With --whole-program: compression method [default: phrases].
-    #[arg(long, value_parser = one_of(METHODS))]
+    #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
     pub method: Option<CompressionMethod>,
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_REGIONS))]

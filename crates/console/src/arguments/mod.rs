@@ -23,5 +23,5 @@ pub mod shares;
 pub mod simulate;
 pub mod times;
 
-pub use compression::METHODS;
+pub use compression::COMPRESSION_METHODS;
 pub use parameters::Parameters;

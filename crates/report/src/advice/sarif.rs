@@ -45,14 +45,14 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
             "properties": turns.properties,
         })
     };
-    sarif::log(rules, found.iter().map(result).collect())
+    sarif::build_log(rules, found.iter().map(result).collect())
 }
 
 /// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
-    sarif::log(json!(rules), results.collect())
+    sarif::build_log(json!(rules), results.collect())
 }
 
 fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {

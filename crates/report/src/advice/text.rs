@@ -4,7 +4,7 @@ use super::{Advice, AdviceSelection, RankedAdvice, words as say};
 use crate::escape;
 use crate::paint::{self, fit, fit_name, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, call_line, gutter, new_calls, paint_turn, run_summary};
+use crate::text::{Page, TextOptions, gutter, new_calls, paint_turn, render_call, run_summary};
 use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
@@ -228,7 +228,7 @@ impl FindingWriter<'_> {
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
         let chain = inline_chain(map, position);
         let mut previous = self.previous_chain.borrow_mut();
-        let calls: String = new_calls(&previous, &chain).map(|depth| call_line(map, &chain, depth, 0, page)).collect();
+        let calls: String = new_calls(&previous, &chain).map(|depth| render_call(map, &chain, depth, 0, page)).collect();
         *previous = chain;
         let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
         let beside = room.saturating_sub(wide + 2);

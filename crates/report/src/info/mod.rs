@@ -119,7 +119,7 @@ impl ImageSummary {
                             path.display()
                         );
                     }
-                    out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
+                    out.add_unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
                     maps.push(map);
                 }
             }
@@ -139,7 +139,7 @@ impl ImageSummary {
         Ok(out)
     }
 
-    fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
+    fn add_unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
         self.not_exact.extend(exactness::reasons_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.bodies += map.functions.len();
         for function in &map.functions {
@@ -209,10 +209,9 @@ impl ImageSummary {
         write_list(out, "Excluded from counting", lines.collect(), shown)?;
         let lines = self.counted_in_full.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         write_list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
-        let lines = self
-            .cut
-            .iter()
-            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), cut_texts(&c.cuts), c.source));
+        let lines = self.cut.iter().map(|c| {
+            format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), describe_cuts(&c.cuts), c.source)
+        });
         write_list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
         write_list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
@@ -270,7 +269,7 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
     }
 }
 
-fn cut_texts(cuts: &[CutPlace]) -> String {
+fn describe_cuts(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
     let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
     list_names(&texts, 3)

@@ -182,7 +182,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     let found = copies::check_repeatable(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
-    let mut out = output::text();
+    let mut out = output::text_writer();
     if json {
         output::print_json(&serde_json::json!(
             {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;

@@ -95,7 +95,7 @@ pub fn run(json: bool) -> Result<ExitCode> {
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
         true => output::print_json(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?,
-        false => print(&mut output::text(), &checks)?,
+        false => print(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -105,7 +105,7 @@ fn of_thread(thread: usize) -> RecordedThread {
 
 /// Prints a result as JSON or text.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(output::text_or_json(json));
+    let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {
         #[derive(Serialize)]
         struct Versioned<'a, T> {

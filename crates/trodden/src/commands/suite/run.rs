@@ -97,5 +97,5 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         command: command.to_vec(),
         threads: env::var("RUST_TEST_THREADS").ok(),
     };
-    libtest::run_binary(&job, &recording_context(), &mut output::text())
+    libtest::run_binary(&job, &recording_context(), &mut output::text_writer())
 }

@@ -27,7 +27,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
     recording.plan(|planner, found| match form {
         PlanForm::Json => output::print_json(&plan::json(planner, found)),
-        PlanForm::Text => Ok(plan::write(&mut output::text(), planner, found)?),
+        PlanForm::Text => Ok(plan::write(&mut output::text_writer(), planner, found)?),
     })?;
     Ok(ExitCode::SUCCESS)
 }
