@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::Profile;
 
-/// Folder in which cargo keeps all builds, next to the latest one.
+/// Folder in which cargo keeps all builds, next to the latest build.
 const ALL_BUILDS: &str = "deps";
 
 /// For each program with several builds in a profile, finds the files of the builds, and removes the images whose file no longer exists.

@@ -88,7 +88,7 @@ impl Callers {
         callers
     }
 
-    /// Writes the callers of the `top` most called functions, or only those of functions named `only`.
+    /// Writes the callers of the `top` most called functions. If `only` is given, functions with other names are omitted.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
         let page = Page::new(options);
         let mut functions = self.sort_functions(only);

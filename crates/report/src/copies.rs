@@ -29,13 +29,13 @@ struct Bar {
     colour: &'static str,
 }
 
-/// Sentences that compare the slowest copy with the ideal and with one program that counts everything.
+/// Sentences that compare the slowest copy with the ideal and with a single program that counts everything.
 pub fn summary(costs: &Costs) -> Vec<String> {
     let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
     let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // The copies may execute fewer labels in total than one program would, so even the largest may be below the ideal.
+        // The copies may execute fewer labels in total than a single program, so even the copy with the most labels may be below the ideal.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \

@@ -2,7 +2,7 @@
 //!
 //! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks,
 //! escaped so that no text can close the block, and the page's script shows it as text only. The details of each function are a block of
-//! their own, which is parsed when the function is selected. If all details together exceed a budget, those of the functions with the
+//! their own, which is parsed when the function is selected. If all details together exceed a budget, the details of the functions with the
 //! least weight are left out, and the page says so.
 
 mod data;

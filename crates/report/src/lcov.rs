@@ -1,7 +1,7 @@
 //! Line and branch coverage as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
 //! Line and branch counts are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the program has a
-//! coverage mapping, line counts come from there. Branches are those of the optimised code.
+//! coverage mapping, line counts come from there. Branches are counted in the optimised code.
 
 use crate::escape;
 use crate::lines::{FileCounts, LineCounts};

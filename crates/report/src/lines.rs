@@ -5,8 +5,8 @@
 //! maximum of the counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with
 //! several blocks is not counted twice, and calls count whether or not they are inlined.
 //!
-//! Counts are those of the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
-//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code is several of the source.
+//! Counts refer to the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
+//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code represents several of the source.
 //!
 //! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
 //! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a
@@ -14,8 +14,8 @@
 //! been entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the
 //! graph before optimisation shows further lines that must have been executed ([`implied`]).
 //!
-//! A function's calls are its entries and those of its inlined bodies. Branches are counted in the optimised code; copies of one source
-//! branch are summed by line, column and direction.
+//! A function's calls are its entries and the entries of its inlined bodies. Branches are counted in the optimised code; copies of one
+//! source branch are summed by line, column and direction.
 
 use crate::inlined;
 use crate::view::{Function, View, file_of};

@@ -101,7 +101,7 @@ impl PathListing {
     }
 }
 
-/// The tail call edge to the block from which a path returns. If there is one, the path is shown as ending with the tail call.
+/// The tail call edge to the block from which a path returns. If the edge exists, the path is shown as ending with the tail call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = &function.map.edges[before.index()];

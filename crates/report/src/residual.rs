@@ -93,7 +93,7 @@ pub struct ResidualReport<'v, 'a> {
     pub edges: Vec<UntestedEdge<'v, 'a>>,
     /// The number of selected paths, shown or not.
     pub found: usize,
-    /// The number of unfinished paths among the selected ones.
+    /// The number of unfinished paths among the selected paths.
     pub unfinished: usize,
     /// The number of untested paths, selected or not.
     pub all: usize,

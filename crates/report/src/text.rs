@@ -368,7 +368,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[Position]| c.len().saturating_sub(1);
     let mut common = 0;
-    // Each inlined call has a scope of its own.
+    // Each inlined call has a separate scope.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
         common += 1;
     }

@@ -73,8 +73,8 @@ fn functions_whose_copies_differ_are_not_corrected() {
     assert!(line_counts(&profile).contains(&(3, 0)));
 }
 
-/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns those of them that
-/// have count 0.
+/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns the lines from
+/// 3 to 8 that have count 0.
 fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
     let scope = unit.scope("f", 0, 1, None);

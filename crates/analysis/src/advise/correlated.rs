@@ -41,7 +41,8 @@ pub struct Correlated {
     pub otherwise: Vec<BranchOutcome>,
     /// Entropy of the later branch, in bits per execution.
     pub entropy: f64,
-    /// Mutual information of both branches, in bits per execution of the later one. Not executing the earlier branch counts as an outcome.
+    /// Mutual information of both branches, in bits per execution of the later branch. Not executing the earlier branch counts as an
+    /// outcome.
     pub information: f64,
     /// Conditional entropy of the later branch, given the whole path before it, in bits per execution.
     pub entropy_after_path: f64,
@@ -71,7 +72,7 @@ pub struct ConditionalOutcomes {
     pub count: u64,
     /// The outcomes of the later branch after this edge.
     pub outcomes: Vec<BranchOutcome>,
-    /// The outcome of the later branch that this edge decides on, if any.
+    /// The outcome of the later branch that follows from this edge; `None` if the edge does not decide the later branch.
     pub decides: Option<Edge>,
 }
 

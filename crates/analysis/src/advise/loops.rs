@@ -4,7 +4,7 @@
 //! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
 //! iteration, is the total correlation of the branches: tests that repeat each other. The estimated saving is one test per bit.
 //!
-//! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within one path.
+//! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within a single path.
 
 use super::statistics::entropy;
 use super::walks::Walks;

@@ -61,7 +61,7 @@ pub fn find(
                 continue;
             }
             let mut best: Option<NeverTogether> = None;
-            // The first iteration of a loop often takes other edges than later ones, which does not indicate an untested case.
+            // A loop's first iteration often takes different edges than later iterations, which does not indicate an untested case.
             for table in tables.iter().filter(|(earlier, _)| !enters_loop(nest, **earlier, later)).map(|(_, table)| table) {
                 for (first, after_first) in table.by_earlier() {
                     if table.cells.contains_key(&(first, second)) || (after_first as f64) < MIN_SHARE_AFTER_FIRST * executions as f64 {

@@ -32,7 +32,7 @@ pub struct ValueTracer<'a> {
     unit: &'a UnitProperties,
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value on this path; `None` for a value that is its own number.
+    /// The number of each value on this path; `None` if the value's index is its number.
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
@@ -214,7 +214,7 @@ impl<'a> ValueTracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Returns true if every store that cannot affect an access with class `known` cannot affect one with class `wanted` either.
+    /// Returns true if a store that cannot affect an access with class `known` cannot affect an access with class `wanted` either.
     fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }

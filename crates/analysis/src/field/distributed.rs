@@ -1,5 +1,5 @@
 //! Copies of a program that were distributed to users, each of which counts some of the paths (software tomography: Bowring, Orso and
-//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the counters of copies to those of the program, and
+//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the copies' counters to the program's counters, and
 //! determines which copies count a path.
 
 use std::collections::HashMap;

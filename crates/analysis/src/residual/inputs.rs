@@ -79,7 +79,7 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     }
 }
 
-/// Finds the named profiles, or those of residual builds if none is named.
+/// Finds the named profiles, or the profiles of residual builds if no name is given.
 ///
 /// # Errors
 /// A name matches no profile, or there is no profile of a residual build.

@@ -20,7 +20,7 @@ pub struct ComparedSegments {
     pub left_out: usize,
 }
 
-/// Compares the counted segments with those of the run `other`, for one depth, or for all depths that the program counts.
+/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts.
 ///
 /// # Errors
 /// The program does not count segments of this depth, or the run does not exist.

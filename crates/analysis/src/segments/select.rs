@@ -1,4 +1,5 @@
-//! Selects the segments that a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
+//! Selects the segments that a build counts: the segments of a run, the most frequent of them, or everything that can follow executed
+//! paths.
 //!
 //! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first, a stream has the segments
 //! that the tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build
@@ -124,7 +125,8 @@ fn set_from_rows(rows: &Rows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set names a function of a stream by the graph of its events, while its counts are by its own graph.
+    // The set identifies a function in a stream by the graph of its events, whereas the execution counts belong to the function's own
+    // graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {

@@ -83,13 +83,13 @@ pub struct CountingChoices {
     /// Maximum number of paths counted in an array, if there are tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub array_paths: Option<u64>,
-    /// Counters of threads: their own, or shared with atomic increments; both are exact.
+    /// Counters per thread, or shared with atomic increments; both are exact.
     #[arg(long, value_parser = by_spelling::<Threads>())]
     pub threads: Option<Threads>,
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
     #[arg(long, value_parser = by_spelling::<bool>())]
     pub chords: Option<bool>,
-    /// Calls whose starts are counted, to find paths whose call never returned.
+    /// Calls at which paths are counted, to find calls that never returned.
     #[arg(long, value_parser = by_spelling::<Reach>())]
     pub reach: Option<Reach>,
     /// Data stored for each unit; `trodden instrument` needs the bitcode.

@@ -62,7 +62,7 @@ pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f
 pub struct RankedAdvice<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
-    /// The finding, in one of the copies.
+    /// The finding, as found in one of the copies.
     pub finding: AdviceFinding,
     /// Upper bound of the savings in all copies, as a share of all executed instructions.
     pub share: f64,

@@ -154,7 +154,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
-        // Only path counters are shown, not those of an edge profile.
+        // Only path counters are shown, not the counters of an edge profile.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {

@@ -118,7 +118,7 @@ impl Flow<'_> {
         conditions.chain(arms).map(|(line, _)| *line).collect()
     }
 
-    /// Returns true if a line is in only one block and is not its condition. Such a line keeps its code wherever it is executed.
+    /// Returns true if a line is in only one block and is not the block's condition. Such a line keeps its code wherever it is executed.
     fn is_statement(&self, line: u32, blocks: &[usize]) -> bool {
         let block = &self.blocks[blocks[0]];
         blocks.len() == 1 && (block.next.len() < 2 || block.lines.last() != Some(&line))

@@ -69,7 +69,7 @@ fn branch_line(function: &Function, block: Node, position: Position) -> Option<u
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }
 
-/// Returns those of `places` (functions, by file and line of declaration) that may have been called without being counted. This happens if
+/// Returns the functions in `places` (file and line of each declaration) that may have been called without being counted. This happens if
 /// an instance (of a template, or in a different unit) was inlined and merged with the surrounding code, so that it has no code left.
 pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();

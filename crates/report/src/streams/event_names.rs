@@ -86,7 +86,7 @@ impl<'a> EventNames<'a> {
         Some(PathListing::from_path(function, path))
     }
 
-    /// The lines of a path and how it ends, in one line of text.
+    /// Describes a path in one line of text: its source lines, and how it ends.
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {

@@ -33,7 +33,7 @@ pub struct EventRange<'a> {
 /// The events that were not written.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
-    /// The number of the first event after the written ones; `None` if there are no more.
+    /// The number of the first event after the written events; `None` if there are no further events.
     pub next: Option<u64>,
     /// The number of events of the thread, if the range begins after the last one.
     pub length: Option<u64>,
@@ -91,7 +91,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// Inserts return events, so that event numbers are those of `trodden find --events`: a path that ends its frame has two numbers, and an
+/// Inserts return events, so that event numbers match `trodden find --events`: a path that ends its frame has two numbers, and an
 /// unwinding has one for each frame.
 fn with_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No symbol has this number.

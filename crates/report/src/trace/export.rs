@@ -45,7 +45,7 @@ pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> R
     Ok(())
 }
 
-/// Writes the address of each executed block on a line of its own.
+/// Writes the address of each executed block on a separate line.
 pub fn addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = filter.threads(trace).collect();
     for thread in &threads {

@@ -3,7 +3,7 @@
 //!
 //! Everything that comes from the program is JSON in a script block, escaped so that no text can close it, and is shown as text only. The
 //! `MAX_` constants bound the page's size, and the page says what is omitted. The first pass over the trace measures the lengths of calls,
-//! the second one collects what is shown; memory is proportional to what is shown and the open calls.
+//! the second pass collects what is shown; memory is proportional to the shown data and the open calls.
 
 use crate::Sources;
 use crate::words::plural;

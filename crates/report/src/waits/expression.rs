@@ -199,7 +199,7 @@ impl<'a> ExpressionNames<'a> {
 
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
-    // A slice of an imported trace is not a call: its name is that of the function.
+    // A slice of an imported trace is not a call, so its name is the function's name.
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
