@@ -151,8 +151,8 @@ pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Like [`is_file`], for names relative to a folder that may be known. A file compiled below that folder must have exactly this relative
-/// name. For a file compiled from a copy of the sources elsewhere, the last components must match.
+/// Like [`is_file`], for names relative to the folder `root`, if it is known. A file compiled below that folder must have exactly this
+/// relative name. For a file compiled from a copy of the sources elsewhere, the last components must match.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
     match normalize(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {

@@ -41,7 +41,7 @@ pub struct ChosenSequence {
     pub function: String,
     /// Either all blocks of the path, or places.
     pub waypoints: Vec<Waypoint>,
-    /// The input line that this was parsed from.
+    /// The input line that the sequence was parsed from.
     pub text: String,
 }
 

@@ -32,7 +32,7 @@ impl Combinations {
         Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
-    /// Adds the numbers of a second function.
+    /// Adds a second function's numbers.
     #[must_use]
     pub fn plus(self, other: Combinations) -> Combinations {
         Combinations {
@@ -43,7 +43,7 @@ impl Combinations {
     }
 }
 
-/// Merges the paths of a function in several programs; counts are added.
+/// Merges a function's paths from several programs; their counts are added.
 pub fn merge_programs<'p>(programs: impl IntoIterator<Item = &'p FunctionPaths>) -> FunctionPaths {
     let mut all = FunctionPaths::default();
     let mut complete = BTreeMap::<u64, PathCount>::new();

@@ -36,7 +36,7 @@ pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
         sum.add(&name, profile).context("cannot compare runs of different builds (name only runs of the same build)")?;
     }
-    Ok((isolation, sum.finish().context("no runs to compare")?))
+    Ok((isolation, sum.finish().context("there are no runs to compare")?))
 }
 
 /// A run whose outcome is known.
@@ -101,7 +101,7 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
     if let (Some(wanted), true) = (program, runs.is_empty()) {
         let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
-        bail!("none of the runs is of program `{wanted}`; they are of {}", known.into_iter().collect::<Vec<_>>().join(", "));
+        bail!("none of the runs executed the program `{wanted}`; they executed {}", known.into_iter().collect::<Vec<_>>().join(", "));
     }
     let mut groups = group_by_image(runs);
     let can_be_compared = |group: &[ComparedRun]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);

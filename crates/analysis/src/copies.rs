@@ -18,11 +18,11 @@ const SCHEMA_VERSION: u32 = 2;
 pub struct CopyChoices {
     /// How the counting was divided.
     pub strategy: &'static str,
-    /// What ran the copies.
+    /// The engine that ran the copies.
     pub engine: String,
     /// The hits that were minimised.
     pub measure: Measure,
-    /// Name of that measure.
+    /// Name of the measure.
     pub hits: &'static str,
 }
 
@@ -43,7 +43,7 @@ pub struct Costs {
     pub slowest_copy: usize,
     /// Maximum hits of any copy.
     pub hits_of_slowest: u64,
-    /// Hits of a program that counts everything (sequential Ball-Larus), with its labels placed by the same frequencies as the copies'.
+    /// Hits of a program that counts everything (sequential Ball-Larus), with its labels placed by the same frequencies as in the copies.
     pub sequential_hits: u64,
     /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
@@ -54,7 +54,7 @@ pub struct Costs {
     /// Time that the slowest copy saves, as a share of the time of one program that counts everything; negative if it takes longer. `None`
     /// if that program was not run.
     pub saving: Option<f64>,
-    /// Paths for which several copies counted the same.
+    /// Number of paths for which several copies counted the same number of executions.
     pub confirmed_paths: u64,
     /// Runs of the program without counting and with all counting, each run alone.
     pub baseline: Option<Baseline>,
@@ -71,11 +71,11 @@ pub struct CopyCosts {
     pub wall_ns: u64,
     /// Processor time.
     pub cpu_ns: u64,
-    /// Host on which it ran.
+    /// Host on which the copy ran.
     pub host: String,
-    /// Number of times it was started.
+    /// Number of times the copy was started.
     pub attempts: u32,
-    /// Number of functions in which it counts.
+    /// Number of functions in which the copy counts.
     pub functions: usize,
     probes: usize,
     /// Executions of labels and counting probes.
@@ -107,7 +107,7 @@ impl CopyCosts {
     }
 }
 
-/// Times of the original program and of one that counts everything.
+/// Times of the original program, and of a single program that counts everything.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baseline {
     /// Wall time without counting.
@@ -205,7 +205,7 @@ fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
-/// Lower bound for copies that count edges: each counter that one program needs is in exactly one copy.
+/// Lower bound for copies that count edges: each counter that a single program needs is in exactly one copy.
 fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));

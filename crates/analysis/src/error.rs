@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {
     /// The operating system reported an error.
-    #[error("{path}: cannot {action}: {source}")]
+    #[error("cannot {action} {path}: {source}")]
     Io {
         /// The file or folder.
         path: PathBuf,

@@ -1,7 +1,7 @@
-//! Reports of many users: what each machine sends, and their aggregation.
+//! Reports from many users: what each machine sends, and how reports are aggregated.
 //!
 //! A report has identities of builds and paths, execution counts, and the hash of the sender's name (anyone who guesses the name can
-//! confirm it). It has no names, command lines or times. A file is a concatenation of reports, so reports are collected by appending.
+//! confirm it). A report has no names, command lines or times. A file is a concatenation of reports, so reports are collected by appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -57,7 +57,7 @@ pub fn hash_user(name: &str) -> User {
 }
 
 impl FieldReport {
-    /// Reports a profile from which known paths have been removed ([`crate::untested`]): complete and unfinished paths. A copy that counts
+    /// Creates a report of the paths, complete and unfinished, in a profile without known paths ([`crate::untested`]). A copy that counts
     /// only some of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
     pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
@@ -131,7 +131,7 @@ pub struct Reports<'a, R> {
 }
 
 impl<'a, R: BufRead> Reports<'a, R> {
-    /// `path` is only used in error messages.
+    /// Creates a reader. `path` is used only in error messages.
     pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }

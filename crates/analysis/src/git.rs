@@ -44,12 +44,12 @@ pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.to_lowercase().contains("not a git repository") {
         bail!(
-            "git diff {revision}: the current folder is not in a git repository. Change to the folder of the sources, or pass a file with \
+            "`git diff {revision}` failed: the current folder is not in a git repository. Change to the source folder, or pass a file with \
                 the diff"
         );
     }
     // git may print usage after the first line.
-    bail!("git diff {revision}: {}", stderr.lines().next().unwrap_or("git failed without a message"))
+    bail!("`git diff {revision}` failed: {}", stderr.lines().next().unwrap_or("git failed without a message"))
 }
 
 /// The top folder of the repository; `None` if git does not report it.

@@ -1,8 +1,8 @@
 //! Bug isolation: ranking paths by how well they distinguish failing runs from passing ones ([`SuspiciousnessFormula`]).
 //!
-//! In formulas, `F` and `S` are the failing and passing runs that took the path, and `NF` and `NS` all of them; counts within a run do not
-//! matter. Unlike edges, paths can show that two branches fail only together. Among equal scores, paths whose edges all occur in passing
-//! runs rank first ([`Suspect::new_edges`]).
+//! In formulas, `F` and `S` are the numbers of failing and passing runs that took the path, and `NF` and `NS` the numbers of all failing
+//! and passing runs; counts within a run do not matter. Unlike edges, paths can show that two branches fail only together. Among equal
+//! scores, paths whose edges all occur in passing runs rank first ([`Suspect::new_edges`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
@@ -15,7 +15,7 @@ const Z_95: f64 = 1.96;
 /// A function: the unit's identity, and the index in the unit's map.
 pub type FunctionKey = (Identity, usize);
 
-/// Measures by which suspects are ranked.
+/// Formulas by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspiciousnessFormula {
     /// Ochiai: `F / sqrt(NF (F + S))` (Abreu, Zoeteweij and van Gemund, TAIC-PART 2007).
@@ -49,7 +49,7 @@ impl RunTally {
         *if failed { &mut self.failing } else { &mut self.passing } += 1;
     }
 
-    /// Returns the Ochiai similarity of these runs and the failing ones of `all`: `F / sqrt(NF (F + S))`, from 0 to 1.
+    /// Returns the Ochiai similarity of these runs and the failing runs in `all`: `F / sqrt(NF (F + S))`, from 0 to 1.
     pub fn ochiai(self, all: RunTally) -> f64 {
         let both = (all.failing * (self.failing + self.passing)) as f64;
         if both == 0.0 { 0.0 } else { self.failing as f64 / both.sqrt() }
@@ -101,16 +101,16 @@ pub struct Suspect {
     pub ochiai: f64,
     /// `(F/NF) / (F/NF + S/NS)`, from 0 to 1.
     pub tarantula: f64,
-    /// Probability of failure of runs with the path, minus that of runs with its function (-1 to 1), and the half-width of its 95 %
-    /// confidence interval.
+    /// Failure probability of runs that took the path, minus that of runs that executed its function (-1 to 1), and the half-width of the
+    /// difference's 95 % confidence interval.
     pub increase: (f64, f64),
     /// Harmonic mean of the increase and of `log(F + 1) / log(NF + 1)`, from 0 to 1. As published, it is 0 unless the increase is above
-    /// zero with 95 % confidence. The published formula has no `+ 1`, which leaves a single failure without a value.
+    /// zero with 95 % confidence. Without the `+ 1`, as in the published formula, a single failure would have no value.
     pub importance: f64,
 }
 
 impl Suspect {
-    /// The value of a measure.
+    /// Returns the score by a formula.
     pub fn score(&self, by: SuspiciousnessFormula) -> f64 {
         match by {
             SuspiciousnessFormula::Ochiai => self.ochiai,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn path_of_every_run_is_not_suspicious() {
+    fn path_that_every_run_takes_is_not_suspicious() {
         let all = suspect((4, 12), (4, 12), (4, 12));
         assert_eq!((all.tarantula, all.increase.0, all.importance), (0.5, 0.0, 0.0));
         let single = suspect((1, 9), (1, 0), (1, 9));

@@ -56,7 +56,7 @@ impl TransformedFunction {
 }
 
 /// Returns the executed functions with their transformations, in descending order of executed instructions.
-pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result<Vec<TransformedFunction>, MapError> {
+pub fn find_transformations(profile: &Profile, options: &TransformationOptions) -> Result<Vec<TransformedFunction>, MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
@@ -70,7 +70,7 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
         let entries = paths.blocks.first().copied().unwrap_or(0);
         let mut transformations = vec![Transformation::Weights(BranchWeights { entries, edges: paths.edges.clone() })];
         if *executed as f64 >= options.min_saving * total as f64 {
-            transformations.extend(of_function(map, paths, total, options));
+            transformations.extend(transformations_for(map, paths, total, options));
         }
         let share = *executed as f64 / total as f64;
         out.push(TransformedFunction { source: (*source).clone(), function: map.name.clone(), shape: map.shape, share, transformations });
@@ -79,14 +79,14 @@ pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result
 }
 
 /// Collects the transformations in a plan that can be written to a file.
-pub fn plan(transformed: &[TransformedFunction]) -> TransformationPlan {
+pub fn build_plan(transformed: &[TransformedFunction]) -> TransformationPlan {
     let mut transformations = TransformationPlan::default();
     transformed.iter().for_each(|d| transformations.add(&d.source, &d.function, d.shape, d.transformations.clone()));
     transformations
 }
 
 /// Returns the transformations of one function; `total` is the number of instructions that the program executed.
-pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
+pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
     let walks = Walks::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();

@@ -1,9 +1,10 @@
-//! Untested paths: paths in a profile of the field that are not among the known paths (those of the tests).
+//! Untested paths: paths in a profile from the field that are not among the known paths (those of the tests).
 //!
 //! Known paths are first removed from the profile. What remains is untested: complete paths, and prefixes up to a call that may not return,
 //! which are reported only if the path ended there. A path can be *new although every edge is known*; only residual path profiling finds
 //! those (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs are ranked by Ochiai
-//! ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished ones first, then those first executed latest.
+//! ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished paths first, then paths whose first execution
+//! was latest.
 
 use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ pub type CounterKey = (Identity, u64);
 pub struct Sighting {
     /// Number of runs (profiles) that took the path.
     pub runs: u64,
-    /// The runs whose outcome is known, among these.
+    /// Outcomes of these runs, where known.
     pub outcomes: RunTally,
     /// Time of the path's first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if
     /// unknown.
@@ -31,7 +32,7 @@ pub struct Sighting {
     pub first_run: usize,
 }
 
-/// Untested paths of all profiles of the field.
+/// Untested paths in all profiles from the field.
 #[derive(Debug, Default)]
 pub struct Sightings {
     /// Keyed by counter.
@@ -242,7 +243,7 @@ pub struct HotPath {
     pub tested: u64,
     /// Number of executions in the field.
     pub field: u64,
-    /// Rank among the field's paths by executions, from 1; `None` if the field did not take it.
+    /// Rank among the field's paths by executions, from 1; `None` if the field did not take the path.
     pub rank: Option<usize>,
 }
 

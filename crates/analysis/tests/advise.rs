@@ -26,7 +26,7 @@ struct Case {
 }
 
 /// Creates a random function with random counts. A few paths are frequent, so that there is something to find.
-fn case(random: &mut Random) -> Option<Case> {
+fn random_case(random: &mut Random) -> Option<Case> {
     let mut map = RandomFunction::random(random, "f", 8).map;
     // Turn calls that may not return into returns, so that every branch has outcomes.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
@@ -38,7 +38,7 @@ fn case(random: &mut Random) -> Option<Case> {
         return None;
     }
     let mut all = Vec::new();
-    walk(&map, Node(0), 0, &mut Vec::new(), &mut all);
+    enumerate_paths(&map, Node(0), 0, &mut Vec::new(), &mut all);
     let mut counts = Vec::new();
     let mut executions = Vec::new();
     let share = random.pick(&[15, 40, 80]);
@@ -66,14 +66,14 @@ fn case(random: &mut Random) -> Option<Case> {
 }
 
 /// Enumerates all paths with their numbers.
-fn walk(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
+fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
     if at == map.exit() {
         all.push((sum, path.clone()));
         return;
     }
     for (edge, value) in map.dag.iter().zip(&map.values).filter(|(e, _)| e.from == at) {
         path.push(*edge);
-        walk(map, edge.to, sum + value, path, all);
+        enumerate_paths(map, edge.to, sum + value, path, all);
         path.pop();
     }
 }
@@ -131,13 +131,13 @@ impl Case {
     }
 }
 
-fn place(execution: &Execution, edge: Edge) -> Option<usize> {
+fn position_of(execution: &Execution, edge: Edge) -> Option<usize> {
     execution.edges.iter().position(|e| *e == edge)
 }
 
 /// Returns true if both edges are taken, the first one first.
 fn both(execution: &Execution, first: Edge, second: Edge) -> bool {
-    matches!((place(execution, first), place(execution, second)), (Some(a), Some(b)) if a < b)
+    matches!((position_of(execution, first), position_of(execution, second)), (Some(a), Some(b)) if a < b)
 }
 
 fn entropy(counts: &[u64]) -> f64 {
@@ -160,7 +160,7 @@ fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u6
             decided += total;
         }
         for c in later {
-            let apart = |e: &Execution| (place(e, *c).unwrap() - place(e, *a).unwrap()) as f64 * e.count as f64;
+            let apart = |e: &Execution| (position_of(e, *c).unwrap() - position_of(e, *a).unwrap()) as f64 * e.count as f64;
             distance += case.executions.iter().filter(|e| both(e, *a, *c)).map(apart).sum::<f64>();
         }
     }
@@ -169,12 +169,12 @@ fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u6
 
 /// Entropy of the later branch that remains if the outcome of the earlier one is known, including that it was not executed.
 fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
-    let total = case.number(|e| later.iter().any(|c| place(e, *c).is_some())) as f64;
+    let total = case.number(|e| later.iter().any(|c| position_of(e, *c).is_some())) as f64;
     let mut bits = 0.0;
     for a in earlier.iter().map(Some).chain([None]) {
         let known = |e: &Execution, c: Edge| match a {
             Some(a) => both(e, *a, c),
-            None => place(e, c).is_some() && !earlier.iter().any(|a| both(e, *a, c)),
+            None => position_of(e, c).is_some() && !earlier.iter().any(|a| both(e, *a, c)),
         };
         let cells: Vec<u64> = later.iter().map(|c| case.number(|e| known(e, *c))).collect();
         bits += if cells.iter().any(|c| *c > 0) { entropy(&cells) * cells.iter().sum::<u64>() as f64 / total } else { 0.0 };
@@ -185,7 +185,7 @@ fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edg
 fn check_correlated(case: &Case, found: &[&Correlated]) {
     let branches = case.branches();
     for (later, outcomes) in &branches {
-        let counts: Vec<u64> = outcomes.iter().map(|c| case.number(|e| place(e, *c).is_some())).collect();
+        let counts: Vec<u64> = outcomes.iter().map(|c| case.number(|e| position_of(e, *c).is_some())).collect();
         let executions: u64 = counts.iter().sum();
         let undecided = *counts.iter().max().unwrap() as f64 <= 0.99 * executions as f64;
         let others = branches.iter().filter(|(a, _)| *a != later);
@@ -213,7 +213,7 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
                         && is_close(reported.information, bits - remaining_entropy(case, &branches[&reported.earlier], outcomes))
                 );
                 let between = |e: &Execution, d: Edge| -> Vec<Node> {
-                    let Some(from) = place(e, d) else { return Vec::new() };
+                    let Some(from) = position_of(e, d) else { return Vec::new() };
                     let to = e.blocks.iter().position(|b| b == later);
                     to.filter(|to| *to > from).map_or(Vec::new(), |to| e.blocks[from + 1..=to].to_vec())
                 };
@@ -230,9 +230,9 @@ fn check_never(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>)
     let branches = case.branches();
     let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
     for (later, outcomes) in branches.iter().filter(|(later, _)| !reported.contains(later)) {
-        let executions = case.number(|e| outcomes.iter().any(|c| place(e, *c).is_some()));
+        let executions = case.number(|e| outcomes.iter().any(|c| position_of(e, *c).is_some()));
         for second in outcomes {
-            let seconds = case.number(|e| place(e, *second).is_some());
+            let seconds = case.number(|e| position_of(e, *second).is_some());
             for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_iteration(**a, *later)) {
                 for first in firsts.iter().filter(|_| earlier != later) {
                     let after_first = case.number(|e| outcomes.iter().any(|c| both(e, *first, *c)));
@@ -309,11 +309,11 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
 }
 
 #[test]
-fn findings_equal_those_of_brute_force() {
+fn findings_match_brute_force() {
     let mut random = Random::new(20);
     let mut reported = [0; 3];
     for _ in 0..FUNCTIONS {
-        let Some(case) = case(&mut random) else { continue };
+        let Some(case) = random_case(&mut random) else { continue };
         let findings = advise(&case.map, &case.paths, None, &OPTIONS);
         assert!(findings.windows(2).all(|w| w[0].saves >= w[1].saves));
         let (mut correlated, mut loops, mut never) = (Vec::new(), Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use trodden_profile::{DecodedPath, PathDecoder, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::{FunctionMap, UnitMap};
 
-fn unit() -> UnitMap {
+fn build_unit() -> UnitMap {
     let (source, producer, target) = ("a.c".into(), String::new(), String::new());
     let (codegen, files, scopes, functions, skipped) = (vec![], vec![], vec![], vec![], vec![]);
     UnitMap {
@@ -30,11 +30,11 @@ fn unit() -> UnitMap {
     }
 }
 
-fn place(random: &mut Random, blocks: u64) -> BlockSet {
+fn random_place(random: &mut Random, blocks: u64) -> BlockSet {
     if random.chance(15) { BlockSet::Any } else { BlockSet::Block(random.below(blocks) as u32) }
 }
 
-fn gap(random: &mut Random, blocks: u64) -> Gap {
+fn random_gap(random: &mut Random, blocks: u64) -> Gap {
     match random.below(3) {
         0 => Gap::Nothing,
         1 => Gap::Without(Vec::new()),
@@ -43,12 +43,12 @@ fn gap(random: &mut Random, blocks: u64) -> Gap {
     }
 }
 
-fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
+fn random_sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     let pick = |random: &mut Random, of: u64| random.below(of);
     ExpressionSequence {
         begin: [None, None, None, Some(Begin::Entry), Some(Begin::Head)][pick(random, 5) as usize],
-        before: gap(random, blocks),
-        steps: (0..pick(random, 4)).map(|_| (place(random, blocks), gap(random, blocks))).collect(),
+        before: random_gap(random, blocks),
+        steps: (0..pick(random, 4)).map(|_| (random_place(random, blocks), random_gap(random, blocks))).collect(),
         end: [None, None, None, None, Some(End::Exit), Some(End::Back), Some(End::Call)][pick(random, 7) as usize],
         never: (0..pick(random, 2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect(),
     }
@@ -114,10 +114,10 @@ fn matcher_agrees_with_trying_all_assignments() {
     for round in 0..4000 {
         let subject = RandomFunction::random(&mut random, "f", 9);
         let blocks = subject.map.blocks.len() as u64;
-        let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| sequence(random, blocks)).collect::<Vec<_>>();
+        let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| random_sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
         let expression = Expression { function: None, patterns };
-        let (matcher, walks) = (Matcher::new(&expression, &unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
+        let (matcher, walks) = (Matcher::new(&expression, &build_unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.decode(id).unwrap();
             let should_match = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
@@ -133,7 +133,7 @@ fn matcher_agrees_with_trying_all_assignments() {
 fn places_in_no_block_are_reported() {
     let subject = RandomFunction::random(&mut Random::new(1), "f", 3);
     let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
-    let unit = unit();
+    let unit = build_unit();
     let matcher = Matcher::new(&expression, &unit, &subject.map);
     assert_eq!(matcher.unmatched_places().len(), 3);
 }

@@ -30,7 +30,7 @@ impl Executed {
     /// Adds a random execution, unless it is too long.
     fn add(&mut self, subject: &RandomFunction, random: &mut Random) {
         let map = &subject.map;
-        let Some(edges) = walk(subject, random) else { return };
+        let Some(edges) = random_walk(subject, random) else { return };
         let value = |is: &dyn Fn(&DagEdge) -> bool| {
             let at = map.dag.iter().position(is).expect("every edge of a walk is in the acyclic graph");
             map.values[at]
@@ -73,7 +73,7 @@ impl Executed {
 }
 
 /// The edges of a random walk to the exit; `None` if it is too long.
-fn walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
+fn random_walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {
         let out: Vec<u32> = (0..map.edges.len() as u32)
@@ -89,7 +89,7 @@ fn walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
     Some(edges)
 }
 
-fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
+fn random_sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     let places =
         |random: &mut Random, limit: u64| (0..random.below(limit + 1)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect();
     let steps = 1 + random.below(2);
@@ -123,7 +123,7 @@ fn join_is_sound_for_known_executions() {
                 whole += 1;
             }
         }
-        let expression = Expression { function: None, patterns: vec![vec![sequence(&mut random, map.blocks.len() as u64)]] };
+        let expression = Expression { function: None, patterns: vec![vec![random_sequence(&mut random, map.blocks.len() as u64)]] };
         let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
         let matcher = Matcher::new(&expression, &unit, map);
         let matches = |p: &&Fragment| matcher.matches(&p.blocks, p.beginning, Some(p.end));

@@ -5,13 +5,13 @@ mod profiles;
 
 use profiles::profile;
 use std::collections::BTreeSet;
-use trodden_analysis::suite::cover::{Cover, CoverProblem, exact, greedy};
+use trodden_analysis::suite::cover::{Cover, CoverProblem, find_cheapest_cover, find_greedy_cover};
 use trodden_analysis::suite::order::{OrderBy, average_covered, order};
 use trodden_analysis::suite::{PathIndex, Suite, SuiteError, SuiteTest};
 use trodden_profile::ProcessEnding;
 use trodden_testkit::Random;
 
-fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> CoverProblem {
+fn random_problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> CoverProblem {
     let mut set = || -> Vec<u32> {
         let share = 5 + random.below(50);
         (0..elements as u32).filter(|_| random.chance(share)).collect()
@@ -25,13 +25,13 @@ fn covers(problem: &CoverProblem, selected: &[usize]) -> bool {
     of(&mut problem.sets.iter()) == of(&mut selected.iter().map(|s| &problem.sets[*s]))
 }
 
-fn cost(problem: &CoverProblem, selected: &[usize]) -> u64 {
+fn total_cost(problem: &CoverProblem, selected: &[usize]) -> u64 {
     selected.iter().map(|s| problem.costs[*s]).sum()
 }
 
 fn check(problem: &CoverProblem, cover: &Cover) {
     assert!(covers(problem, &cover.selected), "{problem:?}: {cover:?}");
-    assert_eq!(cost(problem, &cover.selected), cover.cost);
+    assert_eq!(total_cost(problem, &cover.selected), cover.cost);
     assert!(cover.bound <= cover.cost);
 }
 
@@ -41,10 +41,10 @@ fn exact_cover_is_cheapest_of_all_subsets() {
     let mut better = 0;
     for pass in 0..1500 {
         let (sets, elements, most_cost) = (random.below(11), random.below(25), 1 + random.below(3) * (pass % 2));
-        let problem = problem(&mut random, sets, elements, most_cost);
+        let problem = random_problem(&mut random, sets, elements, most_cost);
         let subsets = (0u32..1 << sets).map(|bits| (0..sets as usize).filter(|s| bits >> s & 1 == 1).collect::<Vec<_>>());
-        let least = subsets.filter(|s| covers(&problem, s)).map(|s| cost(&problem, &s)).min().unwrap();
-        let (quick, best) = (greedy(&problem), exact(&problem, &mut || true));
+        let least = subsets.filter(|s| covers(&problem, s)).map(|s| total_cost(&problem, &s)).min().unwrap();
+        let (quick, best) = (find_greedy_cover(&problem), find_cheapest_cover(&problem, &mut || true));
         check(&problem, &quick);
         check(&problem, &best);
         assert_eq!((best.cost, best.bound), (least, least), "{problem:?}");
@@ -59,12 +59,12 @@ fn bound_of_stopped_search_is_valid() {
     let mut random = Random::new(2);
     let mut unproven = 0;
     for _ in 0..20 {
-        let problem = problem(&mut random, 40, 120, 1);
-        let best = exact(&problem, &mut || true);
+        let problem = random_problem(&mut random, 40, 120, 1);
+        let best = find_cheapest_cover(&problem, &mut || true);
         check(&problem, &best);
         assert!(best.is_proven());
         let mut nodes = 3;
-        let stopped = exact(&problem, &mut || {
+        let stopped = find_cheapest_cover(&problem, &mut || {
             nodes -= 1;
             nodes > 0
         });
@@ -128,7 +128,7 @@ fn order_is_greedy_on_random_suites() {
 }
 
 #[test]
-fn runs_of_one_name_are_one_test_and_builds_are_not_mixed() {
+fn runs_with_the_same_name_are_one_test_and_builds_are_not_mixed() {
     let mut suite = Suite::default();
     for (seed, name, status) in [(1, Some("one"), 0), (2, None, 0), (3, Some("one"), 1)] {
         let mut run = profile(0, seed);

@@ -47,7 +47,7 @@ impl log::Log for LibraryLogger {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
-            // Steps of experiments have no prefix.
+            // Messages about the steps of experiments have no prefix.
             log::Level::Info if message.target().starts_with("trodden_corpus") => write_message(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}

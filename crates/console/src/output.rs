@@ -18,7 +18,7 @@ use trodden_profile::atomic_file::{self, AtomicFile};
 use trodden_report::escape;
 use trodden_report::text::TextOptions;
 
-/// When output is coloured.
+/// Whether to colour output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -54,18 +54,18 @@ fn standard_output_error(error: io::Error) -> io::Error {
 }
 
 /// Standard output for text.
-pub fn text() -> Printable<StdoutLock<'static>> {
+pub fn text_writer() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: |_| "\u{fffd}".to_owned(), tail: Vec::new() }
 }
 
 /// Standard output for JSON.
-pub fn json() -> Printable<StdoutLock<'static>> {
+pub fn json_writer() -> Printable<StdoutLock<'static>> {
     Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
 /// Standard output for JSON if `is_json` is set, and for text otherwise.
-pub fn text_or_json(is_json: bool) -> Printable<StdoutLock<'static>> {
-    if is_json { json() } else { text() }
+pub fn text_or_json_writer(is_json: bool) -> Printable<StdoutLock<'static>> {
+    if is_json { json_writer() } else { text_writer() }
 }
 
 /// A writer that replaces unprintable characters except line breaks and tabs.
@@ -118,17 +118,16 @@ impl<W: Write> Drop for Printable<W> {
 /// Prefix of the names of files while they are written.
 pub const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// The number of items to show, 0 for all. The default is 10 for text and all for JSON.
+/// Returns the number of items to show (0 for all). The default is 10 for text and all for JSON.
 pub fn max_results(top: Option<usize>, json: bool) -> usize {
     const DEFAULT_TOP: usize = 10;
     top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
 }
 
-/// Maximum number of source lines of a path in commands without an option for it. `trodden annotate` shows all lines.
+/// Maximum number of source lines shown per path in commands without an option for the number. `trodden annotate` shows all lines.
 pub const DEFAULT_STEPS: usize = 24;
 
-/// Options for text on standard output. `steps` is the maximum number of lines shown of a path, which one line may exceed; 0
-/// for all.
+/// Returns options for text on standard output. `steps` is the maximum number of lines shown per path; 0 for all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
     TextOptions { color: wants_color(color), width: width(), steps }
 }
@@ -170,9 +169,9 @@ fn escape_in_json(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// Prints JSON in which control characters are escaped.
+/// Prints JSON with control characters escaped.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    let mut out = json();
+    let mut out = json_writer();
     out.write_all(&json_text(value)?)?;
     Ok(out.flush()?)
 }
@@ -190,7 +189,7 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     print(bytes)
 }
 
-/// The file for a report; `None` for standard output, also if the file is `-`.
+/// Returns the file for a report; `None` for standard output, which `-` also means.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
@@ -200,7 +199,7 @@ pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Writes a file that the user named. It appears under its name when it is complete.
+/// Writes a file that the user named. The file gets this name only when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
@@ -244,8 +243,8 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Prints the result of a command as JSON or text.
-pub fn print_found(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: impl FnOnce() -> Result<String>) -> Result<()> {
+/// Prints a command's result as JSON or text.
+pub fn print_result(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: impl FnOnce() -> Result<String>) -> Result<()> {
     if as_json { print(&json()?) } else { print_text(&text()?) }
 }
 
@@ -254,7 +253,7 @@ pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
     destination(file).map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }
 
-/// Prints text with or without colours, in which control characters are replaced.
+/// Prints text. Replaces control characters, and keeps colours if they were requested.
 pub fn print_text(text: &str) -> Result<()> {
     print(printable_text(text).as_bytes())
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::io;
 use std::process::ExitCode;
 
-/// The exit status if trodden itself fails, as opposed to a program that it runs.
+/// The exit status for a failure of trodden itself, not of a program that it runs.
 pub const FAILED: u8 = 2;
 
 /// Ends a program: flushes standard output, prints an error, and returns the exit status.

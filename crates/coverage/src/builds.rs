@@ -9,11 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::Profile;
 
-/// Folder in which cargo keeps all builds, next to the latest one.
+/// Folder in which cargo keeps all builds, next to the latest build.
 const ALL_BUILDS: &str = "deps";
 
-/// Finds the files of programs that a profile contains in several builds, and removes the images whose file no longer exists. Programs
-/// with a single build are not changed.
+/// For each program with several builds in a profile, finds the files of the builds, and removes the images whose file no longer exists.
+/// Programs with a single build are not changed.
 pub fn select_builds(profile: &mut Profile) {
     let mut builds = BTreeMap::<String, usize>::new();
     profile.images.iter().for_each(|image| *builds.entry(image.path.clone()).or_default() += 1);

@@ -1,7 +1,7 @@
 //! `trodden suite order --by lines`: the lines and paths that each test adds.
 //!
 //! Tests are in the order of *additional coverage*: the next test is always the one with the most new lines; ties are
-//! decided by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
+//! broken by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
 //! executes.
 
 use crate::Lines;
@@ -48,7 +48,7 @@ pub struct CoverageOfTests {
 }
 
 impl CoverageOfTests {
-    /// Adds a run. `counts` are those of the selected lines.
+    /// Adds a run. `counts` are the counts of the selected lines.
     ///
     /// # Errors
     /// The run is of a different build than earlier runs.
@@ -60,7 +60,7 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// Ends the collection.
+    /// Combines the collected lines and paths of each test.
     pub fn finish(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
@@ -99,7 +99,7 @@ impl SuiteCoverage {
 /// The lines of the working tree that differ from a commit.
 pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
-    ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
+    ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("cannot parse the output of `git diff`")
 }
 
 /// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).

@@ -7,7 +7,7 @@ use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use trodden_report::Name;
-use trodden_report::coverage::escaped;
+use trodden_report::coverage::escape_html;
 
 /// The reason why a function keeps LLVM's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub enum CaveatReason {
     Forked,
     /// A call in the function returned twice (`setjmp`).
     ReturnedTwice,
-    /// The function was compiled in several ways, and the linker kept the regions of a different one.
+    /// The function was compiled in several ways, and the linker kept the regions of a different version.
     NotShown,
 }
 
@@ -52,13 +52,13 @@ impl CaveatReason {
     fn text(self) -> String {
         let assumes = |why: &str| format!("counts after its calls assume that they returned: {why}");
         match self {
-            CaveatReason::UnknownPlace => assumes("debug information lacks the position of one that did not"),
-            CaveatReason::Contradiction => assumes("the positions of those that did not contradict its counters"),
+            CaveatReason::UnknownPlace => assumes("debug information lacks the position of a call that did not return"),
+            CaveatReason::Contradiction => assumes("the positions of calls that did not return contradict the function's counters"),
             CaveatReason::Inlined => assumes("an exception passed through code that is inlined into its callers"),
             CaveatReason::TailCall => assumes("the last call is a jump, so it is unknown whether it returned"),
-            CaveatReason::Moved => assumes("code of later lines may have been executed before one that did not"),
+            CaveatReason::Moved => assumes("code of later lines may have been executed before a call that did not return"),
             CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
-            CaveatReason::Forked => "several processes continued it, and each counts it from its entry on".to_owned(),
+            CaveatReason::Forked => "several processes continued it after a fork, and each counts it from its entry on".to_owned(),
             CaveatReason::ReturnedTwice => "a call returned twice, so counts after it may be too low, or 0".to_owned(),
             CaveatReason::NotShown => {
                 "compiled in several ways within one program, but the linker kept the regions of only one: executions of the others are \
@@ -91,7 +91,7 @@ impl Caveat {
         format!("not exact: {}", self.reason.text())
     }
 
-    /// The remark shown below a file's row in a table; it names the function.
+    /// The remark shown below a file's row in a table, including the function's name.
     pub fn remark_with_name(&self) -> String {
         format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
     }
@@ -138,7 +138,7 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
         let code = row.and_then(|row| Some(row + page[row..].find("<td class='code'>")?));
         match code.and_then(|code| Some(code + page[code..].find(END_OF_CODE)? + END_OF_CODE.len())) {
             Some(end) => {
-                let text = escaped(&format!("Not exact ({}): {}", caveat.name(), caveat.reason.text()));
+                let text = escape_html(&format!("Not exact ({}): {}", caveat.name(), caveat.reason.text()));
                 page.insert_str(end, &format!("<div class='expansion-view'><pre>{text}</pre></div>"));
             }
             None => unmarked.push(*caveat),

@@ -16,7 +16,7 @@ use trodden_report::{Function, View};
 pub struct FileNames(Vec<Option<ImageFiles>>);
 
 impl FileNames {
-    /// Matches the names of the given images.
+    /// Matches the file names of the given images.
     ///
     /// # Errors
     /// A mapping is corrupt.
@@ -37,7 +37,7 @@ impl FileNames {
         self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
-    /// Maps names in a mapping to names in debug information, for those files `in_code` of debug information whose names differ.
+    /// Maps file names in the mapping to names in debug information (`in_code`), for the files whose names differ.
     pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Files {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
-    /// The folder to which the names of files below it are relative.
+    /// The folder that output names of files below it are relative to.
     project: Option<PathBuf>,
     missing: RefCell<BTreeSet<String>>,
 }

@@ -6,18 +6,18 @@ use trodden_profile::FunctionPaths;
 use trodden_report::Function;
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// The fate of an exception that leaves a call.
+/// What happens to an exception that leaves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
     /// The exception leaves the function.
     Passed,
-    /// Code of this scope catches it, and execution continues there.
+    /// Code of this scope catches the exception, and execution continues there.
     Caught(u32),
     /// The exception had several outcomes, or the handler's block has code of several scopes.
     Unknown,
 }
 
-/// Follows the executed blocks from a landing pad to where exceptions are caught or leave the function.
+/// Follows the executed blocks from a landing pad to the blocks where exceptions are caught or leave the function.
 pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();

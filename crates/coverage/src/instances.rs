@@ -32,7 +32,7 @@ impl Instance {
     }
 }
 
-/// The name's hash and the files of a function.
+/// The hash of a function's name, and the function's files.
 type Source = (u64, Vec<String>);
 
 /// The instances of all programs.
@@ -71,14 +71,14 @@ impl Instances {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // `llvm-cov` shows a program's first function of a name. Further ones matter only if they were executed.
+                // `llvm-cov` shows a program's first function with a name. Further functions matter only if they were executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
                 if met.insert(record.name_hash()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;
                 }
             }
         }
-        // The remaining counters are of code inlined into a program that has no record of it.
+        // The remaining counters belong to code that was inlined into a program without a record of the function.
         for (key, function) in counters.into_iter().flatten() {
             match instances.graphs.get(&key).and_then(|all| all.first()) {
                 Some(first) => instances.all[*first].edges.add(&function),

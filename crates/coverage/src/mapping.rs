@@ -132,7 +132,7 @@ impl CoverageMapping {
 
     fn selected_files(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
         let files = Files::new(&wanted.include, &wanted.exclude, None)?;
-        let all = self.files()?;
+        let all = self.list_files()?;
         let chosen: Vec<String> = all.iter().filter(|name| files.is_selected(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(
             !chosen.is_empty(),
@@ -144,17 +144,17 @@ impl CoverageMapping {
     }
 
     /// The only source file; `None` if there are several, or if no function has a caveat.
-    fn only_file(&self) -> Result<Option<String>> {
+    fn find_only_file(&self) -> Result<Option<String>> {
         if self.caveats.is_empty() {
             return Ok(None);
         }
-        let files = self.files()?;
+        let files = self.list_files()?;
         Ok(if let [only] = &files[..] { Some(normalize(only)) } else { None })
     }
 
     /// Marks functions that keep LLVM's counts in the output of `llvm-cov show`.
-    pub fn marked(&self, shown: &str) -> Result<String> {
-        Ok(mark_sources(shown, self.only_file()?.as_deref(), &self.caveats))
+    pub fn mark_output(&self, shown: &str) -> Result<String> {
+        Ok(mark_sources(shown, self.find_only_file()?.as_deref(), &self.caveats))
     }
 
     /// Demangles the names in a tracefile of `llvm-cov export`, unless LLVM's own output was requested.
@@ -173,11 +173,11 @@ impl CoverageMapping {
         let mut export = serde_json::from_slice(&exported).context("llvm-cov's export is not valid JSON")?;
         demangled::demangle_json(&mut export);
         export["not_exact"] = self.caveats.iter().map(Caveat::json).collect();
-        serde_json::to_vec(&export).context("cannot write the export")
+        serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
     /// The names of all files, at least one.
-    fn files(&self) -> Result<Vec<String>> {
+    fn list_files(&self) -> Result<Vec<String>> {
         let summary = self.export(&["-summary-only"])?;
         let names = summary["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
         let names: Vec<String> = names.map(str::to_owned).collect();
@@ -199,7 +199,7 @@ impl CoverageMapping {
     /// Runs `llvm-cov` and returns its output.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
-        let Some((first, others)) = self.images.split_first() else { bail!("the profile has no program") };
+        let Some((first, others)) = self.images.split_first() else { bail!("the profile contains no program") };
         let mut command = Command::new(tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
         others.iter().for_each(|image| _ = command.arg("-object").arg(image));
@@ -234,8 +234,8 @@ fn log_caveats(caveats: &[&Caveat]) {
     log::info!("{}: {}{more}", first.name(), first.remark());
 }
 
-/// Computes the counters of all functions, and replaces images by copies with a corrected mapping where functions of several programs must
-/// be distinguished or calls did not return.
+/// Computes the counters of all functions. Where functions of several programs must be distinguished or calls did not return, images are
+/// replaced with copies that have a corrected mapping.
 fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;

@@ -3,7 +3,7 @@
 //! LLVM gives an entire region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
 //! returned. Unfinished paths show which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on
 //! these lines have count 0. *Gap regions*, which set line counts without counting as regions, cover the rest of a region after the call.
-//! The format is that of LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+//! The format is defined by LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
 
 use crate::caveats::{CallEnds, Caveat, CaveatReason};
 use crate::demangled::linkage_name;

@@ -1,4 +1,4 @@
-//! The Rust package and workspace that a source file belongs to, by the manifests above it.
+//! Finds the Rust package and workspace of a source file, from the manifests in the folders above the file.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     pub name: String,
-    /// The folder of the workspace; that of the package if it is in none.
+    /// The workspace's folder; the package's folder if the package is in no workspace.
     pub workspace: PathBuf,
 }
 
@@ -20,7 +20,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// The package of a source file. `None` if its manifest no longer exists, and for code without packages.
+    /// Returns the package of a source file; `None` if its manifest no longer exists, or if the code has no package.
     pub fn of_file(&mut self, file: &Path) -> Option<Package> {
         let folder = file.parent()?;
         if let Some(known) = self.by_folder.get(folder) {

@@ -1,13 +1,13 @@
 //! Numbers of paths by source file and function, over all programs of a profile.
 //!
 //! Several programs may contain the same code of a function, from a static library or the same source. Its taken paths are the
-//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each.
+//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each way.
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
 use trodden_analysis::{Combinations, combinations};
 use trodden_profile::FunctionPaths;
-use trodden_report::coverage::{combinations_of, untested_examples};
+use trodden_report::coverage::{count_combinations, describe_untested};
 use trodden_report::{Function, View};
 
 /// The code of a function that one or several programs contain.
@@ -20,11 +20,11 @@ pub struct FunctionCode<'v, 'a> {
 
 impl FunctionCode<'_, '_> {
     pub fn combinations(&self) -> Combinations {
-        combinations_of(self.function, &self.paths)
+        count_combinations(self.function, &self.paths)
     }
 
     pub fn examples(&self, limit: usize) -> Vec<String> {
-        untested_examples(self.function, &self.paths, limit)
+        describe_untested(self.function, &self.paths, limit)
     }
 }
 

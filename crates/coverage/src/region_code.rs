@@ -10,7 +10,7 @@ impl Counter {
     /// The function's first counter.
     pub const FIRST: Counter = Counter(1);
 
-    /// A counter with the value of the expression with this number, as a difference.
+    /// Returns a counter whose value is the difference that the numbered expression computes.
     pub fn difference(expression: u64) -> Counter {
         Counter(expression << 2 | 2)
     }

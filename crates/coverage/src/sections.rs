@@ -93,7 +93,7 @@ impl Record<'_> {
         FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are corrupt")
     }
 
-    /// Appends the record to `out` with the given graph hash, and with `regions` in place of its own if given.
+    /// Appends the record to `out` with the given graph hash. `regions`, if given, replace the record's own regions.
     pub fn append(&self, out: &mut Vec<u8>, graph: u64, regions: Option<&FunctionRegions>) {
         let code = regions.map(FunctionRegions::write);
         let code = code.as_deref().unwrap_or(self.code);

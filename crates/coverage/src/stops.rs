@@ -85,7 +85,7 @@ struct Collector<'v, 'a> {
     image: usize,
     /// LLVM's names of the unit's functions by linkage name.
     names: HashMap<&'v str, &'v str>,
-    /// Translates a file name in debug information to that in the mapping.
+    /// Translates a file name in debug information to the name in the mapping.
     file_of: &'v dyn Fn(&str) -> String,
     tail_calls: &'v TailCalls,
     stops: &'v mut Stops,
@@ -136,23 +136,23 @@ impl Collector<'_, '_> {
     fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {
-            self.caveat(function.map.plain_name(), CaveatReason::Forked);
+            self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
             // Code inlined into the function is also counted by each process.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
-                self.caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
+                self.add_caveat(if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name }, CaveatReason::Forked);
             }
         }
         if returned_again(function) {
-            self.caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
+            self.add_caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
         }
         if self.tail_calls.has(function) {
-            self.caveat(function.map.plain_name(), CaveatReason::TailCall);
+            self.add_caveat(function.map.plain_name(), CaveatReason::TailCall);
         }
     }
 
-    fn caveat(&mut self, name: &str, reason: CaveatReason) {
+    fn add_caveat(&mut self, name: &str, reason: CaveatReason) {
         if let Some(name) = self.names.get(name) {
             self.stops.caveats.entry((self.image, (*name).to_owned())).or_default().insert(reason);
         }
@@ -168,14 +168,14 @@ impl Collector<'_, '_> {
                 Some(_) if scope.linkage_name.is_empty() => &scope.name,
                 Some(_) => &scope.linkage_name,
             };
-            self.caveat(name, CaveatReason::Inlined);
+            self.add_caveat(name, CaveatReason::Inlined);
             let inner = next.map_or(0, |call| call.scope);
             next = scope.inlined_at.filter(|call| call.scope < inner);
         }
     }
 
-    /// Adds executions that ended at a call to its function and to the callers up to the scope that catches the exception, if any. `before`
-    /// has the positions before the call in its block.
+    /// Adds executions that ended at a call, both to the function that makes the call and to its callers up to the scope that catches the
+    /// exception, if any. `before` has the positions before the call in its block.
     fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;

@@ -35,13 +35,13 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     }
     let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
     table.total = CoverageRow { paths, ..summary_row("total".into(), &data["totals"])? };
-    shorten(&mut table.rows, &mut packages);
-    table.packages = sums(&mut table.rows);
+    shorten_names(&mut table.rows, &mut packages);
+    table.packages = sum_by_package(&mut table.rows);
     Ok(table)
 }
 
 /// Makes the names of files relative to the Rust workspace or, without one, to their common folder.
-fn shorten(rows: &mut [CoverageRow], packages: &mut Packages) {
+fn shorten_names(rows: &mut [CoverageRow], packages: &mut Packages) {
     let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
         for row in rows {
@@ -56,12 +56,12 @@ fn shorten(rows: &mut [CoverageRow], packages: &mut Packages) {
 }
 
 /// Puts the files of each package together, and returns the sum over each package, if there are several.
-fn sums(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
+fn sum_by_package(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
     let mut sums: Vec<CoverageRow> = Vec::new();
     for row in rows.iter() {
         let Some(package) = &row.package else { continue };
         match sums.iter_mut().find(|sum| sum.name == *package) {
-            Some(sum) => *sum = plus(sum, row),
+            Some(sum) => *sum = add_rows(sum, row),
             None => {
                 sums.push(CoverageRow { name: package.clone(), package: None, remarks: Vec::new(), caveats: Vec::new(), ..row.clone() })
             }
@@ -75,7 +75,7 @@ fn sums(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
 }
 
 /// Adds the numbers of a file to a sum.
-fn plus(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
+fn add_rows(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
     let add = |a: CoverageRatio, b: CoverageRatio| CoverageRatio { all: a.all + b.all, hit: a.hit + b.hit };
     let either = |a: Option<CoverageRatio>, b: Option<CoverageRatio>| [a, b].into_iter().flatten().reduce(add);
     CoverageRow {
@@ -151,7 +151,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
 }
 
 /// The remark for a function whose paths are shown in an earlier row.
-const VARIANT: &str = "compiled in several ways: the first row of this name has the paths of all";
+const VARIANT: &str = "compiled in several ways; the first row with this name counts the paths of all of them";
 
 /// Counts code regions, given as [first line, column, last line, column, count, file, expanded file, kind].
 fn count_regions(regions: &Value) -> CoverageRatio {

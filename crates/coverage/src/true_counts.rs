@@ -23,7 +23,7 @@ pub struct Span {
 }
 
 impl Span {
-    fn has(&self, file: usize, place: Place) -> bool {
+    fn contains_place(&self, file: usize, place: Place) -> bool {
         self.file == file && self.start <= place && place < self.end
     }
 
@@ -77,7 +77,7 @@ impl<'f> TrueCounts<'f> {
     /// The regions with computed counts around a position, with their sums; `None` if the mapping is corrupt.
     fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(Span, Terms)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
-        let around = regions.filter(|(region, span)| is_code(region) && span.has(file, place));
+        let around = regions.filter(|(region, span)| is_code(region) && span.contains_place(file, place));
         let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), CounterKind::Plain(_)));
         computed.map(|(region, span)| Some((*span, self.to_terms(region.counters[0])?))).collect()
     }
@@ -86,7 +86,7 @@ impl<'f> TrueCounts<'f> {
     fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
-        let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.has(*file, stop.place)));
+        let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.contains_place(*file, stop.place)));
         // Code of an included file is located at the inclusion.
         let included = || (0..files.len()).filter(is_of).find_map(|file| self.spans[file].first().filter(|span| span.file != file));
         direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
@@ -129,15 +129,15 @@ impl<'f> TrueCounts<'f> {
         let is_counted = |number: &u64, file: usize, place: Place| {
             let others = || self.owners.get(number).into_iter().flatten().filter(|owner| *owner != span);
             match others().any(|owner| owner.contains(span)) {
-                true => place < span.start && others().any(|owner| owner.contains(span) && owner.has(file, place)),
-                false => !span.has(file, place) && others().any(|owner| owner.has(file, place)),
+                true => place < span.start && others().any(|owner| owner.contains(span) && owner.contains_place(file, place)),
+                false => !span.contains_place(file, place) && others().any(|owner| owner.contains_place(file, place)),
             }
         };
         let times = |file, place, excluded: &Terms| -> i128 {
             let counted = terms.iter().filter(|(number, _)| !excluded.contains_key(number) && is_counted(number, file, place));
             counted.map(|(_, times)| *times).sum()
         };
-        // A computed region before this one, or around it, leads to it if its sum is part of this one's.
+        // A computed region before or around this region leads to it if the sum of the computed region is part of this region's sum.
         let is_part = |(region, sum): &(Span, Terms), place: Place| {
             let is_before = if region.contains(span) { place < span.start } else { region.start < span.start };
             is_before && sum.iter().all(|(number, times)| terms.get(number) == Some(times))
@@ -167,7 +167,7 @@ impl<'f> TrueCounts<'f> {
     /// The number of executions that reached a place in a region; `None` if the mapping is corrupt.
     fn count_at(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
         let span = &self.spans[file][number];
-        let ended = self.stops.iter().filter(|(file, stop, _)| span.has(*file, *stop) && *stop < place);
+        let ended = self.stops.iter().filter(|(file, stop, _)| span.contains_place(*file, *stop) && *stop < place);
         Some(self.entry_count(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
@@ -225,7 +225,7 @@ impl<'f> TrueCounts<'f> {
             if !is_code(&self.function.regions[file][number]) {
                 continue;
             }
-            for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.has(*of, *place)) {
+            for (_, place, stop) in self.stops.iter().filter(|(of, place, _)| span.contains_place(*of, *place)) {
                 let is_argument = |before: &&Place| {
                     self.enclosing_region(&empty_span(file, **before)) == self.enclosing_region(&empty_span(file, *place))
                 };
@@ -243,11 +243,13 @@ impl<'f> TrueCounts<'f> {
         parts
     }
 
-    /// The beginning of the rest of a region from a line on: after everything on the line before, including regions that begin there.
+    /// The start of the part of a region from `line` on: after everything on the previous line, including regions that begin there.
     fn start_of_part(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
-            let other = |other: &&Span| span != *other && span.contains(other) && other.has(file, start) && !other.has(file, stop);
+            let other = |other: &&Span| {
+                span != *other && span.contains(other) && other.contains_place(file, start) && !other.contains_place(file, stop)
+            };
             match self.spans[file].iter().filter(other).map(|other| other.end).max() {
                 Some(end) if end > start => start = end,
                 _ => return (start < span.end).then_some(start),
@@ -255,12 +257,12 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// The number of executions that reached the rest of a region; `None` if it is unknown.
+    /// The number of executions that reached a part of a region; `None` if it is unknown.
     pub fn reached_part(&self, part: &Span) -> Option<i128> {
         let regions = self.function.regions.get(part.file)?;
         let is_around_part = |number: &usize| {
             let span = self.spans[part.file][*number];
-            is_code(&regions[*number]) && span.has(part.file, part.start) && span.end == part.end
+            is_code(&regions[*number]) && span.contains_place(part.file, part.start) && span.end == part.end
         };
         let number = (0..regions.len()).filter(is_around_part).max_by_key(|number| self.spans[part.file][*number].start)?;
         self.count_at((part.file, number), part.start).filter(|count| *count >= 0)

@@ -98,7 +98,7 @@ impl OwnLibrary {
 
     /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
     pub fn find_installed(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
-        let own = context.own_folder()?;
+        let own = context.executable_folder()?;
         let paths = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
         Ok(paths.iter().find(|path| path.is_file()).cloned().ok_or(paths))
     }
@@ -213,7 +213,7 @@ pub fn cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration:
     let own = drivers(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    ["cargo-trodden", RUSTDOC_DRIVER, CARGO_RUNNER].iter().try_for_each(|name| link(context.own_program()?, &folder.join(name)))?;
+    ["cargo-trodden", RUSTDOC_DRIVER, CARGO_RUNNER].iter().try_for_each(|name| link(context.executable()?, &folder.join(name)))?;
     Ok(folder)
 }
 
@@ -223,7 +223,7 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// Returns a folder of links to the running program under its driver names, for build systems that need a compiler in one word. Its
 /// subfolder `path` has links under the names of common compilers. The folder is in the store, one per location of the program.
 pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
-    let own = context.own_program()?;
+    let own = context.executable()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(context, &folder)?;
     trodden_profile::temporary::create_folders(&folder.join("path"))?;
@@ -233,7 +233,7 @@ pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
 
 /// Creates links to the running program under its driver names in a folder.
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
-    let program = context.own_program()?;
+    let program = context.executable()?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for a toolchain prefix, and looks for tools with that prefix beside the compiler.

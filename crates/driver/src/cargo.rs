@@ -326,7 +326,7 @@ impl Runner {
         Ok(match self {
             Runner::None => None,
             Runner::Recorder(arguments) => {
-                let program = [context.own_folder()?.join("trodden").into_os_string()];
+                let program = [context.executable_folder()?.join("trodden").into_os_string()];
                 Some(program.into_iter().chain(arguments.iter().map(OsString::from)).chain(["--".into()]).collect())
             }
             Runner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),

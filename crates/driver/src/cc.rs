@@ -190,7 +190,7 @@ fn drive_again(
     lto: bool,
 ) -> Result<ExitCode> {
     let request = experiment::resolve(context, own.or(experiment::from_environment(context)?))?;
-    let trodden = context.own_folder()?.join("trodden");
+    let trodden = context.executable_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
     command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
     experiment::pass_request(&mut command, &experiment::write_request(context, &request)?);

@@ -61,14 +61,14 @@ impl DriverContext {
     }
 
     /// Returns the running program's own file, with symbolic links resolved.
-    pub fn own_program(&self) -> Result<&Path> {
+    pub fn executable(&self) -> Result<&Path> {
         let known = self.program.as_deref().map_err(|error| anyhow!("{error}"));
         known.context("cannot find trodden's own executable (is /proc mounted?)")
     }
 
     /// Returns the folder of the running program, with symbolic links resolved.
-    pub fn own_folder(&self) -> Result<&Path> {
-        Ok(self.own_program()?.parent().unwrap_or(Path::new("/")))
+    pub fn executable_folder(&self) -> Result<&Path> {
+        Ok(self.executable()?.parent().unwrap_or(Path::new("/")))
     }
 
     /// Returns the working folder.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_stored::known::known_paths;
+use trodden_stored::known::load_known_paths;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
@@ -53,7 +53,7 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
             Some(std::path::absolute(pattern).context("cannot make the path of the flight recorder's files absolute")?.into());
     }
     if let Some(SettingsFile::File(source)) = &settings.known {
-        let known = known_paths(source.as_os_str()).with_context(|| format!("cannot read known paths from {}", source.display()))?;
+        let known = load_known_paths(source.as_os_str()).with_context(|| format!("cannot read known paths from {}", source.display()))?;
         settings.known = Some(store_paths(context, &known)?);
     }
     Ok(settings.request(&context.inputs()?)?)

@@ -164,7 +164,7 @@ impl Rebuilder {
         self.objects.get(&unit).map(PathBuf::as_path)
     }
 
-    /// Returns the replacement of an object or archive that a link reads. Files without units are returned unchanged.
+    /// Returns the replacement for an object or archive that a link reads. Files without units are returned unchanged.
     pub fn replace_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         if !frames::is_archive(&bytes) {
             return self.replace_object(name, bytes);
@@ -183,7 +183,7 @@ impl Rebuilder {
         Ok(fs::read(path)?)
     }
 
-    /// Returns the replacement of an object.
+    /// Returns the replacement for an object.
     fn replace_object(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let frames = frames::frames_in_object(&bytes);
         let objects: Vec<PathBuf> = frames.iter().filter_map(|f| self.objects.get(&f.unit).cloned()).collect();

@@ -50,7 +50,7 @@ pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
         distinct: opened.grammar.terminals().len(),
         methods: rows,
     };
-    let mut out = output::text_or_json(job.json);
+    let mut out = output::text_or_json_writer(job.json);
     if job.json {
         out.write_all(&output::json_text(&document)?)?;
     } else {

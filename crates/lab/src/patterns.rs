@@ -48,7 +48,7 @@ fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
     let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
     question.check()?;
-    let found = sequences::hot(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
+    let found = sequences::find_hot_subpaths(&open(&recording(&job.file, kind, "patterns")?, job.thread)?, question)?;
     print(SCHEMA_VERSION, job.json, &found, |out| shown::write_hot(out, &question, &found))
 }
 

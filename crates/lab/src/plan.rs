@@ -58,7 +58,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
         let (program, procedures) = (&*job.program, procedures.len());
         output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
     } else {
-        let mut out = output::text();
+        let mut out = output::text_writer();
         answers.iter().try_for_each(|a| a.print(&mut out))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -18,7 +18,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
-            let found = sequences::segments(&open(job)?, job.length as usize, true, job.top)?;
+            let found = sequences::count_segments(&open(job)?, job.length as usize, true, job.top)?;
             print(SCHEMA_VERSION, job.json, &found, |out| shown::write_segments(out, &found))?;
         }
         Sequence::Branches(job) => {
@@ -40,8 +40,8 @@ fn check(job: &Check) -> Result<ExitCode> {
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
     let all = compare(&counted, &job.recording, depth, &folders)?;
     for compared in &all {
-        counted_segments::differences(compared).for_each(notes::warn);
-        output::print_text(&counted_segments::comparison(compared))?;
+        counted_segments::describe_differences(compared).for_each(notes::warn);
+        output::print_text(&counted_segments::describe_comparison(compared))?;
     }
     ensure!(all.iter().any(|compared| compared.compared > 0), "no segment was compared: none of the counted call sites was executed");
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -54,7 +54,7 @@ pub fn print(
     document: &impl Serialize,
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<()> {
-    let mut out = BufWriter::new(output::text_or_json(json));
+    let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {
         let mut document = serde_json::to_value(document)?;
         document["schema_version"] = schema_version.into();

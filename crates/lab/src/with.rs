@@ -7,7 +7,7 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, names};
+use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, option_names};
 use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
@@ -17,7 +17,7 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 /// A choice does not apply to the command, or `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", names());
+    ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", option_names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.applies_to(&words) {
@@ -30,7 +30,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
     match &words[..] {
         ["cc" | "c++", ..] => command.args(&job.command),
         ["cargo", "trodden", ..] => command.arg0("cargo-trodden").args(&job.command[2..]),
-        _ => command.args(&job.command).env(LABORATORY_VARIABLE, job.given.spelled()),
+        _ => command.args(&job.command).env(LABORATORY_VARIABLE, job.given.to_variable_value()),
     };
     // Compiler drivers are configured by settings, not by options.
     if let ["cc" | "c++" | "cargo", ..] = &words[..] {

@@ -23,7 +23,7 @@ use trodden_launch::process::cannot_run;
 use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, STREAM, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
 use trodden_text::words::{plural, shell_word};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
@@ -138,7 +138,7 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
 
 /// Moves the files of a process that has left its program. Files that cannot be moved stay in `folder`, where `finish` finds them.
 fn move_files(folder: &Path, program: ProgramId, process: u32) {
-    let ends = ["raw", STREAM].map(|extension| format!(".{process}.{extension}"));
+    let ends = ["raw", STREAM_EXTENSION].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
     if ours.is_empty() {
@@ -183,9 +183,9 @@ impl ProgramRecorder {
 
     /// Stores a run from the files in a folder, and removes the folder.
     fn store_run(&mut self, run: Run, folder: &Path) -> Result<()> {
-        let logs = files_with_extension(folder, LOG)?;
+        let logs = files_with_extension(folder, LOG_EXTENSION)?;
         logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
-        let left = files_with_extension(folder, STREAM)?;
+        let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
             bail!("the stream {} was not recorded", left.display());
         }
@@ -223,7 +223,7 @@ impl ProgramRecorder {
     /// Stores the files of processes that could not be followed as one run, and logs the result.
     fn finish(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
-        rest.extend(files_with_extension(&self.folder, LOG)?);
+        rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {
             log::warn!(
                 "{} of processes that could not be followed (in a different namespace?) are stored as one run",

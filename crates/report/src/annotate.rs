@@ -14,7 +14,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, path_lines, scope_label};
+use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, render_path, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,9 +28,9 @@ use trodden_unit::experiment::Spelling;
 pub struct AnnotateRequest {
     /// A function's name, or a regular expression; if several functions match, the most executed one is shown.
     pub function: String,
-    /// A path's number; `None` for the path of greatest weight.
+    /// A path's number; `None` for the path with the greatest weight.
     pub path: Option<u64>,
-    /// The measure of a path's weight.
+    /// The measure by which paths are weighted.
     pub measure: Measure,
 }
 
@@ -39,17 +39,17 @@ pub struct AnnotateRequest {
 /// # Errors
 /// No function matches, or the function has no path with that number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
-    let functions = select::matching(view, &request.function)?;
+    let functions = select::find_functions(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
     let page = &Page::new(options);
     let shown = ShownPath::find(function, request)?;
-    let mut out = title(view, function, shown.as_ref(), request.measure, page);
+    let mut out = render_title(view, function, shown.as_ref(), request.measure, page);
     match LineRange::from_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
         Some(range) => out.push_str(&MarkedSource::new(view, function, shown.as_ref(), sources, page).render(&range)),
-        None => out.push_str(&without_source(function, shown.as_ref(), sources, page)),
+        None => out.push_str(&render_without_source(function, shown.as_ref(), sources, page)),
     }
     if let Some(shown) = &shown {
-        out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::ends(&shown.listing.ends))));
+        out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::describe_end(&shown.listing.ends))));
     }
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|f| f.name.full.as_str()).collect();
@@ -77,12 +77,12 @@ impl ShownPath {
         if let Some(path) = request.path.and_then(|id| function.paths.find(false, id)) {
             return Ok(Some(shown(path, 0)));
         }
-        let path = select::path_of(function, request.path, request.measure)?;
+        let path = select::find_path(function, request.path, request.measure)?;
         Ok(path.map(|path| shown((&*path).into(), function.weight(&path, request.measure))))
     }
 }
 
-fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
+fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
     let place = match (function.file(), function.line()) {
         (Some(file), Some(line)) => format!("  {}:{line}", escape::escape_line(file)),
         _ => String::new(),
@@ -108,18 +108,18 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
         _ => format!("executed {times}, {share} of all {}", measure.name()),
     };
     let title = page.paint(paint::TITLE, &format!("path {}", shown.id));
-    let begins = words::begins(&shown.listing.begins);
+    let begins = words::describe_begin(&shown.listing.begins);
     let blocks = words::plural(shown.blocks.len() as u128, "block", "blocks");
     out.push_str(&format!("  {title}: {what}, {blocks}\n\n  {}\n", page.paint(paint::TITLE, &begins)));
     out
 }
 
-fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
+fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
         Some(file) => format!("cannot read the source file {}", escape::escape_line(file)),
         None => "the function has no debug information. Build with -g to see source lines".into(),
     };
-    let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
+    let listing = shown.map(|c| render_path(function, &c.listing, sources, page)).unwrap_or_default();
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 
@@ -167,7 +167,7 @@ impl<'a> MarkedSource<'a> {
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
         let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
-        let turns = all().flat_map(|s| words::turn_list(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
+        let turns = all().flat_map(|s| words::list_turns(&s.turns)).map(|turn| paint::width(&turn)).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
         MarkedSource { view, function, counts: LineCounts::from_functions([function]), steps, instances, inlined, sources, page, column }
     }
@@ -187,7 +187,7 @@ impl<'a> MarkedSource<'a> {
                 before = &step.chain;
             }
         }
-        out + &self.lines_elsewhere(range)
+        out + &self.list_lines_elsewhere(range)
     }
 
     /// The execution count of a line of the function itself; `None` if the line has no count.
@@ -221,7 +221,7 @@ impl<'a> MarkedSource<'a> {
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
-        let mut turns = words::turn_list(turns).into_iter();
+        let mut turns = words::list_turns(turns).into_iter();
         // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
         let text = if beside.is_some() { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
@@ -237,8 +237,8 @@ impl<'a> MarkedSource<'a> {
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// Lists lines of the path outside the shown source, which `#include` and `#line` cause. Empty if there are none.
-    fn lines_elsewhere(&self, range: &LineRange) -> String {
+    /// Lists the path's lines outside the shown source, which result from `#include` and `#line`; empty if there are none.
+    fn list_lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =
             self.steps.keys().filter(|k| !inside(k)).map(|(f, l)| format!("{}:{l}", words::base_name(f))).collect();

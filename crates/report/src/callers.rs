@@ -20,7 +20,7 @@ use trodden_stored::{Folders, streams};
 /// A function's source file and linkage name.
 type FunctionName = (String, String);
 
-/// A callee's short name, its number of calls with a known caller, and the name and number of calls of each caller.
+/// A callee's short name, its number of calls with a known caller, and each caller's name and number of calls.
 type CalledFunction = (String, u64, Vec<(String, u64)>);
 
 /// Streams with more events in total are not searched for callers.
@@ -28,15 +28,15 @@ const MAX_EVENTS: u64 = 20_000_000;
 /// Maximum number of callers shown per function.
 const MAX_CALLERS: usize = 4;
 
-/// Number of calls that complete their first path, by callee and caller, each given by source file and linkage name.
+/// Number of calls that complete their first path, by callee and caller. Functions are identified by source file and linkage name.
 pub struct Callers {
     calls: BTreeMap<(String, String), BTreeMap<(String, String), u64>>,
     is_counted: bool,
 }
 
-/// Finds the callers in a run; `None` if the run has neither streams nor counted segments. Streams that cannot be read or are too long are
-/// logged, and also give `None`.
-pub fn of_run(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
+/// Finds the callers in a run; `None` if the run has neither streams nor counted segments, or (with a warning) if its
+/// streams cannot be read or are too long.
+pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
     let observed = match streams::logs_of_run(wanted) {
         Some(logs) => match from_streams(wanted, &logs, folders) {
             Ok(observed) => observed?,
@@ -77,7 +77,7 @@ impl Callers {
         let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
-            // Only a path that begins at the entry is a call: not the next iteration of a loop, nor a path counted again up to a call.
+            // Only a path that begins at the entry represents a call. Later loop iterations and prefixes counted up to a call do not.
             let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
             if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {
@@ -88,10 +88,10 @@ impl Callers {
         callers
     }
 
-    /// Writes the callers of the `top` most called functions, or only those of functions named `only`.
+    /// Writes the callers of the `top` most called functions. If `only` is given, functions with other names are omitted.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let mut functions = self.sorted(only);
+        let mut functions = self.sort_functions(only);
         functions.truncate(limit(top));
         if functions.is_empty() {
             return String::new();
@@ -120,11 +120,11 @@ impl Callers {
             let callers: Vec<Value> = callers.iter().map(caller).collect();
             json!({ "function": name, "calls": calls, "callers": callers })
         };
-        Value::Array(self.sorted(only).iter().map(function).collect())
+        Value::Array(self.sort_functions(only).iter().map(function).collect())
     }
 
     /// Functions with their known calls and callers, most calls first.
-    fn sorted(&self, only: Option<&str>) -> Vec<CalledFunction> {
+    fn sort_functions(&self, only: Option<&str>) -> Vec<CalledFunction> {
         let name = |key: &(String, String)| Name::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);

@@ -15,11 +15,11 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
 svg{height:auto;max-width:max(100%,35rem)}";
-/// Colour of the bars of copies.
+/// Bar colour for copies.
 const COPY_COLOUR: &str = "#4477aa";
-/// Colour of the bars of the ideal, the lower bound, and a run without counting.
+/// Bar colour for the ideal, the lower bound, and a run without counting.
 const BOUND_COLOUR: &str = "#bbbbbb";
-/// Colour of the bar of one program that counts everything.
+/// Bar colour for a single program that counts everything.
 const SINGLE_COLOUR: &str = "#ccbb44";
 
 struct Bar {
@@ -29,13 +29,13 @@ struct Bar {
     colour: &'static str,
 }
 
-/// Sentences that compare the slowest copy with the ideal and with one program that counts everything.
+/// Sentences that compare the slowest copy with the ideal and with a single program that counts everything.
 pub fn summary(costs: &Costs) -> Vec<String> {
-    let seconds = |ns: u64| ns as f64 / 1e9;
+    let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
-    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, seconds(costs.slowest().wall_ns))];
+    let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // The copies may execute fewer labels in total than one program would, so even the largest may be below the ideal.
+        // The copies may execute fewer labels in total than a single program, so even the copy with the most labels may be below the ideal.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
@@ -54,8 +54,8 @@ pub fn summary(costs: &Costs) -> Vec<String> {
             out.push(format!(
                 "without counting {:.3} s, one program that counts everything {:.3} s (overhead {over:.1} %); the slowest copy {verb} \
                     {:.1} % {than}",
-                seconds(*plain_ns),
-                seconds(*sequential_ns),
+                to_seconds(*plain_ns),
+                to_seconds(*sequential_ns),
                 100.0 * saving.abs()
             ));
         }
@@ -64,8 +64,8 @@ pub fn summary(costs: &Costs) -> Vec<String> {
     out
 }
 
-/// A warning if the hits that a copy counted itself differ from those computed from the counts of all copies.
-fn count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
+/// Returns a warning if the hits that a copy counted differ from the hits computed from all copies' counts.
+fn describe_count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
     Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
 }
@@ -75,11 +75,11 @@ fn count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
 pub enum CostLine {
     /// Information about costs.
     Note(String),
-    /// A discrepancy.
+    /// A warning about a discrepancy.
     Warning(String),
 }
 
-/// A line for each copy with its discrepancies, followed by the summary.
+/// Returns a line for each copy, its discrepancies, and finally the summary.
 pub fn lines(costs: &Costs) -> Vec<CostLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
@@ -97,7 +97,7 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
             Some(hits) => format!("copy {at}: {seconds:.3} s, {:.1} % of hits, {}{overhead}", 100.0 * share(costs, hits), functions(copy)),
             None => format!("copy {at}: {seconds:.3} s, unknown paths of {}{overhead}", functions(copy)),
         }));
-        out.extend(count_mismatch(at, copy).map(CostLine::Warning));
+        out.extend(describe_count_mismatch(at, copy).map(CostLine::Warning));
     }
     out.extend(summary(costs).into_iter().map(CostLine::Note));
     out
@@ -112,10 +112,10 @@ pub fn page(costs: &Costs) -> String {
     let copies = plural(costs.copies.len() as u128, "copy", "copies");
     let _ = writeln!(out, "<h1>{}</h1><p>{copies}, strategy {}.</p><ul>", escape(&costs.program), costs.strategy);
     summary(costs).iter().for_each(|line| _ = writeln!(out, "<li>{}.</li>", escape(line)));
-    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", html_table(costs), bar_chart(&time_bars(costs)));
+    let _ = writeln!(out, "</ul>\n{}<h2>Wall time</h2>\n{}", render_table(costs), render_bar_chart(&time_bars(costs)));
     if let Some(rows) = hit_bars(costs) {
         let what = if costs.hits_counted == "all" { "probes" } else { "labels" };
-        let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", bar_chart(&rows));
+        let _ = writeln!(out, "<h2>Hits of {what}, as percentages of one program that counts everything</h2>\n{}", render_bar_chart(&rows));
     }
     if !costs.diverged.is_empty() {
         out += "<h2>The copies executed differently</h2><ul>";
@@ -126,13 +126,13 @@ pub fn page(costs: &Costs) -> String {
 }
 
 /// A table with a row for each copy; a dash marks an unknown value.
-fn html_table(costs: &Costs) -> String {
+fn render_table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
     out += "<th>overhead</th><th>hits</th><th>functions</th><th>started</th><th>host</th></tr>\n";
     for (at, copy) in costs.copies.iter().enumerate() {
         let class = if at == costs.slowest_copy { " class=\"most\"" } else { "" };
-        let (wall, processor, overhead) = (seconds(copy.wall_ns), seconds(copy.cpu_ns), per_cent(copy.overhead));
+        let (wall, processor, overhead) = (format_seconds(copy.wall_ns), format_seconds(copy.cpu_ns), per_cent(copy.overhead));
         let hits = per_cent(costs.hits(copy).map(|hits| share(costs, hits)));
         let (functions, attempts, host) = (copy.functions, copy.attempts, escape(&copy.host));
         let _ = writeln!(
@@ -145,7 +145,7 @@ fn html_table(costs: &Costs) -> String {
 }
 
 fn time_bars(costs: &Costs) -> Vec<Bar> {
-    let row = |name: String, ns: u64, colour| Bar { name, value: ns as f64, text: seconds(ns), colour };
+    let row = |name: String, ns: u64, colour| Bar { name, value: ns as f64, text: format_seconds(ns), colour };
     let mut rows: Vec<Bar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
         rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
@@ -154,7 +154,7 @@ fn time_bars(costs: &Costs) -> Vec<Bar> {
     rows
 }
 
-/// Bars of hits as shares of the single program's hits; `None` if a copy's hits are unknown.
+/// Returns hit bars relative to the single program's hits; `None` if a copy's hits are unknown.
 fn hit_bars(costs: &Costs) -> Option<Vec<Bar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
@@ -172,11 +172,11 @@ fn share(costs: &Costs, hits: u64) -> f64 {
     hits as f64 / costs.sequential_hits.max(1) as f64
 }
 
-fn seconds(ns: u64) -> String {
+fn format_seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn bar_chart(rows: &[Bar]) -> String {
+fn render_bar_chart(rows: &[Bar]) -> String {
     let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;

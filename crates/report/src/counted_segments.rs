@@ -10,8 +10,8 @@ use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, funct
 /// Maximum number of differences listed.
 const MAX_DIFFERENCES: usize = 10;
 
-/// Each function's number of counters and of interesting segments, as JSON (figure 3.20 of Vaswani's thesis).
-pub fn counters(observed: &ObservedSegments) -> Value {
+/// The number of counters and interesting segments in each function, as JSON (figure 3.20 of Vaswani's thesis).
+pub fn counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
             json!({
@@ -29,7 +29,7 @@ pub fn counters(observed: &ObservedSegments) -> Value {
 }
 
 /// Summarises how many counters and interesting segments there are, and which calls were inlined or redirected to copies.
-pub fn counter_summary(observed: &ObservedSegments) -> Vec<String> {
+pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     let all = || observed.images.iter().flat_map(|f| &f.counters);
     let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
     let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
@@ -48,7 +48,7 @@ pub fn counter_summary(observed: &ObservedSegments) -> Vec<String> {
 }
 
 /// Warnings about the first [`MAX_DIFFERENCES`] segments that were counted differently than executed.
-pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
+pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
             segment.iter().map(|(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short)).collect();
@@ -57,8 +57,8 @@ pub fn differences(compared: &ComparedSegments) -> impl Iterator<Item = String> 
     })
 }
 
-/// A comparison as one line of text.
-pub fn comparison(compared: &ComparedSegments) -> String {
+/// Describes a comparison in one line of text.
+pub fn describe_comparison(compared: &ComparedSegments) -> String {
     format!(
         "{} of depth {} compared, executed {}: {} counted differently; {} left out because the caller's code does not make the call\n",
         plural(compared.compared as u128, "segment", "segments"),

@@ -1,6 +1,6 @@
-//! Coverage tables of files and functions: LLVM's source coverage, and path coverage.
+//! Coverage tables for files and functions: LLVM's source coverage, and path coverage.
 //!
-//! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
+//! Regions, functions, lines and branches refer to the source, and are counted as in `llvm-cov`. Paths refer to the optimised code. A
 //! function that was inlined everywhere has no paths of its own: it is part of its callers' paths.
 
 use crate::escape;
@@ -44,9 +44,9 @@ pub struct CoverageRow {
     pub package: Option<String>,
     /// Regions of the source.
     pub regions: CoverageRatio,
-    /// Functions; `None` in the row of a single function.
+    /// Functions; `None` in a single function's row.
     pub functions: Option<CoverageRatio>,
-    /// Lines; `None` in the row of a single function.
+    /// Lines; `None` in a single function's row.
     pub lines: Option<CoverageRatio>,
     /// Directions of branches.
     pub branches: CoverageRatio,
@@ -67,7 +67,7 @@ pub struct CoverageTable {
     pub of: &'static str,
     /// A row for each file or function. Files of a package are consecutive.
     pub rows: Vec<CoverageRow>,
-    /// The sum over each Rust package, if there are several.
+    /// The sum for each Rust package, if there are several packages.
     pub packages: Vec<CoverageRow>,
     /// The sum over all rows.
     pub total: CoverageRow,
@@ -83,14 +83,14 @@ impl CoverageTable {
         })
     }
 
-    /// The rows that determine which columns are shown: those of files or functions or, without any, the total.
-    fn described(&self) -> impl Iterator<Item = &CoverageRow> {
+    /// The rows that determine which columns are shown: the file or function rows, or the total if there are none.
+    fn rows_for_columns(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)
     }
 
-    /// All rows in the order in which they are shown: the files of a package follow it, and the total is last.
-    fn shown(&self) -> Vec<ShownRow<'_>> {
+    /// All rows in display order: each package is followed by its files, and the total comes last.
+    fn display_rows(&self) -> Vec<ShownRow<'_>> {
         let mut shown = Vec::new();
         let mut current: Option<&str> = None;
         for row in &self.rows {
@@ -108,8 +108,8 @@ impl CoverageTable {
     /// The table as text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let rows = self.shown();
-        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.described().any(|r| (c.cell)(r).is_some())).collect();
+        let rows = self.display_rows();
+        let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.rows_for_columns().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r.row).unwrap_or_else(|| "-".into())).collect()).collect();
         let indentation = |row: &ShownRow| if row.is_in_package { "  " } else { "" };
@@ -133,7 +133,7 @@ impl CoverageTable {
 /// A row of a table as it is shown.
 struct ShownRow<'r> {
     row: &'r CoverageRow,
-    /// Whether it is the sum of others.
+    /// Whether the row is the sum of other rows.
     is_sum: bool,
     is_in_package: bool,
 }
@@ -143,7 +143,7 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>{0}</title>\n<style>{STYLE}</style>\n<h1>{0}</h1>\n",
-        escaped(title)
+        escape_html(title)
     );
     out += "<p><i>Untested combinations</i> are paths that no test took, although each of their branch outcomes was taken by some test. \
             Lines with <i>never together</i> list the outcomes of one such path.</p>\n";
@@ -151,16 +151,16 @@ pub fn page(title: &str, tables: &[CoverageTable]) -> String {
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
         out += &format!("<div class=scroll tabindex=0><table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
-        for ShownRow { row, is_sum, is_in_package } in table.shown() {
+        for ShownRow { row, is_sum, is_in_package } in table.display_rows() {
             let class = match (is_sum, is_in_package) {
                 (true, _) => "sum",
                 (false, true) => "part",
                 (false, false) => "row",
             };
             let cells: String =
-                columns.iter().map(|c| format!("<td>{}</td>", escaped(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
-            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escaped(r))).collect();
-            out += &format!("<tr class={class}><th>{}</th>{cells}</tr>\n", escaped(&row.name));
+                columns.iter().map(|c| format!("<td>{}</td>", escape_html(&(c.cell)(row).unwrap_or_else(|| "-".into())))).collect();
+            let remarks: String = row.remarks.iter().map(|r| format!("<div>{}</div>", escape_html(r))).collect();
+            out += &format!("<tr class={class}><th>{}</th>{cells}</tr>\n", escape_html(&row.name));
             if !remarks.is_empty() {
                 out += &format!("<tr class=remarks><td colspan={}>{remarks}</td></tr>\n", columns.len() + 1);
             }
@@ -182,7 +182,7 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
 /// Escapes text for HTML.
-pub fn escaped(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     escape::escape_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -207,7 +207,7 @@ fn format_ratio(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
-/// A number of paths; large ones in scientific notation.
+/// Formats a number of paths; large numbers are in scientific notation.
 fn format_count(number: u128) -> String {
     const EXACT_BELOW: u128 = 1_000_000_000;
     if number < EXACT_BELOW { number.to_string() } else { format!("{:.1e}", number as f64) }
@@ -225,25 +225,25 @@ fn row_json(row: &CoverageRow) -> Value {
     })
 }
 
-/// Describes up to `limit` untested paths of a function by where they begin and the direction of each branch.
-pub fn untested_examples(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
+/// Describes up to `limit` of a function's untested paths: where each begins, and the direction of each branch.
+pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
             Begins::Entry => Vec::new(),
-            _ => vec![words::begins(&listing.begins)],
+            _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
             let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
-            format!("{line} {}", words::turns(&step.turns))
+            format!("{line} {}", words::format_turns(&step.turns))
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
     untested(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
-/// The numbers of possible, taken and untested paths of a function.
-pub fn combinations_of(function: &Function, paths: &FunctionPaths) -> Combinations {
+/// Counts a function's possible, taken and untested paths.
+pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }
 

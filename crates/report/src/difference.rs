@@ -23,7 +23,7 @@ fn change_name(change: PathChange) -> &'static str {
     }
 }
 
-/// The difference as JSON. `by_lines` is that of functions whose paths cannot be compared.
+/// The difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
 #[must_use]
 pub fn json(found: &Diff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
@@ -47,12 +47,12 @@ pub fn json(found: &Diff, by_lines: &LineDifference) -> Value {
         "only_before": found.only_before, "only_after": found.only_after,
         "overlap": { "executions": found.overlap.executions, "instructions": found.overlap.instructions },
         "by_lines": {
-            "compared": by_lines.compared, "functions": by_lines.functions.iter().map(lines_as_json).collect::<Vec<_>>(),
+            "compared": by_lines.compared, "functions": by_lines.functions.iter().map(function_lines_json).collect::<Vec<_>>(),
         },
     })
 }
 
-fn lines_as_json(function: &FunctionLines) -> Value {
+fn function_lines_json(function: &FunctionLines) -> Value {
     let name = Name::from_linkage(&function.name);
     let line = |line: &LineChange| {
         json!({
@@ -66,7 +66,7 @@ fn lines_as_json(function: &FunctionLines) -> Value {
     })
 }
 
-/// The difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions, where copies in
+/// The difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions; copies in
 /// several units count once, as in other reports.
 #[must_use]
 pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
@@ -90,14 +90,14 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
         }
         line(format!("\n{name}  ({}; entered {} -> {})", shown_file(function), function.entries.0, function.entries.1));
         for path in paths.iter().take(limit(top)) {
-            let (was, is) = (percent(path.function_share.0), percent(path.function_share.1));
+            let (was, is) = (format_percent(path.function_share.0), format_percent(path.function_share.1));
             line(format!(
                 "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
                 change_name(path.change),
                 path.id,
                 path.counts.0,
                 path.counts.1,
-                path_outline(function, path)
+                outline_path(function, path)
             ));
         }
         if paths.len() > limit(top) {
@@ -116,7 +116,7 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
         let compared = plural(by_lines.compared as u128, "function with a different graph", "functions with different graphs");
         line(format!("\n{compared} compared by source lines, {} differ", by_lines.functions.len()));
     }
-    by_lines.functions.iter().for_each(|function| line(lines_as_text(function, top)));
+    by_lines.functions.iter().for_each(|function| line(render_function_lines(function, top)));
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
         if !names.is_empty() {
             line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ")));
@@ -126,7 +126,7 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
 }
 
 /// The changed lines of a function.
-fn lines_as_text(function: &FunctionLines, top: usize) -> String {
+fn render_function_lines(function: &FunctionLines, top: usize) -> String {
     let (name, file) = (Name::from_linkage(&function.name).full, base_name(&function.file));
     let mut out = format!("\n{name}  ({file}; called {} -> {})", function.calls.0, function.calls.1);
     for line in function.lines.iter().take(limit(top)) {
@@ -142,13 +142,13 @@ fn lines_as_text(function: &FunctionLines, top: usize) -> String {
     out
 }
 
-fn percent(share: f64) -> String {
+fn format_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
 /// Returns true if both shares of a path are shown as 0.0 %. Changes of the count, which only `--counts` lists, are never negligible.
 fn is_negligible(path: &PathDiff) -> bool {
-    let is_zero = |share: f64| percent(share) == percent(0.0);
+    let is_zero = |share: f64| format_percent(share) == format_percent(0.0);
     path.change != PathChange::Count && is_zero(path.function_share.0) && is_zero(path.function_share.1)
 }
 
@@ -164,7 +164,7 @@ fn shown_file(function: &FunctionDiff) -> &str {
 }
 
 /// The first line of each block on a path. The file is named where it changes.
-fn path_outline(function: &FunctionDiff, path: &PathDiff) -> String {
+fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {

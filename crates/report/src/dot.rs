@@ -10,7 +10,7 @@ use std::fmt::Write;
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 
-/// Execution counts shown at blocks and edges.
+/// Execution counts shown on blocks and edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeLabels<'a> {
     /// Executions of each block.
@@ -21,7 +21,7 @@ pub struct EdgeLabels<'a> {
 
 /// The graph in Graphviz's DOT language. Cut edges are dashed; edges for calls that may not return are dotted.
 pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
-    let cuts = cuts(function);
+    let cuts = find_cuts(function);
     let mut out = String::new();
     let mut write = || -> std::fmt::Result {
         writeln!(out, "digraph {} {{", quote(&Name::from_linkage(&function.name).full))?;
@@ -55,7 +55,7 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
 
 /// The graph as JSON.
 pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
-    let cuts = cuts(function);
+    let cuts = find_cuts(function);
     let name = Name::from_linkage(&function.name);
     let edges: Vec<Value> = function.edges.iter().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
     let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
@@ -88,7 +88,7 @@ pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) 
     })
 }
 
-fn cuts(function: &FunctionMap) -> BTreeMap<u32, CutReason> {
+fn find_cuts(function: &FunctionMap) -> BTreeMap<u32, CutReason> {
     function.cuts.iter().map(|(edge, reason)| (edge.0, *reason)).collect()
 }
 

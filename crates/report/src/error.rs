@@ -1,6 +1,6 @@
 //! Errors that prevent a report.
 
-/// An error that prevents a report. A function with a corrupt map does not prevent it, but is listed in [`crate::View::corrupt`].
+/// An error that prevents a report. A function with a corrupt map does not prevent a report, but is listed in [`crate::View::corrupt`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
@@ -10,13 +10,13 @@ pub enum ReportError {
         name: String,
         /// Functions with similar names.
         similar: Vec<String>,
-        /// Functions that it was inlined into, each with the place of a call.
+        /// Functions into which the named function was inlined, each with the position of a call.
         inlined_into: Vec<(String, String)>,
     },
     /// No block has code at a position in a path expression.
-    #[error("{place} is in no block of these functions; {}", place_hint(.place))]
+    #[error("no block of these functions contains code of {place}; {}", place_hint(.place))]
     NoSuchPlace {
-        /// The place as it is shown to the user.
+        /// The position as it is shown to the user.
         place: String,
     },
     /// A function pattern is not a valid regular expression.
@@ -24,7 +24,7 @@ pub enum ReportError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Why the pattern is not valid.
         reason: String,
     },
     /// The function has no such path.
@@ -78,7 +78,7 @@ fn list_executed(known: &[u64]) -> String {
     }
 }
 
-/// Says how to find a line or block that has code.
+/// Tells the user how to find a line or block that has code.
 fn place_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",

@@ -13,7 +13,7 @@ use trodden_unit::experiment::Spelling;
 
 /// The event that all units of a profile count; `None` if there is none, or if units count different events, whose sum would be
 /// meaningless.
-pub fn source(profile: &Profile) -> Option<EventSource> {
+pub fn counted_event(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
     let mut events = units.filter_map(|u| u.map.events());
     let first = events.next()?;
@@ -23,9 +23,9 @@ pub fn source(profile: &Profile) -> Option<EventSource> {
 /// Checks that a profile has the data that a measure needs.
 ///
 /// # Errors
-/// The measure is events, and [`source`] is `None`.
-pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
-    if measure == Measure::Events && source(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
+/// The measure is events, and [`counted_event`] is `None`.
+pub fn check_measure(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
+    if measure == Measure::Events && counted_event(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
 
 /// The event and its sums for a path; `None` if the path's unit counts no event.
@@ -34,35 +34,35 @@ fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
-/// A line about a path's events: mean, deviation, total, share.
-pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
+/// Describes a path's events in one line: mean, deviation, total, share.
+pub fn describe_path(view: &View, ranked: &RankedPath) -> Option<String> {
     let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
     Some(format!(
         "own {}: {} ± {} each, {} in total ({})",
         event.description(),
-        decimal(events.mean(count)),
-        decimal(events.deviation(count)),
-        signed(events.sum),
+        format_decimal(events.mean(count)),
+        format_decimal(events.deviation(count)),
+        format_signed(events.sum),
         words::percent(of_all)
     ))
 }
 
-/// A line about the events of all paths.
-pub fn summary(view: &View) -> Option<String> {
-    let event = source(view.profile)?;
-    Some(format!("{} {} of {}; each path's own, without its callees", signed(view.totals.events), event.description(), event.name()))
+/// Summarises the events of all paths in one line.
+pub fn summarise(view: &View) -> Option<String> {
+    let event = counted_event(view.profile)?;
+    Some(format!("{} {} of {}; each path's own, without its callees", format_signed(view.totals.events), event.description(), event.name()))
 }
 
 /// Adds a path's events to its JSON.
-pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
+pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
     if let Some((event, events)) = path_events(ranked) {
         let count = ranked.path.count;
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
         let value = json!({
             "source": event.name(),
-            "sum": number(events.sum),
+            "sum": signed_number(events.sum),
             "mean": events.mean(count),
             "deviation": events.deviation(count),
             "share": of_all,
@@ -71,28 +71,28 @@ pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
     }
 }
 
-/// The event and the sum over all paths as JSON; null if [`source`] is `None`.
-pub fn totals(view: &View) -> Value {
-    source(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": number(view.totals.events) }))
+/// The event and the sum over all paths as JSON; null if [`counted_event`] is `None`.
+pub fn totals_json(view: &View) -> Value {
+    counted_event(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number(view.totals.events) }))
 }
 
 /// Like [`crate::schema::number`], but also for sums that are slightly negative.
-fn number(value: i128) -> Value {
+fn signed_number(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),
         Err(_) => i64::try_from(value).map_or_else(|_| json!(value.to_string()), |small| json!(small)),
     }
 }
 
-fn signed(value: i128) -> String {
+fn format_signed(value: i128) -> String {
     format!("{}{}", if value < 0 { "-" } else { "" }, words::count(value.unsigned_abs()))
 }
 
 /// Formats a number with two decimals below 10, one below 1,000 and none above.
-fn decimal(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     match value.abs() {
         tiny if tiny < 10.0 => format!("{value:.2}"),
         small if small < 1000.0 => format!("{value:.1}"),
-        _ => signed(value.round() as i128),
+        _ => format_signed(value.round() as i128),
     }
 }

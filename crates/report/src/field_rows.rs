@@ -1,4 +1,4 @@
-//! Tables of field reports with a row for each path of each user, as CSV (RFC 4180) or Parquet.
+//! Writes field reports as tables with a row for each path and user, in CSV (RFC 4180) or Parquet format.
 //!
 //! Columns: `build` and `unit` (hexadecimal identities); `function` (linkage name) and `path` (number), both null
 //! if the unit's map is not available; `counter` (the path's index in the unit, which identifies it without a map);
@@ -46,7 +46,7 @@ impl Rows {
     /// Creates a temporary file whose name begins with `temporary_prefix`. [`Rows::finish`] renames it to `file`.
     ///
     /// # Errors
-    /// The file cannot be created, or it is a Parquet file and this program was built without the feature.
+    /// The file cannot be created, or it is a Parquet file and this program was built without Parquet support.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<Rows> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(

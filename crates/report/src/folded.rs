@@ -19,14 +19,14 @@ pub fn folded(view: &View, selection: &Selection) -> Result<String, crate::Repor
     let ranking: Ranking = selection.rank(view)?;
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
-        let (function, path) = (frame(&ranked.function.name.full), ranked.path.id);
-        let outline = frame(&PathListing::from_path(ranked.function, ranked.path).outline(MAX_OUTLINE));
+        let (function, path) = (format_frame(&ranked.function.name.full), ranked.path.id);
+        let outline = format_frame(&PathListing::from_path(ranked.function, ranked.path).outline(MAX_OUTLINE));
         writeln!(out, "{function};path {path} ({outline}) {}", ranked.weight).expect("writing to a string cannot fail");
     }
     Ok(out)
 }
 
 /// A name without the characters that separate frames and lines.
-fn frame(name: &str) -> String {
+fn format_frame(name: &str) -> String {
     name.replace(';', ":").replace(['\n', '\r'], " ")
 }

@@ -5,9 +5,9 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::measure::Measure;
 use crate::paint;
 use crate::path_listing::PathListing;
-use crate::select::{limit, matching, share};
+use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines, total_phrase};
+use crate::text::{Page, TextOptions, render_path, total_phrase};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub struct FoundPaths<'v, 'a> {
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions with cut paths, some of which may have matched.
+    /// Functions with cut paths that may have matched.
     undecided: Vec<usize>,
     /// Functions some of whose executions may not have been counted.
     incompletely_counted: Vec<usize>,
@@ -74,10 +74,10 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it.
     ///
     /// # Errors
-    /// No function matches the expression's function name, or a place of the expression is in no block of the functions.
+    /// No function matches the function name in the expression, or no block of the functions contains one of its positions.
     pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
-            Some(name) => matching(view, name)?,
+            Some(name) => find_functions(view, name)?,
             None => view.functions.iter().collect(),
         };
         let (mut matches, mut executions, mut undecided, mut incompletely_counted) = (Vec::new(), 0, Vec::new(), Vec::new());
@@ -91,12 +91,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
-                matches.extend(single_paths(at, function, &matcher));
+                matches.extend(find_uncut_paths(at, function, &matcher));
             }
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
                 let known = |id: u64| matches[before..].iter().any(|m| m.ids == [id]);
-                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_of_chain(at, function, c));
+                let new = found.certain.iter().filter(|c| !c.pieces.iter().any(|p| known(p.1))).map(|c| match_chain(at, function, c));
                 let new: Vec<Match> = new.collect();
                 matches.extend(new);
                 undecided.extend(found.is_undecided.then_some(at));
@@ -121,12 +121,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    /// Names of functions with cut paths, some of which may have matched.
+    /// Names of functions with cut paths that may have matched.
     pub fn undecided_functions(&self) -> Vec<&str> {
         self.names(&self.undecided)
     }
 
-    /// Names of functions that contain the expression's places, and some of whose executions may not have been counted.
+    /// Names of functions that contain the expression's positions, and some of whose executions may not have been counted.
     pub fn incompletely_counted(&self) -> Vec<&str> {
         self.names(&self.incompletely_counted)
     }
@@ -140,7 +140,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         self.matches.len()
     }
 
-    /// The name of the function that contains all matches, or `their functions` if there are several.
+    /// The name of the function that contains all matches, or `their functions` if several functions contain matches.
     fn matched_functions(&self) -> &str {
         let first = self.matches.first().map(|m| m.function);
         match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {
@@ -149,7 +149,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    fn counted(&self) -> u128 {
+    fn matched_executions(&self) -> u128 {
         self.matches.iter().map(|m| u128::from(m.count)).sum()
     }
 
@@ -169,7 +169,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
-                count(self.counted()),
+                count(self.matched_executions()),
                 count(self.executions),
                 self.matched_functions(),
                 percent(share(weight, self.view.total(Measure::Instructions))),
@@ -184,8 +184,8 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let least = if ids.len() > 1 { "at least " } else { "" };
             let times = plural(found.count.into(), "time", "times");
             let numbers = format!("{what} {}  taken {least}{times}, {}", ids.join(" + "), percent(self.share(found)));
-            out.push_str(&format!("\n{}  {numbers}\n", page.entry(rank + 1, function)));
-            out.push_str(&path_lines(function, &found.listing, sources, page));
+            out.push_str(&format!("\n{}  {numbers}\n", page.render_entry(rank + 1, function)));
+            out.push_str(&render_path(function, &found.listing, sources, page));
         }
         if self.matches.len() > limit(top) {
             out.push_str(&format!("\n... and {} more (--top)\n", self.matches.len() - top));
@@ -211,7 +211,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "kind": "found-paths",
             "expression": self.expression,
             "paths_found": self.matches.len(),
-            "executions": number(self.counted()),
+            "executions": number(self.matched_executions()),
             "executions_of_functions": number(self.executions),
             "answer": self.answer().word(),
             "functions_cut": self.undecided_functions(),
@@ -222,7 +222,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
 }
 
 /// The uncut paths that match.
-fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| Match {
         function: at,
@@ -237,7 +237,7 @@ fn single_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match>
 }
 
 /// The match for a path that was cut into several pieces.
-fn match_of_chain(at: usize, function: &Function, chain: &Chain) -> Match {
+fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     Match {

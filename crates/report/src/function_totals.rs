@@ -18,7 +18,7 @@ pub fn share_base(measure: Measure) -> String {
 }
 
 /// Writes the table of executed functions; empty if fewer than two are selected.
-pub fn function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
+pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
     if ranking.candidates == 0 || functions.len() < 2 {

@@ -2,7 +2,7 @@
 //!
 //! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks,
 //! escaped so that no text can close the block, and the page's script shows it as text only. The details of each function are a block of
-//! their own, which is parsed when the function is selected. If all details together exceed a budget, those of the functions with the
+//! their own, which is parsed when the function is selected. If all details together exceed a budget, the details of the functions with the
 //! least weight are left out, and the page says so.
 
 mod data;
@@ -19,7 +19,7 @@ pub struct HtmlOptions {
     pub budget: usize,
     /// Maximum number of paths per function.
     pub paths: usize,
-    /// The measure of shares.
+    /// The measure that shares refer to.
     pub measure: crate::Measure,
 }
 
@@ -38,23 +38,23 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     page_with_section(view, sources, options, "")
 }
 
-/// Writes the page with an additional section above the functions. The caller has escaped the section's text.
+/// Writes the page with an additional section above the functions. The section's text must already be escaped.
 pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);
-    let mut blocks = block("summary", &embed(&summary));
+    let mut blocks = format_data_block("summary", &escape_json(&summary));
     for (function, detail) in details.iter().enumerate() {
         if let Some(detail) = detail {
-            blocks.push_str(&block(&format!("function-{function}"), detail));
+            blocks.push_str(&format_data_block(&format!("function-{function}"), detail));
         }
     }
-    let program = words::program(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
+    let program = words::program_name(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
     let script = SCRIPTS.join("\n");
-    fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
+    fill_template(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
 /// Replaces each `{{name}}`. Inserted text is not scanned again.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+fn fill_template(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -66,12 +66,12 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     out
 }
 
-fn block(id: &str, json: &str) -> String {
+fn format_data_block(id: &str, json: &str) -> String {
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")
 }
 
 /// JSON in which all characters with a meaning in HTML are escaped.
-fn embed(value: &Value) -> String {
+fn escape_json(value: &Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -94,13 +94,13 @@ mod tests {
     #[test]
     fn embedded_text_cannot_close_its_script_block() {
         let hostile = serde_json::json!({ "name": "</script><img src=x onerror=alert(1)>&\u{2028}" });
-        let embedded = embed(&hostile);
+        let embedded = escape_json(&hostile);
         assert!(!embedded.contains(['<', '>', '&', '\u{2028}']));
         assert_eq!(serde_json::from_str::<Value>(&embedded).unwrap(), hostile);
     }
 
     #[test]
     fn placeholders_in_inserted_text_are_not_replaced() {
-        assert_eq!(fill("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
+        assert_eq!(fill_template("a {{x}} b {{y}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
     }
 }

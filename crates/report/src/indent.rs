@@ -5,7 +5,7 @@ use crate::view::{Function, file_of, inline_chain};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_unit::Position;
 
-/// The minimum indentation of the lines with code in each inlined body of a function.
+/// The minimum indentation of the lines with code in each of a function's inlined bodies.
 #[derive(Debug, Default)]
 pub struct InlinedIndent {
     /// Minimum indentation in columns, by scope.

@@ -101,7 +101,7 @@ fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// The bodies that control was already in when a path begins after the cut edge.
+/// The bodies that are already being executed when a path begins after the cut edge.
 fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
     if reason != CutReason::Back {

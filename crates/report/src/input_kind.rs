@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use trodden_analysis::sequences::text as events;
 use trodden_container::FileKind;
-use trodden_stored::place::{COPIES, LOG, STREAM, files_with_extension};
+use trodden_stored::place::{COPIES, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
 use trodden_waits_file::import;
@@ -21,15 +21,15 @@ pub enum InputKind {
     Profile,
     /// An exact trace.
     Trace,
-    /// Logs of recorded streams: a file, or a folder of such files.
+    /// A log of recorded streams, or a folder of logs.
     StreamLogs,
-    /// Files that programs built with `--stream` write: one, or a folder of such files.
+    /// A file written by a program that was built with `--stream`, or a folder of such files.
     StreamFiles,
     /// A sequence of paths and calls as text.
     EventText,
     /// A recording of waits, or another tool's trace from which waits can be imported.
     Waits,
-    /// Raw files of counts: one, or a folder of such files.
+    /// A raw file of counts, or a folder of such files.
     RawFiles,
     /// Output of `perf script` with branches.
     Branches,
@@ -45,7 +45,7 @@ const KINDS: &[(FileKind, InputKind)] = &[
     (FileKind::STREAM_FILE, InputKind::StreamFiles),
     (FileKind::RAW_COUNTS, InputKind::RawFiles),
 ];
-/// Magic numbers of programs and of earlier versions of our formats. The readers of the latter report what to do.
+/// Magic numbers of programs, and of earlier versions of trodden's formats. The readers for these formats tell the user what to do.
 const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -63,9 +63,9 @@ const MAX_TEXT: u64 = 64 << 20;
 /// Maximum number of bytes examined in a line.
 const MAX_LINE: u64 = 1 << 16;
 /// File name extension of raw files.
-const RAW: &str = "raw";
+const RAW_EXTENSION: &str = "raw";
 /// File name extension of OTF2 archives.
-const OTF2: &str = "otf2";
+const OTF2_EXTENSION: &str = "otf2";
 
 impl InputKind {
     /// Detects the kind of a file, a folder, a run or a suite.
@@ -106,8 +106,8 @@ impl InputKind {
     pub fn detect_import(path: &Path) -> Result<Option<InputKind>> {
         let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
         Ok(match InputKind::detect_file(path)? {
-            None if named(RAW) => Some(InputKind::RawFiles),
-            None if named(STREAM) => Some(InputKind::StreamFiles),
+            None if named(RAW_EXTENSION) => Some(InputKind::RawFiles),
+            None if named(STREAM_EXTENSION) => Some(InputKind::StreamFiles),
             found => found,
         })
     }
@@ -144,7 +144,7 @@ impl InputKind {
         }
     }
 
-    /// The error for an input whose kind is unknown or that does not exist.
+    /// Returns the error for an input whose kind is unknown or that does not exist.
     pub fn unknown_kind_error(path: &Path) -> Error {
         let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         match fs::metadata(path) {
@@ -165,7 +165,7 @@ impl InputKind {
         }
     }
 
-    /// The error of a command that does not accept this kind.
+    /// Returns the error for a command that does not accept this kind.
     pub fn not_accepted_error(self, wanted: &Path, command: &str) -> Error {
         anyhow!("{} is {}, which `trodden {command}` does not accept; {}", wanted.display(), self.phrase(), self.accepting_commands())
     }
@@ -182,25 +182,27 @@ impl InputKind {
     }
 }
 
-/// The name of a run, a suite or a file as UTF-8, which the run store needs.
+/// Returns the name of a run, suite or file as UTF-8, which the run store needs.
 ///
 /// # Errors
 /// The name is not UTF-8.
 pub fn utf8_name(wanted: &Path) -> Result<&str> {
-    wanted.to_str().with_context(|| format!("the name {} is not UTF-8: rename the file", wanted.display()))
+    wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     // Other programs use the extensions `.log` and `.raw`, too.
     let has = |folder: &Path, extension: &str, kind| -> Result<bool> {
         let files = files_with_extension(folder, extension)?;
-        Ok(files.iter().any(|file| beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
+        Ok(files.iter().any(|file| read_beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
     };
     if !files_with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
         return Ok(Some(InputKind::Waits));
     }
     // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not finished converting.
-    for (extension, kind) in [(STREAM, InputKind::StreamFiles), (LOG, InputKind::StreamLogs), (RAW, InputKind::RawFiles)] {
+    for (extension, kind) in
+        [(STREAM_EXTENSION, InputKind::StreamFiles), (LOG_EXTENSION, InputKind::StreamLogs), (RAW_EXTENSION, InputKind::RawFiles)]
+    {
         if has(folder, extension, kind)? {
             return Ok(Some(kind));
         }
@@ -211,16 +213,16 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     // The folder may contain several recordings, as `.trodden/last` does. The reader then asks the user to choose one.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
-        inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM, InputKind::StreamFiles).unwrap_or(false));
+        inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM_EXTENSION, InputKind::StreamFiles).unwrap_or(false));
     Ok(has_inner.then_some(InputKind::StreamFiles))
 }
 
 fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     let cannot = || format!("cannot read {}", path.display());
-    if path.extension().is_some_and(|extension| extension == OTF2) {
+    if path.extension().is_some_and(|extension| extension == OTF2_EXTENSION) {
         return Ok(Some(InputKind::Waits));
     }
-    let beginning = beginning(path).with_context(cannot)?;
+    let beginning = read_beginning(path).with_context(cannot)?;
     if let Some(kind) = detect_by_beginning(path, &beginning) {
         return Ok(Some(kind));
     }
@@ -235,7 +237,7 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
             FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights accept",
-            FileKind::FURTHER_KNOWN_PATHS => "only programs built with --residual accept, by TRODDEN_KNOWN",
+            FileKind::FURTHER_KNOWN_PATHS => "only programs built with --residual accept, through the variable TRODDEN_KNOWN",
             FileKind::BRANCHES => "only `trodden simulate --from` accepts",
             FileKind::WAITS => "belongs to a recording of waits: name its folder",
             _ => "no command accepts",
@@ -245,8 +247,8 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
 }
 
-/// The first bytes of a file.
-fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads the first bytes of a file.
+fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BEGINNING_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -256,8 +258,8 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     // The header is written when the program starts to count. Before that, the file contains zeros, or a note that the runtime gave up.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
-            extension if extension == RAW => Some(InputKind::RawFiles),
-            extension if extension == STREAM => Some(InputKind::StreamFiles),
+            extension if extension == RAW_EXTENSION => Some(InputKind::RawFiles),
+            extension if extension == STREAM_EXTENSION => Some(InputKind::StreamFiles),
             _ => None,
         };
     }
@@ -267,7 +269,7 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     MAGIC_NUMBERS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
 }
 
-/// The kind of a text, from its first line or its first event.
+/// Detects the kind of a text from its first line or its first event.
 fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
     let (mut bytes, mut head, mut is_first) = (Vec::new(), String::new(), true);
     loop {

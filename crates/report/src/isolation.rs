@@ -4,7 +4,7 @@ use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct SuspectSelection<'a> {
     pub by: SuspiciousnessFormula,
     /// Maximum number of suspects; 0 for all.
     pub top: usize,
-    /// A name or pattern of functions; all functions if `None`.
+    /// A function's name, or a pattern for names; all functions if `None`.
     pub function: Option<&'a str>,
 }
 
@@ -40,7 +40,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
-            let named = crate::select::matching(view, name)?;
+            let named = crate::select::find_functions(view, name)?;
             all.retain(|s| functions.get(&s.function).is_some_and(|f| named.iter().any(|c| std::ptr::eq(*c, *f))));
         }
         let found = all.len();
@@ -62,8 +62,8 @@ impl<'v, 'a> Suspects<'v, 'a> {
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
             out.push_str(&suspect_title(rank + 1, suspect, function, page));
-            if let Some(listing) = listing(function, suspect) {
-                out.push_str(&path_lines(function, &listing, sources, page));
+            if let Some(listing) = list_path(function, suspect) {
+                out.push_str(&render_path(function, &listing, sources, page));
             }
             out.push('\n');
         }
@@ -82,7 +82,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
                 "line": function.line(),
                 "path": s.id,
                 "complete": s.complete,
-                "outline": listing(function, s).map(|listing| listing.outline(usize::MAX)),
+                "outline": list_path(function, s).map(|listing| listing.outline(usize::MAX)),
                 "failing": s.runs.failing,
                 "passing": s.runs.passing,
                 "function_failing": s.executed.failing,
@@ -115,14 +115,14 @@ fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
     function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
-fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
+fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
 fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
-    let head = format!("{}  {what} {}", page.entry(rank, function), suspect.id);
+    let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);
     let taken = format!(
         "in {} of {} failing and {} of {} passing runs that executed the function",
         runs.failing, executed.failing, runs.passing, executed.passing

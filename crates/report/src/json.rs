@@ -30,9 +30,9 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     let ranking = selection.rank(view)?;
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
     let paths = ranking.paths.iter().enumerate().map(|(at, ranked)| {
-        let mut path = path(ranked, sources);
-        sampled::add_estimate(&mut path, sampled::estimate(view, ranked));
-        events::add(&mut path, view, ranked);
+        let mut path = path_json(ranked, sources);
+        sampled::add_estimate(&mut path, sampled::estimate_executions(view, ranked));
+        events::add_to_json(&mut path, view, ranked);
         path.insert("rank".into(), json!(at + 1));
         path.insert("function".into(), json!(place[&std::ptr::from_ref(ranked.function)]));
         Value::Object(path)
@@ -43,10 +43,10 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
         "run": run(&view.profile.run),
         "sampling": sampled::sampling_json(view.profile.sampling.as_ref()),
         "measure": selection.measure.name(),
-        "totals": totals(view),
+        "totals": totals_json(view),
         "paths": paths.collect::<Vec<_>>(),
-        "functions": ranking.functions.iter().map(|f| function(view, f, selection.measure)).collect::<Vec<_>>(),
-        "images": view.profile.images.iter().map(image).collect::<Vec<_>>(),
+        "functions": ranking.functions.iter().map(|f| function_json(view, f, selection.measure)).collect::<Vec<_>>(),
+        "images": view.profile.images.iter().map(image_json).collect::<Vec<_>>(),
         "damaged": view.corrupt,
     }))
 }
@@ -56,27 +56,27 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 /// # Errors
 /// No function matches, or the function has no path with that number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
-    let functions = select::matching(view, &request.function)?;
+    let functions = select::find_functions(view, &request.function)?;
     let shown = functions[0];
     let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
-        Some(path) => Some(Value::Object(unfinished(shown, path, sources))),
-        None => select::path_of(shown, request.path, request.measure)?.map(|path| {
+        Some(path) => Some(Value::Object(unfinished_json(shown, path, sources))),
+        None => select::find_path(shown, request.path, request.measure)?.map(|path| {
             let weight = shown.weight(&path, request.measure);
             let ranked = RankedPath { function: shown, path: &path, weight, share: select::share(weight, view.total(request.measure)) };
-            Value::Object(self::path(&ranked, sources))
+            Value::Object(path_json(&ranked, sources))
         }),
     };
     Ok(json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "annotation",
-        "function": function(view, shown, request.measure),
+        "function": function_json(view, shown, request.measure),
         "path": listing,
-        "source": source(view, shown, sources),
+        "source": source_json(view, shown, sources),
         "also_matching": functions[1..].iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
     }))
 }
 
-fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
+fn source_json(view: &View, function: &Function, sources: &SourceCache) -> Value {
     let Some(range) = LineRange::from_function(function, sources) else { return Value::Null };
     let counts = LineCounts::from_functions([function]);
     let line = |number| {
@@ -110,7 +110,7 @@ pub fn run(run: &Run) -> Value {
     })
 }
 
-fn totals(view: &View) -> Value {
+fn totals_json(view: &View) -> Value {
     let totals = &view.totals;
     json!({
         "executions": number(totals.executions),
@@ -118,7 +118,7 @@ fn totals(view: &View) -> Value {
         "paths": number(totals.paths),
         "instructions": number(totals.instructions),
         "blocks": number(totals.blocks),
-        "events": events::totals(view),
+        "events": events::totals_json(view),
         "functions_executed": totals.executed,
         "functions_instrumented": totals.instrumented,
         "functions_not_instrumented": totals.skipped,
@@ -128,7 +128,7 @@ fn totals(view: &View) -> Value {
     })
 }
 
-fn image(image: &trodden_profile::ImageProfile) -> Value {
+fn image_json(image: &trodden_profile::ImageProfile) -> Value {
     let skipped = |u: &trodden_profile::UnitProfile| -> Vec<Value> {
         u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
     };
@@ -144,7 +144,7 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
     })
 }
 
-fn function(view: &View, function: &Function, measure: Measure) -> Value {
+fn function_json(view: &View, function: &Function, measure: Measure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
     let lost = |l: &trodden_profile::LostPath| {
         let line = crate::path_listing::first_line(function, l.head);
@@ -169,12 +169,12 @@ fn function(view: &View, function: &Function, measure: Measure) -> Value {
         "block_counts": function.paths.blocks.iter().map(|c| number(*c)).collect::<Vec<_>>(),
         "edge_counts": function.paths.edges.iter().map(|c| number(*c)).collect::<Vec<_>>(),
         "edges": function.map.edges.iter().map(|e| json!([e.from.0, e.to.0, words::edge_condition(e)])).collect::<Vec<_>>(),
-        "unfinished": function.paths.unfinished.iter().map(|u| unfinished(function, u, &none)).collect::<Vec<_>>(),
+        "unfinished": function.paths.unfinished.iter().map(|u| unfinished_json(function, u, &none)).collect::<Vec<_>>(),
         "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
     })
 }
 
-fn path(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
+fn path_json(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
     let PathCount { id, count, blocks, .. } = ranked.path;
     let mut out = listing_json(ranked.function, &PathListing::from_path(ranked.function, ranked.path), sources);
     out.insert("id".into(), number(*id));
@@ -186,7 +186,7 @@ fn path(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
     out
 }
 
-fn unfinished(function: &Function, path: &UnfinishedPath, sources: &SourceCache) -> Map<String, Value> {
+fn unfinished_json(function: &Function, path: &UnfinishedPath, sources: &SourceCache) -> Map<String, Value> {
     let mut out = listing_json(function, &PathListing::from_path(function, path), sources);
     out.insert("id".into(), number(path.id));
     out.insert("count".into(), json!(path.count));
@@ -196,22 +196,22 @@ fn unfinished(function: &Function, path: &UnfinishedPath, sources: &SourceCache)
 
 pub(crate) fn listing_json(function: &Function, listing: &PathListing, sources: &SourceCache) -> Map<String, Value> {
     let mut out = Map::new();
-    out.insert("begins".into(), begins(&listing.begins));
-    out.insert("steps".into(), listing.steps.iter().map(|s| step(function, s, sources)).collect());
-    out.insert("ends".into(), ends(function, &listing.ends));
+    out.insert("begins".into(), begin_json(&listing.begins));
+    out.insert("steps".into(), listing.steps.iter().map(|s| step_json(function, s, sources)).collect());
+    out.insert("ends".into(), end_json(function, &listing.ends));
     out
 }
 
-fn begins(begins: &Begins) -> Value {
-    let text = words::begins(begins);
+fn begin_json(begins: &Begins) -> Value {
+    let text = words::describe_begin(begins);
     match begins {
         Begins::Entry => json!({ "at": "entry", "text": text }),
         Begins::AfterCut { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
     }
 }
 
-fn ends(function: &Function, ends: &Ends) -> Value {
-    let text = words::ends(ends);
+fn end_json(function: &Function, ends: &Ends) -> Value {
+    let text = words::describe_end(ends);
     match ends {
         Ends::Exit { edge, line, .. } => {
             json!({ "by": words::edge_condition(&function.map.edges[edge.index()]), "line": line, "text": text })
@@ -224,7 +224,7 @@ fn ends(function: &Function, ends: &Ends) -> Value {
     }
 }
 
-fn step(function: &Function, step: &ListingStep, sources: &SourceCache) -> Value {
+fn step_json(function: &Function, step: &ListingStep, sources: &SourceCache) -> Value {
     let map = function.units_map();
     let turns: Vec<Value> = step
         .turns

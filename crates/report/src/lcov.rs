@@ -1,7 +1,7 @@
 //! Line and branch coverage as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
 //! Line and branch counts are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the program has a
-//! coverage mapping, line counts come from there. Branches are those of the optimised code.
+//! coverage mapping, line counts come from there. Branches are counted in the optimised code.
 
 use crate::escape;
 use crate::lines::{FileCounts, LineCounts};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
 /// Writes a tracefile for the given functions.
-pub fn lcov<'v, 'a: 'v>(
+pub fn write_lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
     test_name: &str,
@@ -34,7 +34,7 @@ pub fn lcov<'v, 'a: 'v>(
 
 /// Writes a tracefile with only the executed lines of the given functions. Profiles that contain only some paths need this, because other
 /// paths may have executed the remaining lines.
-pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
+pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {

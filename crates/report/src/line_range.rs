@@ -32,8 +32,8 @@ impl LineRange {
     }
 }
 
-/// The file that declares the function, or else the one with most of its own lines, and these lines in order. A function may have lines in
-/// several files because of `#include`.
+/// Returns the file that declares the function, or else the file with most of the function's own lines, and the own lines in that file, in
+/// order. A function may have lines in several files because of `#include`.
 fn own_lines<'a>(function: &Function<'a>) -> Option<(&'a str, Vec<u32>)> {
     let map = function.units_map();
     let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();

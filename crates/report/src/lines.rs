@@ -5,17 +5,17 @@
 //! maximum of the counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with
 //! several blocks is not counted twice, and calls count whether or not they are inlined.
 //!
-//! Counts are those of the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
-//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code is several of the source.
+//! Counts refer to the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
+//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code represents several of the source.
 //!
 //! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
-//! code get no count: 1. a jump at the end of other lines, such as that of a closing brace; 2. code that the optimiser moved into a later
-//! branch that was never taken; 3. a body that was never entered, if another body of the same function was, or may have been without
-//! leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the graph before
-//! optimisation finds further lines that must have been executed ([`implied`]).
+//! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a
+//! later branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may have
+//! been entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the
+//! graph before optimisation shows further lines that must have been executed ([`implied`]).
 //!
-//! A function's calls are its entries and those of its inlined bodies. Branches are those of the optimised code; copies of one source
-//! branch are summed by line, column and direction.
+//! A function's calls are its entries and the entries of its inlined bodies. Branches are counted in the optimised code; copies of one
+//! source branch are summed by line, column and direction.
 
 use crate::inlined;
 use crate::view::{Function, View, file_of};
@@ -135,8 +135,8 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not, each followed by the declaration of its
-    /// function.
+    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not entered, each followed by the declaration
+    /// of its function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -172,7 +172,7 @@ impl LineCounts {
         }
     }
 
-    /// Adds lines of bodies that were not entered, unless another body of the same function was.
+    /// Adds lines of bodies that were not entered, unless a different body of the same function was entered.
     fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
@@ -186,7 +186,7 @@ impl LineCounts {
 
     fn add_branches(&mut self, function: &Function) {
         for (edge, &taken) in function.map.edges.iter().zip(&function.paths.edges) {
-            let Some(direction) = direction(edge.kind) else { continue };
+            let Some(direction) = branch_direction(edge.kind) else { continue };
             let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch).filter(|p| p.line > 0);
             let Some(position) = branch else { continue };
             let reached = function.paths.blocks.get(edge.from.index()).copied().unwrap_or(0);
@@ -269,7 +269,7 @@ fn ends_unconditionally(function: &Function, block: usize) -> bool {
     kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
-fn direction(kind: EdgeKind) -> Option<Direction> {
+fn branch_direction(kind: EdgeKind) -> Option<Direction> {
     match kind {
         EdgeKind::True => Some(Direction::True),
         EdgeKind::False => Some(Direction::False),

@@ -101,14 +101,14 @@ impl PathListing {
     }
 }
 
-/// The tail call edge to the block from which a path returns. If there is one, the path is shown as ending with the tail call.
+/// The tail call edge to the block from which a path returns. If the edge exists, the path is shown as ending with the tail call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = &function.map.edges[before.index()];
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
-/// The branch direction of an edge; `None` if the edge is not a decision, or if a dispatch block follows, at which it is shown instead.
+/// The branch direction of an edge; `None` if the edge is not a decision, or if the direction is shown at a dispatch block after it.
 pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = &function.map.edges[edge.index()];
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
@@ -119,7 +119,7 @@ pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: direction_text(function, edge), edge })
 }
 
-/// For a branch with two successors, the targets of the edge and of the other edge; otherwise the edge's condition.
+/// Describes the direction of an edge: for a branch with two successors, by both edges' targets; otherwise by the edge's condition.
 fn direction_text(function: &Function, edge: Edge) -> String {
     let flow = &function.map.edges[edge.index()];
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {

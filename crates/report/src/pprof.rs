@@ -34,10 +34,10 @@ pub fn build_profile(view: &View, selection: &Selection) -> Result<Profile, Repo
     let ranking = selection.rank(view)?;
     let mut builder = Builder::default();
     builder.intern("");
-    let sample_type = vec![builder.value_type("executions", "count"), builder.value_type("instructions", "count")];
+    let sample_type = vec![builder.build_value_type("executions", "count"), builder.build_value_type("instructions", "count")];
     for ranked in &ranking.paths {
-        let outer = builder.function_location(ranked.function);
-        let leaf = builder.path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
+        let outer = builder.intern_function_location(ranked.function);
+        let leaf = builder.intern_path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
         let instructions = ranked.function.weight(ranked.path, Measure::Instructions);
         let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
         builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
@@ -85,31 +85,31 @@ impl Builder {
         place
     }
 
-    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+    fn build_value_type(&mut self, kind: &str, unit: &str) -> ValueType {
         ValueType { kind: self.intern(kind), unit: self.intern(unit) }
     }
 
-    fn function_location(&mut self, function: &Profiled) -> u64 {
+    fn intern_function_location(&mut self, function: &Profiled) -> u64 {
         let key = std::ptr::from_ref(function.map);
         if let Some(&known) = self.function_locations.get(&key) {
             return known;
         }
         let line = function.line().unwrap_or(0);
-        let location = self.location(&function.name.full, &function.name.linkage, function.file().unwrap_or(""), line);
+        let location = self.add_location(&function.name.full, &function.name.linkage, function.file().unwrap_or(""), line);
         self.function_locations.insert(key, location);
         location
     }
 
-    fn path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
+    fn intern_path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
         let line = match listing.begins {
             Begins::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
         let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE));
-        self.location(&name, &name, function.file().unwrap_or(""), line)
+        self.add_location(&name, &name, function.file().unwrap_or(""), line)
     }
 
-    fn location(&mut self, name: &str, system_name: &str, file: &str, line: u32) -> u64 {
+    fn add_location(&mut self, name: &str, system_name: &str, file: &str, line: u32) -> u64 {
         let id = self.functions.len() as u64 + 1;
         let function = PprofFunction {
             id,

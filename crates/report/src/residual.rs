@@ -8,7 +8,7 @@ use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ pub struct UntestedPath<'v, 'a> {
     pub count: u64,
     /// The path's edges that no known path takes.
     pub new_edges: Vec<Edge>,
-    /// The runs in which it was executed.
+    /// The runs in which the path was executed.
     pub seen: Sighting,
     /// The path's source lines.
     pub listing: PathListing,
@@ -93,7 +93,7 @@ pub struct ResidualReport<'v, 'a> {
     pub edges: Vec<UntestedEdge<'v, 'a>>,
     /// The number of selected paths, shown or not.
     pub found: usize,
-    /// The number of unfinished paths among the selected ones.
+    /// The number of unfinished paths among the selected paths.
     pub unfinished: usize,
     /// The number of untested paths, selected or not.
     pub all: usize,
@@ -110,11 +110,11 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let functions: Vec<&Function> = match selection.function {
             // A profile without untested paths has no functions, so the name cannot be checked.
             Some(_) if input.view.functions.is_empty() => Vec::new(),
-            Some(name) => crate::select::matching(input.view, name)?,
+            Some(name) => crate::select::find_functions(input.view, name)?,
             None => input.view.functions.iter().collect(),
         };
-        let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
-        let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
+        let all: usize = input.view.functions.iter().map(|f| input.count_listable(f)).sum();
+        let mut shown: Vec<UntestedPath> = functions.iter().flat_map(|f| input.collect_paths(f)).collect();
         let order = selection.order.unwrap_or(match input.sightings.outcomes.failing {
             0 => UntestedOrder::Count,
             _ => UntestedOrder::Failures,
@@ -135,7 +135,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
         shown.truncate(selection.top);
-        let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
+        let mut edges: Vec<UntestedEdge> = functions.iter().flat_map(|f| input.collect_edges(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
@@ -170,17 +170,17 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let page = &Page::new(options);
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
         let profile = self.input.view.profile;
-        let program = words::program(&profile.run, profile.images.first().map(|i| i.path.as_str()));
+        let program = words::program_name(&profile.run, profile.images.first().map(|i| i.path.as_str()));
         let mut out = format!(
             "{}, {}\n",
             page.paint(paint::TITLE, &format!("Untested paths of {}", escape::escape_line(&program))),
             page.paint(paint::DIM, &runs)
         );
-        out.push_str(&self.overview());
-        out.push_str(&self.without_path());
+        out.push_str(&self.render_overview());
+        out.push_str(&self.describe_unlisted());
         for (rank, path) in self.shown.iter().enumerate() {
-            out.push_str(&self.path_title(rank + 1, path, page));
-            out.push_str(&path_lines(path.function, &path.listing, sources, page));
+            out.push_str(&self.render_path_title(rank + 1, path, page));
+            out.push_str(&render_path(path.function, &path.listing, sources, page));
             out.push('\n');
         }
         if self.found > self.shown.len() {
@@ -189,7 +189,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         out
     }
 
-    fn overview(&self) -> String {
+    fn render_overview(&self) -> String {
         let UntestedSummary { paths, executions, known_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if self.found == 0 {
             return match self.all {
@@ -216,7 +216,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
     }
 
     /// A note on executions whose paths the build does not distinguish.
-    fn without_path(&self) -> String {
+    fn describe_unlisted(&self) -> String {
         let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
             0 => String::new(),
@@ -228,9 +228,9 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         line(untested, "more untested paths") + &line(unclear, "paths that may or may not be untested")
     }
 
-    fn path_title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
+    fn render_path_title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
-        let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
+        let head = format!("{}  {what} {}", page.render_entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
             0 => "every edge is known".to_owned(),
             n => plural(n as u128, "untested edge", "untested edges"),
@@ -251,11 +251,11 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             plural(path.count.into(), "time", "times"),
             plural(path.seen.runs.into(), "run", "runs")
         );
-        let first = self.first_run_text(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
+        let first = self.describe_first_run(path).map_or(String::new(), |f| format!("      {}\n", page.paint(paint::DIM, &f)));
         format!("{head}\n      {taken}\n{first}")
     }
 
-    fn first_run_text(&self, path: &UntestedPath) -> Option<String> {
+    fn describe_first_run(&self, path: &UntestedPath) -> Option<String> {
         let run = self.run_of(path)?;
         let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::utc_time(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
@@ -292,7 +292,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
             Value::Object(out)
         });
         let edges = self.edges.iter().map(|e| {
-            let (from, to) = ends_of(e);
+            let (from, to) = edge_lines(e);
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
                 "count": number(e.count) })
         });
@@ -342,7 +342,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 
     /// The number of paths of a function that can be listed.
-    fn listed(&self, function: &Function) -> usize {
+    fn count_listable(&self, function: &Function) -> usize {
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
     }
@@ -369,7 +369,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         summary
     }
 
-    fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
+    fn collect_paths(&self, function: &'v Function<'a>) -> Vec<UntestedPath<'v, 'a>> {
         let known = self.known_of(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
         let report = |path: CountedPath| {
@@ -387,7 +387,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         function.paths.all().filter_map(report).collect()
     }
 
-    fn edges_of(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
+    fn collect_edges(&self, function: &'v Function<'a>) -> Vec<UntestedEdge<'v, 'a>> {
         let known = self.known_of(function);
         let mut counts = BTreeMap::<Edge, u64>::new();
         for path in &function.paths.complete {
@@ -401,12 +401,12 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
 }
 
 /// The lines of an edge's source and target blocks.
-fn ends_of(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
+fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     let flow = &edge.function.map.edges[edge.edge.index()];
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-/// A comparison of the tests' hottest paths with the field's, as text. The view is of the field's whole profile.
+/// Compares how hot the tests' hottest paths are in the field, as text. `view` shows the field's complete profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();

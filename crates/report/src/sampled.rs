@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 
 /// The estimated executions of a path; `None` if its unit was not sampled or no estimate can be given.
-pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
+pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;
     let is_sampled = function.unit.map.experiment.is_sampled();
@@ -15,7 +15,7 @@ pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
 }
 
 /// The summary of sampling in a report's header.
-pub fn summary(sampling: &Sampling) -> String {
+pub fn describe_sampling(sampling: &Sampling) -> String {
     let sampling = match sampling {
         Sampling::Branches(branches) => return branches.summary(),
         Sampling::Bursts(bursts) => bursts,
@@ -39,7 +39,7 @@ pub fn summary(sampling: &Sampling) -> String {
 }
 
 /// Formats an estimate with its 95% margin.
-pub fn estimate_text(estimate: &BurstEstimate) -> String {
+pub fn format_estimate(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
         Some(margin) => format!(" ± {} (95%)", whole(margin)),

@@ -13,7 +13,7 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
 
 /// A log with one run that has the given rules and results.
-pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
+pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -59,7 +59,7 @@ pub(crate) fn location(function: &Function, position: Position, text: &str, sour
     if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
         region["startColumn"] = json!(column);
     }
-    let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": uri(file) }, "region": region } });
+    let mut location = json!({ "physicalLocation": { "artifactLocation": { "uri": to_uri(file) }, "region": region } });
     if !text.is_empty() {
         location["message"] = json!({ "text": text });
     }
@@ -73,7 +73,7 @@ pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
-    log(json!([rule]), residual.shown.iter().map(|p| path_result(residual, p, sources)).collect())
+    build_log(json!([rule]), residual.shown.iter().map(|p| path_result(residual, p, sources)).collect())
 }
 
 fn path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
@@ -112,7 +112,7 @@ pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -
     Some(place)
 }
 
-/// A path's step as a location of a code flow that enters callees. `call_depth` is the number of calls around the path's function.
+/// A path's step as a location in a code flow that enters callees. `call_depth` is the number of calls that enclose the path's function.
 pub(crate) fn call_step(
     function: &Function,
     listing: &PathListing,
@@ -127,15 +127,15 @@ pub(crate) fn call_step(
 
 fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
-    let begins = if std::ptr::eq(step, &listing.steps[0]) { words::begins(&listing.begins) } else { String::new() };
-    let turns = words::turns(&step.turns);
+    let begins = if std::ptr::eq(step, &listing.steps[0]) { words::describe_begin(&listing.begins) } else { String::new() };
+    let turns = words::format_turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
     // Each inlined call is one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
 /// A file path as a URI reference (RFC 3986), with reserved characters escaped.
-fn uri(path: &str) -> String {
+fn to_uri(path: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
     let escaped: String = path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();
     if path.starts_with('/') { format!("file://{escaped}") } else { escaped }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn special_characters_in_file_names_are_escaped() {
-        assert_eq!(uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
-        assert_eq!(uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
+        assert_eq!(to_uri("/a b/c#d.c"), "file:///a%20b/c%23d.c");
+        assert_eq!(to_uri("src/ä:x.c"), "src/%C3%A4%3Ax.c");
     }
 }

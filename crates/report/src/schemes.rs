@@ -4,7 +4,7 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::residual::{BuildCost, Costs, Schemes};
 
-/// Maximum number of segments listed for each scheme among those that only it finds.
+/// Maximum number of segments listed per scheme that no other scheme finds.
 const MAX_LISTED: usize = 5;
 
 /// The comparison and the costs as text.

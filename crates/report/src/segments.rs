@@ -8,7 +8,7 @@ use crate::path_listing::{ListedPath, PathListing};
 use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -57,8 +57,8 @@ impl<'v, 'a> Segments<'v, 'a> {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// Collects the `top` most frequent segments. `all` are the totals of all executed segments, of which
-    /// `segments` may be only the untested ones.
+    /// Collects the `top` most frequent segments. `all` are the totals over all executed segments;
+    /// `segments` may contain only the untested segments.
     pub fn new(
         kind: SegmentList,
         depth: usize,
@@ -119,9 +119,9 @@ impl<'v, 'a> Segments<'v, 'a> {
             let outer = row.paths.len().saturating_sub(2);
             for path in &row.paths[..outer] {
                 out.push_str(&format!("      {}\n", page.paint(paint::NAME, &path.name())));
-                out.push_str(&path_lines(path.function, &path.listing, sources, page));
+                out.push_str(&render_path(path.function, &path.listing, sources, page));
             }
-            out.push_str(&side_by_side(&row.paths[outer..], sources, options));
+            out.push_str(&render_side_by_side(&row.paths[outer..], sources, options));
         }
         if self.distinct > self.rows.len() {
             out.push_str(&format!("\n... and {} more (--top)\n", count((self.distinct - self.rows.len()) as u128)));
@@ -153,14 +153,14 @@ impl<'v, 'a> Segments<'v, 'a> {
         })
     }
 
-    /// The segments as SARIF: each one is a result with one code flow through all of its functions.
+    /// The segments as SARIF: each segment is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
             "id": RULE,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
-        sarif::log(json!([rule]), self.rows.iter().map(|row| segment_result(row, sources)).collect())
+        sarif::build_log(json!([rule]), self.rows.iter().map(|row| segment_result(row, sources)).collect())
     }
 }
 
@@ -190,11 +190,11 @@ fn segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
     out
 }
 
-fn side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
+fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
     let width = (Page::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &ListedPath| -> Vec<String> {
-        let outline = path_lines(path.function, &path.listing, sources, &page);
+        let outline = render_path(path.function, &path.listing, sources, &page);
         let lines = outline.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
         std::iter::once(path.name()).chain(lines).collect()
     };

@@ -92,7 +92,7 @@ impl Selection {
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),
-            Some(text) => matching(view, text),
+            Some(text) => find_functions(view, text),
         }
     }
 }
@@ -111,20 +111,20 @@ pub fn share(part: u128, whole: u128) -> f64 {
 ///
 /// # Errors
 /// No function matches, or the pattern is not a valid regular expression.
-pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
+pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction {
             name: text.to_string(),
-            similar: similar_names(view, text),
-            inlined_into: inlined_into(view, text),
+            similar: find_similar_names(view, text),
+            inlined_into: find_inlining_functions(view, text),
         }),
         false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
     }
 }
 
 /// The indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name ends with
-/// `text`; `text` is a regular expression that matches the name without its parameters; it matches the full name.
+/// `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
 ///
 /// # Errors
 /// No name equals the text or ends with it, and the text is not a valid regular expression.
@@ -143,11 +143,11 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
     Ok(if matching.is_empty() { indices(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// The path with the given number, executed or not; without a number, the path of greatest weight, or `None` if none was executed.
+/// The path with the given number, executed or not; without a number, the path with the greatest weight, or `None` if none was executed.
 ///
 /// # Errors
 /// The function has no path with that number.
-pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
+pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
     let Some(id) = id else { return Ok(heaviest().map(Cow::Borrowed)) };
@@ -165,7 +165,7 @@ pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) ->
 }
 
 /// The functions into which the named function was inlined, each with the position of the first call.
-fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
+fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
         let inlined = unit.map.scopes.iter().filter(|scope| scope.name == text || scope.linkage_name == text);
@@ -182,7 +182,7 @@ fn inlined_into(view: &View, text: &str) -> Vec<(String, String)> {
     places.into_iter().map(|(name, (file, line))| (escape::escape_line(&name), format!("{}:{line}", escape::escape_line(&file)))).collect()
 }
 
-fn similar_names(view: &View, text: &str) -> Vec<String> {
+fn find_similar_names(view: &View, text: &str) -> Vec<String> {
     let text = text.to_lowercase();
     let mut candidates: Vec<(usize, &str)> =
         view.functions.iter().map(|f| (edit_distance(&f.name.short.to_lowercase(), &text), f.name.short.as_str())).collect();

@@ -55,7 +55,7 @@ struct ReportJson<'a> {
     /// Overlap of the first table with the complete profile, in percent.
     overlap: Option<f64>,
     tables: Vec<TableJson>,
-    /// Each event has tables of its own; the hardware would need as many tables, or as many runs.
+    /// Results for each event, in separate tables. Real hardware would need as many tables, or a run for each event.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<EventJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -339,7 +339,7 @@ impl<'a> SimulationReport<'a> {
         if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
             writeln!(out, "  Agreement of the power models: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
         }
-        writeln!(out, "  Each event has tables of its own; the hardware would need as many, or as many runs.")?;
+        writeln!(out, "  Each event has separate tables; real hardware would need as many tables, or a run for each event.")?;
         Ok(())
     }
 

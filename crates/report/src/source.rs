@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Maximum length of a line, in characters; longer ones, which are in generated code, are truncated.
+/// Maximum length of a line, in characters; longer lines, which occur in generated code, are truncated.
 const MAX_LINE_LENGTH: usize = 2000;
 
 /// Returns the text of a source file, given its path in the debug information; `None` if the file cannot be read.
@@ -51,7 +51,7 @@ impl SourceFile {
     }
 }
 
-/// Reads each file at most once, and keeps the list of files that could not be read.
+/// Reads each file at most once, and remembers the files that could not be read.
 pub struct SourceCache<'a> {
     sources: &'a Sources<'a>,
     files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,

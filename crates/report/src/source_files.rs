@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a provider of source text. It looks at the path in the debug information, then below the given folders, then below the folder
-/// of the run.
+/// Returns a provider of source text. The provider tries the path in the debug information, then searches the given folders, then the
+/// run's folder.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let found = locate(folders, run);
     move |path: &str| fs::read(found(path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())

@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{function_totals, share_base};
+use crate::function_totals::{render_function_totals, share_base};
 use crate::indent::{InlinedIndent, indent};
 use crate::paint::{self, Painter, fit, fit_name, left, right};
 use crate::path_listing::{ListingStep, PathListing};
@@ -31,39 +31,39 @@ impl Default for TextOptions {
     }
 }
 
-/// Minimum width of a report in columns, also on narrower terminals.
+/// Minimum width of a report in columns, even on narrower terminals.
 const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns, because longer lines are hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are left to the caller.
+/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are not reported here.
 ///
 /// # Errors
 /// No function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &Page::new(options);
-    let mut out = report_header(view, page);
-    out.push_str(&function_totals(view, selection, &ranking, page.painter, page.width));
-    out.push_str(&paths_heading(view, selection, &ranking, page));
+    let mut out = render_header(view, page);
+    out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
+    out.push_str(&render_paths_heading(view, selection, &ranking, page));
     let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
-        out.push_str(&columns.titles(page));
+        out.push_str(&columns.render_titles(page));
     }
     for (rank, path) in ranking.paths.iter().enumerate() {
-        out.push_str(&columns.row(rank + 1, path, page));
-        if let Some(estimate) = sampled::estimate(view, path) {
-            out.push_str(&format!("      {}\n", sampled::estimate_text(&estimate)));
+        out.push_str(&columns.render_row(rank + 1, path, page));
+        if let Some(estimate) = sampled::estimate_executions(view, path) {
+            out.push_str(&format!("      {}\n", sampled::format_estimate(&estimate)));
         }
-        if let Some(line) = events::path_line(view, path) {
+        if let Some(line) = events::describe_path(view, path) {
             out.push_str(&format!("      {line}\n"));
         }
         let listing = PathListing::from_path(path.function, path.path);
-        out.push_str(&path_lines(path.function, &listing, sources, page));
+        out.push_str(&render_path(path.function, &listing, sources, page));
         out.push('\n');
     }
-    out.push_str(&unfinished_section(&ranking.functions, page));
-    out.push_str(&report_notes(view, &ranking.functions, page));
+    out.push_str(&render_unfinished(&ranking.functions, page));
+    out.push_str(&render_notes(view, &ranking.functions, page));
     Ok(out)
 }
 
@@ -85,15 +85,15 @@ impl Page {
     }
 
     /// The beginning of an entry in a list of paths: its rank and function.
-    pub fn entry(&self, rank: usize, function: &Function) -> String {
+    pub fn render_entry(&self, rank: usize, function: &Function) -> String {
         let name = fit_name(&function.name.short, self.width.saturating_sub(50).max(20));
         format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
     }
 }
 
-fn report_header(view: &View, page: &Page) -> String {
+fn render_header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
-    let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
+    let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
         // Only the command is shortened to the width: the other lines are complete.
@@ -109,12 +109,12 @@ fn report_header(view: &View, page: &Page) -> String {
         row("run", summary);
     }
     if let Some(sampling) = &view.profile.sampling {
-        row("sampled", sampled::summary(sampling));
+        row("sampled", sampled::describe_sampling(sampling));
     }
-    if let Some(text) = events::summary(view) {
+    if let Some(text) = events::summarise(view) {
         row("events", text);
     }
-    row("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
+    row("paths", format!("{} of {}", format_executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     let counts_segments = view.profile.images.iter().any(trodden_profile::segments::counts_segments);
     let instrumented = words::count(totals.instrumented.into());
     row(
@@ -130,7 +130,7 @@ fn report_header(view: &View, page: &Page) -> String {
     }
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
-        row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
+        row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
     // Not shortened, because the end says what to do.
     for inexact in view.profile.inexact() {
@@ -152,7 +152,7 @@ pub(crate) fn run_summary(view: &View) -> String {
     if run.duration_ns > 0 {
         details.push(words::duration(run.duration_ns));
     }
-    details.extend(words::ending(run.ending));
+    details.extend(words::describe_ending(run.ending));
     if !run.host.is_empty() {
         details.push(format!("on {}", escape::escape_line(&run.host)));
     }
@@ -160,7 +160,7 @@ pub(crate) fn run_summary(view: &View) -> String {
     details.join(", ")
 }
 
-fn executions(number: u128) -> String {
+fn format_executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn total_phrase(view: &View) -> &'static str {
     }
 }
 
-fn paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
+fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
     let what = share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
@@ -209,7 +209,7 @@ impl Columns {
         Columns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
     }
 
-    fn titles(&self, page: &Page) -> String {
+    fn render_titles(&self, page: &Page) -> String {
         let cells = [
             right("#", self.rank),
             format!("{}{}", right("share", 7), " ".repeat(self.bar + 1)),
@@ -220,7 +220,7 @@ impl Columns {
         format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
     }
 
-    fn row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
+    fn render_row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
         let (function, path) = (ranked.function, ranked.path);
         let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
         let cells = [
@@ -235,11 +235,11 @@ impl Columns {
     }
 }
 
-pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
+pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out =
-        format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::begins(&listing.begins))));
-    let lines = listing_lines(function, listing, sources, page);
+        format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::describe_begin(&listing.begins))));
+    let lines = render_listing(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
         limit => lines.len().saturating_sub(limit),
@@ -251,11 +251,11 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
         out.push_str(&format!("{}\n", page.paint(paint::DIM, &left_out)));
         lines[lines.len() - tail..].iter().for_each(|l| out.push_str(l));
     }
-    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::ends(&listing.ends))));
+    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::describe_end(&listing.ends))));
     out
 }
 
-fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
+fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
     let texts = step_texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
     let column = turns_column(listing, &texts, room);
@@ -275,10 +275,10 @@ fn listing_lines(function: &Function, listing: &PathListing, sources: &SourceCac
             continue;
         }
         for depth in new_calls(before, &step.chain) {
-            lines.push(call_line(function.units_map(), &step.chain, depth, base, page));
+            lines.push(render_call(function.units_map(), &step.chain, depth, base, page));
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
-        let mut turns = words::turn_list(&step.turns).into_iter();
+        let mut turns = words::list_turns(&step.turns).into_iter();
         // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(text) <= column { turns.next() } else { None };
         let text = match beside {
@@ -316,7 +316,7 @@ fn branchless_line<'a>(
     let note = page.paint(paint::DIM, &words);
     let page = &Page { width: page.width - words.len() - 2, ..*page };
     match new_calls(before, chain).next() {
-        Some(depth) => (format!("{}; {note}\n", call_line(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
+        Some(depth) => (format!("{}; {note}\n", render_call(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
         None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
     }
 }
@@ -325,7 +325,7 @@ fn branchless_line<'a>(
 fn turns_column(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|((text, _), _)| paint::width(text)).max().unwrap_or(0);
-    let turns = listing.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
+    let turns = listing.steps.iter().flat_map(|s| words::list_turns(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
@@ -351,7 +351,7 @@ fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache)
     let inlined = InlinedIndent::measure_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
     let text = |step: &ListingStep| {
         let base = outer(step).map_or(0, |t| indent(&t) - shared);
-        let Some(at) = step.chain.last() else { return (block_label(function, step), base) };
+        let Some(at) = step.chain.last() else { return (format_block(function, step), base) };
         let depth = INLINE_INDENT * (step.chain.len() - 1);
         let text = match line(*at) {
             None => format!("{}{NO_SOURCE}", " ".repeat(base + depth)),
@@ -368,7 +368,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[Position]| c.len().saturating_sub(1);
     let mut common = 0;
-    // Each inlined call has a scope of its own.
+    // Each inlined call has a separate scope.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
         common += 1;
     }
@@ -376,7 +376,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 }
 
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
-pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
+pub(crate) fn render_call(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
@@ -392,7 +392,7 @@ pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }
 
-fn block_label(function: &Function, step: &ListingStep) -> String {
+fn format_block(function: &Function, step: &ListingStep) -> String {
     let blocks: Vec<String> = step.blocks.iter().map(|b| b.0.to_string()).collect();
     let instructions = function.length(&step.blocks);
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
@@ -409,11 +409,11 @@ pub(crate) fn paint_turn(turn: &str, page: &Page) -> String {
 /// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
-fn unfinished_section(functions: &[&Function], page: &Page) -> String {
+fn render_unfinished(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
-            let how = words::ends(&PathListing::from_path(function, path).ends);
+            let how = words::describe_end(&PathListing::from_path(function, path).ends);
             let how = if path.count < 0 { "a forked process completed a path that its parent began".to_string() } else { how };
             rows.push((path.count, &function.name.short, format!("{how} (path {})", path.id)));
         }
@@ -445,14 +445,14 @@ fn unfinished_section(functions: &[&Function], page: &Page) -> String {
     out
 }
 
-fn report_notes(view: &View, functions: &[&Function], page: &Page) -> String {
+fn render_notes(view: &View, functions: &[&Function], page: &Page) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();
     if !cut.is_empty() {
         note(format!(
-            "the paths of {} are cut into pieces because there would be too many: {}",
-            words::plural(cut.len() as u128, "function", "functions"),
+            "{} too many paths, so the paths are cut into pieces: {}",
+            words::plural(cut.len() as u128, "function has", "functions have"),
             words::list_names(&cut, 5)
         ));
     }

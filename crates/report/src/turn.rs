@@ -59,7 +59,7 @@ pub enum Ends {
 pub struct Turn {
     /// The edge's kind.
     pub kind: EdgeKind,
-    /// The text shown for it: `→ 14, not 20`, `case 3`.
+    /// The text shown for the edge: `→ 14, not 20`, `case 3`.
     pub text: String,
     /// The taken edge.
     pub edge: Edge,

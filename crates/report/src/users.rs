@@ -4,7 +4,7 @@ use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit_name, right};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines};
+use crate::text::{Page, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
@@ -176,7 +176,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
             out.push_str(&estimate_text(path.users, estimate, tomography.all));
         }
         if let Some(found) = found {
-            out.push_str(&path_lines(found.function, &found.listing, sources, page));
+            out.push_str(&render_path(found.function, &found.listing, sources, page));
         }
         out.push('\n');
     }

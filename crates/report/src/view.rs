@@ -68,7 +68,7 @@ pub struct ViewTotals {
     pub events: i128,
     /// Executed functions.
     pub executed: u64,
-    /// Instrumented functions. Copies in several units, as of an inline function, count once for each image.
+    /// Instrumented functions. Copies in several units, for example of an inline function, count once per image.
     pub instrumented: u64,
     /// Functions with a body that are not instrumented.
     pub skipped: u64,
@@ -82,7 +82,7 @@ pub struct ViewTotals {
 
 impl<'a> View<'a> {
     /// Decodes all functions of a profile. Unfinished paths follow from the counts of all paths, so they are dropped for functions that
-    /// count only some paths or executions. (At the borders of a burst, for example, a path's beginning may be counted without its end.)
+    /// count only some paths or executions. (At a burst's boundaries, for example, a path's beginning may be counted without its end.)
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
         View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
     }
@@ -208,7 +208,7 @@ impl<'a> Function<'a> {
         blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
     }
 
-    /// The weight of a path: its executions times its length in a measure.
+    /// The weight of a path: its executions times its length in the measure's unit.
     pub fn weight(&self, path: &PathCount, measure: Measure) -> u128 {
         let each = match measure {
             Measure::Instructions => self.length(&path.blocks),

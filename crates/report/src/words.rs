@@ -7,15 +7,15 @@ pub use trodden_text::words::*;
 use trodden_unit::{EdgeKind, FlowEdge};
 
 /// How a run ended: `exit status 1`, `ended by signal 9`.
-pub fn ending(ending: Option<ProcessEnding>) -> Option<String> {
+pub fn describe_ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
         ProcessEnding::Exit(status) => format!("exit status {status}"),
         ProcessEnding::Signal(signal) => format!("ended by signal {signal}"),
     })
 }
 
-/// The program's base name: that of the command, or of the first image if the command is unknown.
-pub fn program(run: &Run, first_image: Option<&str>) -> String {
+/// The program's base name, from the command, or from the first image if the command is unknown.
+pub fn program_name(run: &Run, first_image: Option<&str>) -> String {
     let path = run.command.first().map(String::as_str).or(first_image).unwrap_or("program");
     base_name(path).to_string()
 }
@@ -56,12 +56,12 @@ fn case_values(all: &[i64], first: i64) -> String {
 }
 
 /// The directions of all branches on a line, in order.
-pub fn turns(turns: &[Turn]) -> String {
-    turn_list(turns).join("; ")
+pub fn format_turns(turns: &[Turn]) -> String {
+    list_turns(turns).join("; ")
 }
 
 /// The directions of all branches on a line, in order; equal neighbours are merged, as in `→ 14, not 20 x3`.
-pub fn turn_list(turns: &[Turn]) -> Vec<String> {
+pub fn list_turns(turns: &[Turn]) -> Vec<String> {
     let mut words: Vec<(&str, usize)> = Vec::new();
     for turn in turns {
         match words.last_mut() {
@@ -94,7 +94,7 @@ pub fn edge_label(edge: &FlowEdge) -> String {
 }
 
 /// How a path begins.
-pub fn begins(begins: &Begins) -> String {
+pub fn describe_begin(begins: &Begins) -> String {
     match begins {
         Begins::Entry => "begins at the function's entry".into(),
         Begins::AfterCut { reason, at, line } => {
@@ -111,7 +111,7 @@ pub fn begins(begins: &Begins) -> String {
 }
 
 /// How a path ends.
-pub fn ends(ends: &Ends) -> String {
+pub fn describe_end(ends: &Ends) -> String {
     let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
     match ends {
         Ends::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
@@ -129,7 +129,7 @@ pub fn ends(ends: &Ends) -> String {
     }
 }
 
-/// Why paths were cut at an edge.
+/// Names the reason why paths were cut at an edge.
 pub fn cut_reason(reason: CutReason) -> &'static str {
     match reason {
         CutReason::Back => "back edge",

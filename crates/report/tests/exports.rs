@@ -82,7 +82,7 @@ fn pprof_has_paths_as_callees_of_their_functions() {
 #[test]
 fn lcov_counts_lines_branches_and_inlined_code() {
     let profile = demo();
-    let trace = lcov::lcov(&View::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
+    let trace = lcov::write_lcov(&View::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
     golden("demo.info", &trace);
     let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
     let (demo, util) = (record(DEMO_C), record(UTIL_H));

@@ -40,7 +40,7 @@ fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
     profile(vec![("f", vec![unit.finish()])])
 }
 
-fn lines(profile: &Profile) -> Vec<(u32, u64)> {
+fn line_counts(profile: &Profile) -> Vec<(u32, u64)> {
     let view = View::from_profile(profile);
     let counts = LineCounts::from_functions(&view.functions);
     counts.files.values().next().expect("a file").lines.iter().map(|(line, count)| (*line, *count)).collect()
@@ -51,30 +51,30 @@ fn lines_that_must_have_been_executed_do_not_have_count_0() {
     // Line 8 is an error branch at the end of line 6.
     let graph = || vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[3, 4]), block(&[5, 7], &[]), block(&[8], &[])];
     // Line 3 is in a block with line 2, and line 7 with line 5. Line 6 is executed whenever line 4 is not, but its count is unknown.
-    assert_eq!(lines(&example(graph(), true)), [(1, 10), (2, 10), (3, 10), (4, 3), (5, 10), (7, 10), (8, 0)]);
+    assert_eq!(line_counts(&example(graph(), true)), [(1, 10), (2, 10), (3, 10), (4, 3), (5, 10), (7, 10), (8, 0)]);
     // Without the graph, these lines have count 0.
-    assert_eq!(lines(&example(Vec::new(), true)), [(1, 10), (2, 10), (3, 0), (4, 3), (5, 10), (6, 0), (7, 0), (8, 0)]);
+    assert_eq!(line_counts(&example(Vec::new(), true)), [(1, 10), (2, 10), (3, 0), (4, 3), (5, 10), (6, 0), (7, 0), (8, 0)]);
 }
 
 #[test]
 fn executions_that_end_in_calls_prove_nothing_about_later_lines() {
     // The call may be in the block of line 2, so that line 6 need not have been executed.
     let graph = vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[4]), block(&[5, 7], &[]), block(&[8], &[])];
-    assert_eq!(lines(&example(graph.clone(), false)).iter().find(|(line, _)| *line == 6), Some(&(6, 0)));
-    assert_eq!(lines(&example(graph, true)).iter().find(|(line, _)| *line == 6), None);
+    assert_eq!(line_counts(&example(graph.clone(), false)).iter().find(|(line, _)| *line == 6), Some(&(6, 0)));
+    assert_eq!(line_counts(&example(graph, true)).iter().find(|(line, _)| *line == 6), None);
 }
 
 #[test]
 fn functions_whose_copies_differ_are_not_corrected() {
     let mut profile = example(vec![block(&[2, 3, 4, 5, 6, 7], &[])], true);
-    assert!(lines(&profile).iter().all(|(line, count)| *line == 8 || *count > 0));
+    assert!(line_counts(&profile).iter().all(|(line, count)| *line == 8 || *count > 0));
     let map = std::sync::Arc::make_mut(&mut profile.images[0].units[0].map);
     map.line_graphs.functions.push(LineGraph { name: "f2".into(), file: 0, line: 1, blocks: vec![block(&[2], &[])], calls: Vec::new() });
-    assert!(lines(&profile).contains(&(3, 0)));
+    assert!(line_counts(&profile).contains(&(3, 0)));
 }
 
-/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns those of them that
-/// have count 0.
+/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns the lines from
+/// 3 to 8 that have count 0.
 fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
     let scope = unit.scope("f", 0, 1, None);
@@ -92,7 +92,7 @@ fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
     unit.walk(&walker, &[0, 2], true, 10);
     unit.map.line_graphs.files = vec!["g.c".into()];
     unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
-    let found = lines(&profile(vec![("g", vec![unit.finish()])]));
+    let found = line_counts(&profile(vec![("g", vec![unit.finish()])]));
     assert!(found.iter().all(|(line, count)| (*count == 0) == (3..9).contains(line)), "{found:?}");
     found.into_iter().map(|(line, _)| line).filter(|line| (3..9).contains(line)).collect()
 }
@@ -153,9 +153,9 @@ fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
 
 #[test]
 fn called_function_without_remaining_code_has_no_counts() {
-    assert_eq!(lines(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
+    assert_eq!(line_counts(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
     let found = two_functions(vec![(0, 1)]);
-    assert_eq!(lines(&found), [(1, 5), (2, 5)]);
+    assert_eq!(line_counts(&found), [(1, 5), (2, 5)]);
     let view = View::from_profile(&found);
     assert_eq!(LineCounts::from_functions(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }
@@ -176,7 +176,7 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let walker = unit.add(function);
     unit.walk(&walker, &[0], true, 4);
     unit.walk(&walker, &[0], false, 1);
-    assert_eq!(lines(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
+    assert_eq!(line_counts(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
 }
 
 /// `f`, declared on line `first`, which calls `g`, declared ten lines below. `f` executes the line after its declaration in each call and

@@ -14,7 +14,7 @@ fn render(selection: &Selection, options: &TextOptions) -> Result<String, Report
     report(&View::from_profile(&profile), selection, &SourceCache::new(&sources), options)
 }
 
-fn annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
+fn render_annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
     let request = AnnotateRequest { function: function.into(), path, measure: Measure::Instructions };
     annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
@@ -36,12 +36,12 @@ fn colour_does_not_change_the_text() {
     let coloured = render(&selection, &TextOptions { color: true, ..TextOptions::default() }).unwrap();
     golden("report-colour.txt", &coloured);
     let stripped = regex_lite::Regex::new("\u{1b}\\[[0-9;]*m").unwrap().replace_all(&coloured, "").into_owned();
-    assert_eq!(trimmed(&stripped), trimmed(&plain));
+    assert_eq!(trim_lines(&stripped), trim_lines(&plain));
     assert!(!plain.contains('\u{1b}'), "the name of a function must not steer the terminal");
 }
 
 /// Lines without trailing spaces, which may be inside coloured text.
-fn trimmed(text: &str) -> Vec<&str> {
+fn trim_lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim_end).collect()
 }
 
@@ -75,7 +75,7 @@ fn paths_below_the_minimum_share_are_left_out() {
 
 #[test]
 fn hottest_path_is_marked_in_the_source() {
-    golden("annotate-classify.txt", &annotated("classify", None).unwrap());
+    golden("annotate-classify.txt", &render_annotated("classify", None).unwrap());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn unfinished_path_is_marked_in_the_source() {
     let profile = demo();
     let view = View::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
-    golden("annotate-unfinished.txt", &annotated("kind_of", Some(id)).unwrap());
+    golden("annotate-unfinished.txt", &render_annotated("kind_of", Some(id)).unwrap());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn paths_that_were_not_executed_are_shown_as_such() {
     let mut shown = 0;
     for function in &view.functions {
         for id in (0..function.map.counters).filter(|id| is_free(&function, id)) {
-            let Ok(text) = annotated(&function.name.full, Some(id)) else { continue };
+            let Ok(text) = render_annotated(&function.name.full, Some(id)) else { continue };
             assert!(text.contains(&format!("path {id}: not executed, ")), "{text}");
             shown += 1;
         }
@@ -107,12 +107,12 @@ fn paths_that_were_not_executed_are_shown_as_such() {
 
 #[test]
 fn annotate_explains_what_is_missing() {
-    assert!(annotated("blob", None).unwrap().contains("no debug information"));
-    assert!(annotated("table", None).unwrap().contains("cannot read the source file /src/demo/generated.c"));
-    assert!(annotated("never", None).unwrap().contains("no path was completed"));
-    let wrong = annotated("kind_of", Some(99)).unwrap_err().to_string();
+    assert!(render_annotated("blob", None).unwrap().contains("no debug information"));
+    assert!(render_annotated("table", None).unwrap().contains("cannot read the source file /src/demo/generated.c"));
+    assert!(render_annotated("never", None).unwrap().contains("no path was completed"));
+    let wrong = render_annotated("kind_of", Some(99)).unwrap_err().to_string();
     assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");
-    assert!(annotated("e", None).unwrap().contains("note: `e` also matches"));
+    assert!(render_annotated("e", None).unwrap().contains("note: `e` also matches"));
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
 /// Reads a complete file of at most `limit` bytes after decompression.
 ///
 /// # Errors
-/// See [`open`]; or the file has more bytes.
+/// See [`open`]. Also fails if the decompressed file has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
@@ -55,7 +55,7 @@ struct Xz {
 impl Xz {
     fn new(file: File, path: &Path) -> Result<Xz> {
         let spawned = Command::new("xz").arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = spawned.with_context(|| format!("xz is needed to decompress {}, but cannot be run", path.display()))?;
+        let mut child = spawned.with_context(|| format!("cannot run `xz`, which is needed to decompress {}", path.display()))?;
         let output = child.stdout.take();
         Ok(Xz { child, output })
     }
@@ -68,7 +68,7 @@ impl Read for Xz {
             0 if !buffer.is_empty() => {
                 self.output = None;
                 let status = self.child.wait()?;
-                if status.success() { Ok(0) } else { Err(io::Error::other(format!("xz: {status}"))) }
+                if status.success() { Ok(0) } else { Err(io::Error::other(format!("`xz` failed ({status})"))) }
             }
             size => Ok(size),
         }

@@ -1,4 +1,4 @@
-//! The folders that environment variables name. They are passed as values, because libraries do not read the environment.
+//! The folders that environment variables name. Programs pass them as values, because libraries do not read the environment.
 
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Folders {
         self.units.as_ref().with_context(|| format!("the folder of the unit cache is unknown. Set {CACHE_VARIABLE} or HOME"))
     }
 
-    /// The unit cache's folder with the input files of builds.
+    /// The folder in the unit cache for the input files that builds need.
     ///
     /// # Errors
     /// No environment variable names the unit cache.

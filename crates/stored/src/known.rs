@@ -7,13 +7,13 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::KnownPaths;
 
-/// Loads the paths of a file, run or suite, or of several files, runs or suites whose names are separated by commas.
+/// Loads the paths in a file, run or suite. `names` may list several of these, separated by commas.
 ///
 /// # Errors
-/// A name belongs to no file, run or suite, or a file is corrupt.
-pub fn known_paths(names: &OsStr) -> Result<KnownPaths> {
+/// No file, run or suite has one of the names, or a file is corrupt.
+pub fn load_known_paths(names: &OsStr) -> Result<KnownPaths> {
     if Path::new(names).is_file() {
-        return paths_in_file(Path::new(names));
+        return load_from_file(Path::new(names));
     }
     let mut known = KnownPaths::default();
     let text = names.to_str().with_context(|| format!("file {} does not exist", names.display()))?;
@@ -26,7 +26,7 @@ pub fn known_paths(names: &OsStr) -> Result<KnownPaths> {
     Ok(known)
 }
 
-fn paths_in_file(file: &Path) -> Result<KnownPaths> {
+fn load_from_file(file: &Path) -> Result<KnownPaths> {
     match read_known_paths(file)? {
         Some(known) => Ok(known),
         None => Ok(named::load_file(file)?.known_paths()?),

@@ -1,4 +1,4 @@
-//! The unit maps of a stream's image, with which its events are decoded.
+//! Loads the unit maps that are needed to decode a stream's events.
 
 use crate::Folders;
 use anyhow::{Context, Result, bail};
@@ -21,25 +21,25 @@ impl StreamMaps {
     }
 }
 
-/// Returns the maps of a log's image.
+/// Loads the maps for a log's image.
 ///
 /// # Errors
 /// The maps are missing.
-pub fn maps_of(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
-    maps(log.header(), folders).with_context(|| log.path().display().to_string())
+pub fn load_maps(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
+    load_maps_for_header(log.header(), folders).with_context(|| log.path().display().to_string())
 }
 
-/// Returns the maps of the image that a stream's header describes.
+/// Loads the maps for the image that a stream's header describes.
 ///
 /// # Errors
 /// The maps are missing.
-pub fn maps(header: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
+pub fn load_maps_for_header(header: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
     let folder = folders.temporary_folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, header, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), folders.units.as_ref());
     // Messages name the temporary file, which contains only the stream's header.
-    let message = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the header of the stream");
+    let message = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the stream's header");
     let mut profile = collected.profile;
     if profile.images.is_empty() {
         match collected.problems.first() {

@@ -6,16 +6,16 @@ use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{Loss, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
-/// Name of the latest run.
+/// The name by which users refer to the latest run.
 pub const LAST: &str = "last";
-/// Advice if the user names a folder instead of a profile.
+/// Appended to the error message if the user names a folder instead of a profile.
 const FOLDER_ADVICE: &str = ". `trodden import` imports a folder of raw or stream files, and `trodden report` shows a recording of waits";
 
 /// Loads a profile: the file of that name if it exists, or else a run, or the merged runs of a suite. Warns if a file is corrupt and only
 /// its intact part is used.
 ///
 /// # Errors
-/// No file, run or suite has this name, or it cannot be read.
+/// No file, run or suite has this name, or its profile cannot be read.
 pub fn load(name: &str) -> Result<Profile> {
     let (profile, lost) = recover(name)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
@@ -51,15 +51,15 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {
             0 => String::new(),
-            more => format!(", and so {} of `{name}`", plural(more as u128, "other run is", "other runs are")),
+            more => format!("; {} of `{name}`", plural(more as u128, "more run is also skipped", "more runs are also skipped")),
         };
         log::warn!("{} is skipped: {reason}{more}", file.display());
     }
     let lost = merged.corrupt.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
-    Ok((merged.profile.with_context(|| format!("no run of `{name}` can be read"))?, lost))
+    Ok((merged.profile.with_context(|| format!("cannot read any run of the suite `{name}`"))?, lost))
 }
 
-/// Loads a profile from a file, whose name may contain any bytes. Warns if only an intact part of the file is used.
+/// Loads a profile from a file. The file name may contain any bytes. Warns if the file is corrupt and only its intact part is used.
 pub fn load_file(file: &Path) -> Result<Profile> {
     let found = Profile::recover(file)?;
     describe_losses(file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
@@ -73,7 +73,8 @@ pub fn describe_losses(file: &Path, lost: &[Loss]) -> Vec<String> {
     vec![format!("{} is corrupt, and only its intact part is used. Lost: {first}{more}", file.display())]
 }
 
-/// Returns the profile files of a name: the file of that name if it exists, or else the file of a run, or the files of a suite's runs.
+/// Returns the profile files that a name refers to: the file of that name if it exists, or else the file of a run, or those of all runs of
+/// a suite.
 ///
 /// # Errors
 /// No file, run or suite has this name.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! .trodden/streams/000012/NAME.log                streams of run 12, one log per process and image
-//! .trodden/streams/000013/copies/0001/NAME.log    streams of one of several copies that share the functions of run 13
-//! .trodden/last/NUMBER/NAME.stream                contents of flight recorders at the end of a command
+//! .trodden/streams/000013/copies/0001/NAME.log    streams from one of the copies that run 13's functions are divided among
+//! .trodden/last/NUMBER/NAME.stream                what the flight recorders held when the command ended
 //! ```
 
 use anyhow::{Context, Result};
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use trodden_profile::private;
 
 /// File name extension of flight recorders' streams.
-pub const STREAM: &str = "stream";
+pub const STREAM_EXTENSION: &str = "stream";
 /// File name extension of logs.
-pub const LOG: &str = "log";
+pub const LOG_EXTENSION: &str = "log";
 const LAST: &str = "last";
-/// Subfolder with the logs of copies that each stream some of the functions.
+/// Subfolder for the logs of a run's copies, each of which streams some of the functions.
 pub const COPIES: &str = "copies";
 /// Maximum number of earlier recordings of `--last` that are kept, so that repeated restarts do not fill the disk.
 const MAX_KEPT: u64 = 20;
@@ -36,12 +36,12 @@ pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// The folder of a copy's logs, below the folder of the run's streams.
+/// Returns the folder for a copy's logs. `streams` is the folder with the run's streams.
 pub fn folder_of_copy(streams: &Path, copy: usize) -> PathBuf {
     streams.join(COPIES).join(format!("{copy:04}"))
 }
 
-/// The folder of the logs that belong to a profile file.
+/// Returns the folder for the logs that belong to a profile file.
 pub fn streams_folder_of(profile: &Path) -> PathBuf {
     let mut name = profile.as_os_str().to_owned();
     name.push(".streams");
@@ -55,7 +55,7 @@ pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
         private::create_folder(folder).with_context(cannot)?;
     }
     for log in logs {
-        let to = folder.join(log.file_name().context("a log has a name")?);
+        let to = folder.join(log.file_name().context("a log has no file name")?);
         // With --no-store, the target may be on a different file system.
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
@@ -80,7 +80,7 @@ pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
             Err(e) => return Err(e).with_context(|| format!("cannot create the folder {}", folder.display())),
         }
     }
-    unreachable!("there is no last number")
+    unreachable!("the numbers never run out")
 }
 
 /// Removes all folders whose number is more than `MAX_KEPT` below `new`.

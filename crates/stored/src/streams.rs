@@ -1,7 +1,7 @@
 //! Finds streams by the names that users write: runs, files and folders. [`crate::place`] defines where they are stored.
 
 use crate::named::LAST;
-use crate::place::{self, COPIES, LOG, STREAM, files_with_extension, folder_of_copy, streams_folder_of};
+use crate::place::{self, COPIES, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
 use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
 /// # Errors
 /// The folder cannot be read, or has no stream files. If a subfolder has stream files, the error names the latest.
 pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let streams = files_with_extension(folder, STREAM)?;
+    let streams = files_with_extension(folder, STREAM_EXTENSION)?;
     if streams.is_empty() {
         let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        inner.retain(|path| path.is_dir() && files_with_extension(path, STREAM).is_ok_and(|streams| !streams.is_empty()));
+        inner.retain(|path| path.is_dir() && files_with_extension(path, STREAM_EXTENSION).is_ok_and(|streams| !streams.is_empty()));
         let advice = match inner.iter().max() {
             Some(newest) => format!(". Name one of its subfolders, such as {}", newest.display()),
             None => " (*.stream). Record with `trodden record --last N -- PROGRAM`".to_owned(),
@@ -43,14 +43,14 @@ pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(streams)
 }
 
-/// Returns the logs of a name: the file of that name, or the logs in a folder or of a run.
-pub fn logs(name: &str) -> Result<Vec<PathBuf>> {
+/// Returns the logs that a name refers to: the file of that name, or the logs in a folder or of a run.
+pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
     let folder = streams_folder(name)?;
-    let logs = files_with_extension(&folder, LOG)?;
+    let logs = files_with_extension(&folder, LOG_EXTENSION)?;
     if logs.is_empty() && folder.join(COPIES).is_dir() {
         bail!(
             "`{name}` was recorded by copies that each stream only some functions. Read it with `trodden-lab patterns iterations {name}`; \
@@ -76,10 +76,10 @@ pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
         return Ok(None);
     }
     let copies = (0..).map(|copy| folder_of_copy(&folder, copy)).take_while(|folder| folder.is_dir());
-    Ok(Some(copies.map(|folder| files_with_extension(&folder, LOG)).collect::<Result<_>>()?))
+    Ok(Some(copies.map(|folder| files_with_extension(&folder, LOG_EXTENSION)).collect::<Result<_>>()?))
 }
 
-/// The folder with the streams of a name: the folder of that name, or a run's folder.
+/// Returns the folder with the streams that a name refers to: the folder of that name, or a run's folder.
 fn streams_folder(name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
     match path.is_dir() {
@@ -113,7 +113,7 @@ pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     if !folder.is_dir() {
         return None;
     }
-    files_with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
+    files_with_extension(&folder, LOG_EXTENSION).ok().filter(|logs| !logs.is_empty())
 }
 
 /// Returns the latest recording in the run store of the current folder: a folder of flight recorders, or the name of the latest run.

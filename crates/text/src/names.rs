@@ -25,7 +25,7 @@ impl Name {
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
                 let full = format!("{rust:#}");
-                let short = short_rust(&full);
+                let short = shorten_rust(&full);
                 (full.clone(), full, short)
             }
             Err(_) => match demangle_cpp(linkage) {
@@ -46,22 +46,22 @@ impl Name {
         self.linkage == text || self.full == text || self.qualified == text || self.short == text
     }
 
-    /// Returns true if `text` is the end of the qualified or short name after `::`, as `Regexp::Parse` in `re2::Regexp::Parse`.
+    /// Returns true if the qualified or short name ends with `::` and `text`, as `re2::Regexp::Parse` ends with `::` and `Regexp::Parse`.
     pub fn ends_with(&self, text: &str) -> bool {
         let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
         !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
-/// Short name of an inlined function, from its names in the debug information: the last two components of the demangled linkage name, or of
-/// `name` if demangling fails.
+/// Returns a short name for an inlined function, from its names in the debug information: the last two components of the demangled linkage
+/// name, or of `name` if demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
     let demangled = Name::from_linkage(linkage);
     let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
     last_components(best, 2).to_string()
 }
 
-/// The last components of a path with the separator `::`, which does not separate inside brackets.
+/// Returns the last components of a path. A `::` inside brackets does not separate components.
 fn last_components(path: &str, number: usize) -> &str {
     let (mut depth, mut left) = (0i32, number);
     for (at, c) in path.char_indices().rev() {
@@ -165,7 +165,7 @@ fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
 }
 
 /// Shortens `<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop` to `<Vec as Drop>::drop`.
-fn short_rust(full: &str) -> String {
+fn shorten_rust(full: &str) -> String {
     let Some(inner) = full.strip_prefix('<') else { return strip_generics(full) };
     let Some(end) = closing_bracket(inner) else { return full.to_string() };
     let (head, tail) = (&inner[..end], &inner[end + 1..]);
@@ -173,7 +173,7 @@ fn short_rust(full: &str) -> String {
     format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
-/// Index of the `>` that closes the `<` before `text`.
+/// Returns the index of the `>` that closes the `<` before `text`.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
@@ -205,7 +205,7 @@ fn strip_generics(text: &str) -> String {
     out.replace("::::", "::").trim_end_matches("::").to_string()
 }
 
-/// The last component of a path, after leading `&`, `*`, `[` and `(`.
+/// Returns the last component of a path, after leading `&`, `*`, `[` and `(`.
 fn last_component(path: &str) -> String {
     let sigils: String = path.chars().take_while(|c| "&*[( ".contains(*c)).collect();
     format!("{sigils}{}", path[sigils.len()..].rsplit("::").next().unwrap_or(path))
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn rust_names_lose_hash_and_generics() {
         assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
-        assert_eq!(short_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
-        assert_eq!(short_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
+        assert_eq!(shorten_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
+        assert_eq!(shorten_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
     }
 }

@@ -68,7 +68,7 @@ pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     causes.join(": ")
 }
 
-/// Whether a text contains other text that begins and ends at word boundaries, since a file name may be part of a different file name.
+/// Returns true if `text` contains `part` with word boundaries on both sides, since a file name may be a part of a longer one.
 fn contains_words(text: &str, part: &str) -> bool {
     let is_boundary = |neighbour: Option<char>| !neighbour.is_some_and(|c| c.is_alphanumeric() || c == '/');
     text.match_indices(part)

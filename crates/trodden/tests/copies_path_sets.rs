@@ -140,7 +140,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     let options = ["record", "--no-store", "-o", "run.trodden", "--copies", "2"];
-    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "at a match is `abort`");
+    refused(place.command(trodden()).args(options).args(["--", "./watch"]), "performs the action `abort`");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
         "--weights applies to copies that count all paths",

@@ -219,7 +219,7 @@ fn cargo(place: &Place) -> std::process::Command {
 
 /// Functions with branches in which a panic ended an execution are marked; functions that always returned are not.
 #[test]
-fn rust_functions_left_by_panics_are_marked() {
+fn rust_functions_that_a_panic_exits_are_marked() {
     const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        \
         panic!(\"odd\");\n    }\n}\n#[inline(never)]\nfn branching(n: u32) -> u32 {\n    let mut sum = 0;\n    if n > 2 {\n        \
         fail(n);\n        sum += 2;\n    }\n    black_box(sum)\n}\n#[inline(never)]\nfn finished(n: u32) -> u32 {\n    \

@@ -203,7 +203,7 @@ fn source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     let (taken, possible) = part.1.unwrap();
     assert!(taken > 4 && possible > 9, "{part:?}");
     let report = String::from_utf8(programs.place.trodden("coverage report run.trodden --functions").stdout).unwrap();
-    assert!(report.contains("compiled in several ways: the first row of this name has the paths of all"), "{report}");
+    assert!(report.contains("compiled in several ways; the first row with this name counts the paths of all of them"), "{report}");
     let total = |rows: &[(String, Option<(u64, u64)>)]| rows.iter().find(|(name, _)| name == "total").unwrap().1;
     assert_eq!(total(&programs.paths("--functions")), total(&rows));
 }

@@ -124,8 +124,8 @@ fn code_generation_gets_measured_branch_weights() {
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
-    let directed = trodden_analysis::transformations::transformed(&profile, &Default::default()).unwrap();
-    std::fs::write(place.path("plan"), trodden_analysis::transformations::plan(&directed).to_bytes()).unwrap();
+    let directed = trodden_analysis::transformations::find_transformations(&profile, &Default::default()).unwrap();
+    std::fs::write(place.path("plan"), trodden_analysis::transformations::build_plan(&directed).to_bytes()).unwrap();
     let mut applying = place.command(trodden());
     applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("plan").display()));
     must(applying.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));

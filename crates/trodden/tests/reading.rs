@@ -95,7 +95,7 @@ fn nonexistent_lines_and_functions_are_errors() {
     let place = cut();
     place.trodden("record -- ./prog 7");
     for (expression, message) in [
-        ("walk: 5 .. 900", "line 900 is in no block"),
+        ("walk: 5 .. 900", "contains code of line 900"),
         ("walk: 5 !900", "line 900"),
         ("wlak: 5", "`wlak`"),
         ("walk: nothing()", "inlined code of nothing"),

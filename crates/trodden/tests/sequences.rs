@@ -119,11 +119,11 @@ fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
 #[test]
 fn corrupt_texts_are_rejected_with_their_line() {
     let damaged = [
-        ("leave\n", "line 2", "`leave` without an earlier `enter`"),
-        ("path\tx\t0\treturn\n", "line 2", "`path` without an earlier `enter`"),
-        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "not of the innermost open function `x`"),
-        ("enter\tx\nleave\nleave\n", "line 4", "`leave` without an earlier `enter`"),
-        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` without an earlier `enter`"),
+        ("leave\n", "line 2", "`leave` needs an earlier `enter`"),
+        ("path\tx\t0\treturn\n", "line 2", "`path` needs an earlier `enter`"),
+        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "does not belong to the innermost open function `x`"),
+        ("enter\tx\nleave\nleave\n", "line 4", "`leave` needs an earlier `enter`"),
+        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "`leave` needs an earlier `enter`"),
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);

@@ -10,7 +10,7 @@ use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
 
-/// The ways to record in one run and in several runs.
+/// Options of `trodden trace record` for recording in one run and in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
 
@@ -45,11 +45,11 @@ fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     Steps { addresses, targets }
 }
 
-/// Compares traces with the program's steps.
-fn agrees(folder: &Folder, program: &[&str], status: i32, ways: &[&[&str]]) {
+/// Asserts that the traces recorded with each set of options match the program's steps.
+fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, record_options: &[&[&str]]) {
     let steps = steps(folder, program, status);
     assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
-    for way in ways {
+    for way in record_options {
         let recorded = folder.record(way, "one.trace", program);
         assert_eq!(recorded.status.code(), Some(status), "{way:?}: {}", errors(&recorded));
         let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
@@ -81,7 +81,7 @@ fn compiled(text: &str) -> Folder {
 #[test]
 fn jumps_that_look_like_calls_and_returns_start_blocks() {
     let folder = compiled(include_str!("cases/hand_written_jumps.c"));
-    agrees(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
+    assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
         // A single run does not find code that only an indirect branch reaches, and says so.
@@ -107,7 +107,7 @@ int main(void) {
     return n == 20 ? 0 : 1;
 }
 "#;
-    agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
 /// Calls that end by `longjmp`, by the end of the program or by a signal; some of the called functions have returned before.
@@ -153,7 +153,7 @@ fn calls_that_do_not_return_start_no_block_after_them() {
     std::fs::write(folder.path("oracle.c"), LEFT).unwrap();
     let mut compiler = std::process::Command::new("cc");
     traced::must(compiler.args(["-O0", "-g", "oracle.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
-    agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
     let line = |text: &str| LEFT.lines().position(|line| line.contains(text)).unwrap() + 1;
     let executions = |text: &str| {
         let found = folder.trodden(&["find", "--top", "0", &format!("oracle.c:{}", line(text)), "one.trace"]);
@@ -187,7 +187,7 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
         let folder = compiled(text);
         for way in IN_ONE_RUN {
-            agrees(&folder, &["./app"], 0, &[way]);
+            assert_traces_match_steps(&folder, &["./app"], 0, &[way]);
             let notes = TraceFile::open(&folder.path("one.trace")).unwrap().end().notes.clone();
             assert!(notes.iter().any(|note| note.contains("continued on another stack")), "{way:?}: {notes:?}");
             assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
@@ -202,10 +202,10 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
 /// Frames end by `longjmp` and by exceptions, after calls that only the following code shows to have returned.
 #[test]
 fn code_executed_before_a_frame_is_left_is_traced() {
-    agrees(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
     let folder = Folder::new();
     folder.compile("c++", "left.cc", include_str!("cases/left_by_exceptions.cc"));
-    agrees(&folder, &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
 }
 
 /// A program that single-steps itself gets all of its own signals, and no others.
@@ -261,7 +261,7 @@ int main(void) {
     return puts("restored") < 0;
 }
 "#;
-    agrees(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
 /// A static program looks for the vDSO. A trace of several runs hides it, and says so.

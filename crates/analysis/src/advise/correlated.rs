@@ -1,10 +1,10 @@
 //! Branches that an earlier branch on the same path decides.
 //!
-//! Branch correlation after Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta and Soffa
-//! ("Interprocedural conditional branch elimination", PLDI 1997), but found by counts instead of proofs: a correlation holds for the
-//! counted executions only. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it. Of
-//! several earlier branches, the one that decides the most executions is reported; if equal, the nearest. Each decided execution saves one
-//! test.
+//! This is the branch correlation of Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta
+//! and Soffa ("Interprocedural conditional branch elimination", PLDI 1997), but found from counts instead of proofs: a correlation holds
+//! for the counted executions only. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it.
+//! Of several earlier branches, the one that decides the most executions is reported; ties go to the nearest. Each decided execution saves
+//! one test.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -20,7 +20,7 @@ const MAX_UNDECIDED_SHARE: f64 = 0.99;
 /// Minimum share of the later branch's executions that must be decided, and of its entropy that the earlier branch must explain.
 const MIN_DECIDED_SHARE: f64 = 0.1;
 
-/// A later branch that an earlier one decides.
+/// A branch that an earlier branch decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlated {
     /// The block of the earlier branch.
@@ -41,7 +41,8 @@ pub struct Correlated {
     pub otherwise: Vec<BranchOutcome>,
     /// Entropy of the later branch, in bits per execution.
     pub entropy: f64,
-    /// Mutual information of both branches, in bits per execution of the later one. Not executing the earlier branch counts as an outcome.
+    /// Mutual information of both branches, in bits per execution of the later branch. Not executing the earlier branch counts as an
+    /// outcome.
     pub information: f64,
     /// Conditional entropy of the later branch, given the whole path before it, in bits per execution.
     pub entropy_after_path: f64,
@@ -71,7 +72,7 @@ pub struct ConditionalOutcomes {
     pub count: u64,
     /// The outcomes of the later branch after this edge.
     pub outcomes: Vec<BranchOutcome>,
-    /// The outcome of the later branch that this edge decides on, if any.
+    /// The outcome of the later branch that follows from this edge; `None` if the edge does not decide the later branch.
     pub decides: Option<Edge>,
 }
 
@@ -87,7 +88,7 @@ impl ConditionalOutcomes {
 pub struct BlocksBetween {
     /// The blocks after the earlier branch, up to and including the later one.
     pub blocks: Vec<Node>,
-    /// Their number of instructions.
+    /// Number of instructions in these blocks.
     pub instructions: u64,
     /// A block that cannot be copied, because it calls a function that returns twice or is the target of an indirect branch.
     pub obstacle: Option<Node>,
@@ -146,7 +147,7 @@ fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: No
     both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
 }
 
-/// Compares the mean distances between the branches of two tables.
+/// Compares two tables by the mean distance between their branches.
 fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
     let mean = |t: &ContingencyTable| t.distance as f64 / t.total() as f64;
     mean(a).total_cmp(&mean(b))

@@ -4,7 +4,7 @@
 //! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
 //! iteration, is the total correlation of the branches: tests that repeat each other. The estimated saving is one test per bit.
 //!
-//! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within one path.
+//! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within a single path.
 
 use super::statistics::entropy;
 use super::walks::Walks;
@@ -26,9 +26,9 @@ const MAX_REMAINING_SHARE: f64 = 0.2;
 pub struct LoopPatterns {
     /// The loop's head.
     pub head: Node,
-    /// Iterations, including those that leave the loop.
+    /// Number of iterations, including iterations that leave the loop.
     pub iterations: u64,
-    /// Iterations that returned to the head.
+    /// Number of iterations that returned to the head.
     pub returns_to_head: u64,
     /// Number of distinct patterns.
     pub distinct: usize,
@@ -110,7 +110,7 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
     let returns_to_head = patterns.iter().filter(back).map(|p| p.count).sum();
     let branches = Branches::new(walks, &patterns);
     let entropy = entropy(patterns.iter().map(|p| p.count));
-    let (split, branches_entropy, distinct) = (branches.split(&patterns, entropy), branches.entropy(iterations), patterns.len());
+    let (split, branches_entropy, distinct) = (branches.find_split(&patterns, entropy), branches.entropy(iterations), patterns.len());
     let mut covered = 0;
     patterns.retain(|p| {
         let more = (covered as f64) < COVERED_SHARE * iterations as f64;
@@ -153,7 +153,7 @@ impl Branches {
     }
 
     /// Finds the branch that best decides the pattern among those that every iteration executes. `None` if too much entropy remains.
-    fn split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
+    fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
         let remaining_bits = |counts: &BTreeMap<Edge, u64>| {

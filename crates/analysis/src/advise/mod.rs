@@ -32,7 +32,7 @@ const TEST_INSTRUCTIONS: u64 = 2;
 /// Thresholds of findings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdviseOptions {
-    /// Minimum share (0 to 1) of a branch's executions with the same outcome for it to count as decided.
+    /// A branch counts as decided if at least this share (0 to 1) of its executions have the same outcome.
     pub decided: f64,
     /// Minimum number of executions of the code in a finding.
     pub min_count: u64,
@@ -47,13 +47,13 @@ impl Default for AdviseOptions {
 /// Kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdviceKind {
-    /// [`Correlated`]
+    /// A [`Correlated`] branch.
     Correlated,
-    /// [`LoopPatterns`]
+    /// A loop with [`LoopPatterns`].
     Loop,
-    /// See [`Redundant`].
+    /// A [`Redundant`] computation.
     Redundant,
-    /// [`NeverTogether`]
+    /// Edges that are [`NeverTogether`].
     Never,
 }
 
@@ -61,7 +61,7 @@ trodden_unit::spell! { AdviceKind:
     AdviceKind::Correlated => "correlated", "Branches that an earlier branch on the path decides";
     AdviceKind::Loop => "loop", "Loops whose iterations fall into few patterns";
     AdviceKind::Redundant => "redundant", "Results that are recomputed although nearly all executions already had them";
-    AdviceKind::Never => "never", "Pairs of edges that are taken often, but never on one path";
+    AdviceKind::Never => "never", "Pairs of edges that are taken often, but never on the same path";
 }
 
 /// A finding about a function.
@@ -82,7 +82,7 @@ pub enum Advice {
     Loop(LoopPatterns),
     /// Computations whose result is already available.
     Redundant(Redundant),
-    /// Edges that never occur on one path.
+    /// Edges that never occur on the same path.
     Never(NeverTogether),
 }
 

@@ -1,4 +1,4 @@
-//! Pairs of edges that are each taken often, but never on one path.
+//! Pairs of edges that are each taken often, but never on the same path.
 //!
 //! The later branch was executed after the first edge, so the graph has a path with both edges. If the two were independent, that path
 //! would have been executed many times. Either no test covers the case, or it is impossible although there is code for it; only the source
@@ -16,12 +16,12 @@ use trodden_flow::{Edge, Node};
 
 /// Minimum expected number of executions of both edges.
 const MIN_EXPECTED: f64 = 100.0;
-/// Minimum share of its branch's executions for the second edge; a rarer edge is an exception rather than a normal case.
+/// Minimum share that the second edge has of its branch's executions; a rarer edge is an exception rather than a normal case.
 const MIN_SECOND_SHARE: f64 = 0.01;
 /// Minimum share of the second branch's executions that come after the first edge.
 const MIN_SHARE_AFTER_FIRST: f64 = 0.05;
 
-/// Two edges that were never taken on one path.
+/// Two edges that were never taken on the same path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NeverTogether {
     /// The first edge.
@@ -61,7 +61,7 @@ pub fn find(
                 continue;
             }
             let mut best: Option<NeverTogether> = None;
-            // The first iteration of a loop often takes other edges than later ones, which does not indicate an untested case.
+            // A loop's first iteration often takes different edges than later iterations, which does not indicate an untested case.
             for table in tables.iter().filter(|(earlier, _)| !enters_loop(nest, **earlier, later)).map(|(_, table)| table) {
                 for (first, after_first) in table.by_earlier() {
                     if table.cells.contains_key(&(first, second)) || (after_first as f64) < MIN_SHARE_AFTER_FIRST * executions as f64 {

@@ -1,16 +1,16 @@
-//! Counts how often two decisions were made on one path.
+//! Counts how often two decisions were made on the same path.
 
 use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
-/// Joint outcomes of all pairs of branches that occur on one path.
+/// Joint outcomes of all pairs of branches that occur on the same path.
 pub struct Pairs {
     /// Keyed by the later, then the earlier block.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 
-/// Joint outcomes of two branches on one path.
+/// Joint outcomes of two branches on the same path.
 #[derive(Debug, Default)]
 pub struct ContingencyTable {
     /// Executions by edge taken at the earlier and at the later branch.
@@ -44,7 +44,7 @@ impl Pairs {
 }
 
 impl ContingencyTable {
-    /// Executions of both branches on one path.
+    /// Executions of both branches on the same path.
     pub fn total(&self) -> u64 {
         self.cells.values().sum()
     }

@@ -1,10 +1,10 @@
 //! Computations and loads whose result nearly every execution already has from earlier on its path.
 //!
-//! Compilers remove what is redundant on every path, or becomes so by moving computations that cost nothing. What remains is redundant on
-//! some paths only: others do not compute the value, or write in between. If those others are rare, the frequent paths can be duplicated,
-//! or the value kept. Values are compared as in `trace.rs`. Computations on all paths without writes are left to the compiler, and
-//! conversions and address arithmetic, which are cheap or free, are not reported. Each execution that already has the result saves one
-//! instruction.
+//! Compilers remove computations that are redundant on every path, or that become so by code motion without cost. What remains is redundant
+//! on some paths only: the other paths do not compute the value, or write in between. If the other paths are rare, the frequent paths can
+//! be duplicated, or the value kept. Values are compared as in `trace.rs`. Computations on all paths without writes are left to the
+//! compiler, and conversions and address arithmetic, which are cheap or free, are not reported. Each execution that already has the result
+//! saves one instruction.
 
 use super::AdviseOptions;
 use super::trace::{StepId, StepResult, ValueTracer};
@@ -74,7 +74,7 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
     for (place, tally) in tally_steps(walks, unit, properties) {
         let executions = walks.blocks[place.0.index()];
         let saved = tally.found.values().sum::<u64>() + tally.constant;
-        let Some(operation) = operation_of(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
+        let Some(operation) = find_operation(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
         if saved < options.min_count || (saved as f64) < MIN_REDUNDANT_SHARE * executions as f64 || is_cheap(operation) {
             continue;
         }
@@ -85,10 +85,10 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
             Repeated { at: operation_site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
         blocks.entry(place.0).or_default().push(repeated);
     }
-    blocks.into_iter().filter_map(|(block, repeated)| redundant_block(walks, block, repeated)).collect()
+    blocks.into_iter().filter_map(|(block, repeated)| build_finding(walks, block, repeated)).collect()
 }
 
-/// Executions of a step by the earlier step that has the result, and those with constant operands.
+/// A step's executions by the earlier step that has the result, and its executions with constant operands.
 #[derive(Default)]
 struct Tally {
     found: HashMap<StepId, u64>,
@@ -115,26 +115,26 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
 }
 
 /// Builds the finding for a block, if any remains. A value that every path computes and no write can change is left to the compiler.
-fn redundant_block(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
-    repeated.retain(|r| r.operation.starts_with("load ") || !computed_on_every_path(walks, block, [r]));
+fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
+    repeated.retain(|r| r.operation.starts_with("load ") || !is_computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
     let mut sources: BTreeMap<Node, u64> = BTreeMap::new();
     for (site, count) in repeated.iter().flat_map(|r| &r.from) {
         *sources.entry(site.block).or_default() += count;
     }
     let earlier = sources.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
-    let unavoidable = computed_on_every_path(walks, block, &repeated);
+    let unavoidable = is_computed_on_every_path(walks, block, &repeated);
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
 /// Returns true if each path of the graph to `block` passes a block that computed the results.
-fn computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+fn is_computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
     let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
-    !sources.is_empty() && !reached_without(walks, block, &sources)
+    !sources.is_empty() && !is_reached_without(walks, block, &sources)
 }
 
 /// Returns true if some path of the graph reaches `block` without passing any of `others`.
-fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
+fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag = &walks.map.dag;
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
     let mut stack: Vec<Node> = entered.chain([Node(0)]).filter(|b| !others.contains(b)).collect();
@@ -157,7 +157,7 @@ fn operation_site(properties: &FunctionProperties, (block, step): StepId) -> Ope
     OperationSite { block, step, position }
 }
 
-fn operation_of(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
+fn find_operation(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
         BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,

@@ -8,7 +8,7 @@ pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     bits.max(0.0)
 }
 
-/// Negated decimal logarithm of the probability that `drawn` of `all` items, drawn at random, contain none of the `marked` ones.
+/// Negated decimal logarithm of the probability that `drawn` of `all` items, drawn at random, contain none of the `marked` items.
 pub fn surprise_of_empty_draw(all: u64, marked: u64, drawn: u64) -> f64 {
     if marked.checked_add(drawn).is_none_or(|sum| sum > all) {
         return f64::INFINITY;

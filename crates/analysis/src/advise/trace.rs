@@ -1,5 +1,5 @@
-//! Value numbering along one path: finds computations and loads that repeat an earlier result of the path, and those with constant
-//! operands.
+//! Value numbering along one path: finds computations and loads that repeat an earlier result of the path, and computations
+//! with constant operands.
 //!
 //! Local value numbering (Cocke and Schwartz, 1970) treats the blocks of a path as one block, in which a phi node is the value that arrives
 //! along the path. Two values share a number only if they are equal whenever the path is executed. A store makes its value known to later
@@ -23,7 +23,7 @@ pub enum StepResult {
     New,
     /// The result of this earlier step.
     Known(StepId),
-    /// A result of operands that are constant on this path.
+    /// A result computed from operands that are constant on this path.
     Constant,
 }
 
@@ -32,7 +32,7 @@ pub struct ValueTracer<'a> {
     unit: &'a UnitProperties,
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value on this path; `None` for a value that is its own number.
+    /// The number of each value on this path; `None` if the value's index is its number.
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
@@ -45,7 +45,7 @@ pub struct ValueTracer<'a> {
 #[derive(Clone, Copy)]
 struct NumberProperties {
     constant: bool,
-    /// As an address: the root, and the offset from it in bytes if known.
+    /// If the value is an address: its root and, if known, its offset from the root in bytes.
     root: Number,
     bytes: Option<i64>,
     /// Whether the value is the address of a distinct object, which overlaps no other such object.
@@ -64,7 +64,7 @@ struct MemoryCell {
 
 impl<'a> ValueTracer<'a> {
     pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> ValueTracer<'a> {
-        let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
+        let commutes = unit.operations.iter().map(|name| is_commutative(name)).collect();
         let known = function.values.iter().enumerate().map(|(i, value)| NumberProperties::new(i as Number, value)).collect();
         ValueTracer {
             unit,
@@ -117,7 +117,7 @@ impl<'a> ValueTracer<'a> {
         match what {
             BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
-                let number = self.offset(*base, *bytes);
+                let number = self.number_address(*base, *bytes);
                 self.assign(*result, number);
                 None
             }
@@ -153,8 +153,8 @@ impl<'a> ValueTracer<'a> {
         if constant { StepResult::Constant } else { StepResult::New }
     }
 
-    /// Numbers an address with a constant offset. Equal offsets from one root get one number, however many steps lead there.
-    fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
+    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number, however many steps lead there.
+    fn number_address(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
         let (root, distance) = so_far.map_or((from, bytes), |b| (root, b.wrapping_add(bytes)));
@@ -214,7 +214,7 @@ impl<'a> ValueTracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Returns true if every store that cannot affect an access with class `known` cannot affect one with class `wanted` either.
+    /// Returns true if a store that cannot affect an access with class `known` cannot affect an access with class `wanted` either.
     fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
@@ -258,7 +258,7 @@ impl NumberProperties {
 }
 
 /// Returns true for a commutative operation.
-fn commutes(operation: &str) -> bool {
+fn is_commutative(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")
         || operation.starts_with("icmp eq")

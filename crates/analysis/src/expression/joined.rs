@@ -47,7 +47,7 @@ fn is_join(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
-/// Returns whether joins lead to a block, and a cut edge of another kind that leads there (preferably a back edge).
+/// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block (preferably a back edge).
 fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.edges.get(cut.index()).is_some_and(|e| e.to == block));
     let others = || cuts().filter(|(_, reason)| !is_join(*reason));
@@ -55,15 +55,15 @@ fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
 }
 
-/// Returns true if a counted path is certainly a whole path of the function, and not a piece of one.
+/// Returns true if a counted path is certain to be a whole path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
     let begins = blocks.first().is_some_and(|first| !cuts_to(function, *first).0);
     begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
 }
 
 impl Expression {
-    /// Returns true if one piece of a path cannot decide a match: an excluded place may be on another piece, or a piece that begins where
-    /// loops or function calls begin may be the rest of another path.
+    /// Returns true if one piece of a path cannot decide a match: an excluded place may be on a different piece, or a piece that begins
+    /// where loops or function calls begin may be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
@@ -103,7 +103,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
         *total = count.max(*total);
     }
     for at in 0..search.pieces.len() {
-        if let Some(at_least) = search.certain_starts(at) {
+        if let Some(at_least) = search.min_path_starts(at) {
             search.extend(&mut vec![at], at_least);
         }
     }
@@ -133,15 +133,15 @@ struct JoinSearch<'s> {
 }
 
 impl JoinSearch<'_> {
-    /// Returns the number of executions of a piece that certainly begin a path; `None` if no path can begin with it.
-    fn certain_starts(&self, at: usize) -> Option<i128> {
+    /// Returns the minimum number of a piece's executions that begin a path; `None` if no path can begin with the piece.
+    fn min_path_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
         let begins = beginning == PathStart::Entry || cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
 
-    /// Tries all extensions of a chain that was certainly executed `at_least` times.
+    /// Tries all extensions of a chain that was executed at least `at_least` times.
     fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
         if self.remaining_chains == 0 {
             return;

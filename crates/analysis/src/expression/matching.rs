@@ -1,7 +1,7 @@
 //! Matching of paths against an expression.
 //!
-//! For each place in turn, computes the blocks of the path that it can be assigned to, given the candidates for the previous place. Each
-//! place takes time linear in the path's length.
+//! For each place in turn, computes the blocks of the path that the place can be assigned to, given the candidates for the previous place.
+//! Each place takes time linear in the path's length.
 
 use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Path expressions: which paths run through these blocks, in this order, and not through those?
 //!
-//! After Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs range over a program's
-//! operations. These range over the blocks of acyclic paths, in which a block occurs at most once, so "later" and "never" replace
-//! repetition.
+//! After Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Their expressions range over a
+//! program's operations. The expressions here range over the blocks of acyclic paths, in which a block occurs at most once, so "later" and
+//! "never" replace repetition.
 //!
 //! ```text
 //! expression = [ function ":" ] pattern { "|" pattern }
@@ -17,7 +17,7 @@
 //!
 //! A sequence matches a path if its places can be assigned to blocks of the path in order. After a gap, the next place is at the same block
 //! or a later one, and no block in between is one of the gap's excluded places (after `!`). Without a gap, it is at the same block or the
-//! next one. `_` takes a block of its own, never that of a neighbouring place. Unless `begin` and `end` say otherwise, a path may start
+//! next one. `_` takes a separate block, never the block of a neighbouring place. Unless `begin` and `end` say otherwise, a path may start
 //! before the first place and continue after the last. A `!` after all places excludes a place from the whole path.
 
 pub mod joined;

@@ -43,9 +43,9 @@ impl FromStr for Expression {
         if function.as_deref() == Some("") {
             return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
-        let mut patterns = vec![parser.pattern()?];
+        let mut patterns = vec![parser.parse_pattern()?];
         while parser.take(&Token::Or) {
-            patterns.push(parser.pattern()?);
+            patterns.push(parser.parse_pattern()?);
         }
         match parser.peek() {
             None => Ok(Expression { function, patterns }),
@@ -124,22 +124,22 @@ impl Parser<'_> {
         ParseError { text: self.text.to_owned(), at, what: what.to_owned() }
     }
 
-    fn pattern(&mut self) -> Result<Vec<ExpressionSequence>, ParseError> {
-        let mut sequences = vec![self.sequence()?];
+    fn parse_pattern(&mut self) -> Result<Vec<ExpressionSequence>, ParseError> {
+        let mut sequences = vec![self.parse_sequence()?];
         while self.take(&Token::And) {
-            sequences.push(self.sequence()?);
+            sequences.push(self.parse_sequence()?);
         }
         Ok(sequences)
     }
 
-    fn sequence(&mut self) -> Result<ExpressionSequence, ParseError> {
+    fn parse_sequence(&mut self) -> Result<ExpressionSequence, ParseError> {
         let started = self.at;
         let begin = self.take_word(|word| match word {
             "entry" => Some(Begin::Entry),
             "head" => Some(Begin::Head),
             _ => None,
         });
-        let mut sequence = ExpressionSequence { begin, before: self.gap()?, ..ExpressionSequence::default() };
+        let mut sequence = ExpressionSequence { begin, before: self.parse_gap()?, ..ExpressionSequence::default() };
         if begin.is_none() && sequence.before == Gap::Nothing {
             sequence.before = Gap::Without(Vec::new());
         }
@@ -148,7 +148,7 @@ impl Parser<'_> {
                 break;
             }
             let place = self.parse_place()?;
-            let gap = self.gap()?;
+            let gap = self.parse_gap()?;
             sequence.steps.push((place, gap));
         }
         sequence.end = self.take_word(parse_end);
@@ -174,7 +174,7 @@ impl Parser<'_> {
         }
     }
 
-    fn gap(&mut self) -> Result<Gap, ParseError> {
+    fn parse_gap(&mut self) -> Result<Gap, ParseError> {
         if !self.take(&Token::Gap) {
             return Ok(Gap::Nothing);
         }

@@ -1,5 +1,5 @@
-//! Aggregation of reports: the users of each path, in bounded memory. Besides the sorter's memory, which the caller limits, it needs a few
-//! dozen bytes per unit of each build, and the result.
+//! Aggregation of reports: the users of each path, in bounded memory. Besides the sorter's memory, which the caller limits, aggregation
+//! needs a few dozen bytes per unit of each build, and the result.
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
@@ -74,7 +74,7 @@ pub struct Aggregate {
     pub reports: u64,
     /// Number of distinct paths.
     pub paths: u64,
-    /// The first paths by users, then executions.
+    /// The first paths, ordered by number of users, then by executions.
     pub top: Vec<AggregatedPath>,
     /// For distributed copies, the reporting users.
     pub reporting: Option<ReportingUsers>,

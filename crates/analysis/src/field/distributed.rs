@@ -1,5 +1,5 @@
 //! Copies of a program that were distributed to users, each of which counts some of the paths (software tomography: Bowring, Orso and
-//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the counters of copies to those of the program, and
+//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the copies' counters to the program's counters, and
 //! determines which copies count a path.
 
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ pub struct DistributedCopies {
     program: PartitionedProgram,
     copies: Vec<DistributedCopy>,
     numbers: HashMap<Identity, u32>,
-    /// For each unit of a copy, the program's unit that it was made from, and the copy's map.
+    /// For each unit of a copy, the program's unit that the copy's unit was made from, and the copy's map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
     /// For each function (the program's unit and the name), the copies that count part of it.
     copies_with: HashMap<(Identity, String), Vec<(u32, CopyEdges)>>,
@@ -90,7 +90,7 @@ impl DistributedCopies {
         self.numbers.get(&image).copied()
     }
 
-    /// Converts a counter of a copy to one of the program; `None` if there is none.
+    /// Converts a copy's counter to the program's counter; `None` if the program has no such counter.
     pub fn to_program_counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
         let (origin, map) = self.origins.get(&key)?.clone();
         let (place, own) = find_function(&map, counter)?;

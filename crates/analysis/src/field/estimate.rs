@@ -1,4 +1,4 @@
-//! Estimates for all users from those whose copies count a path.
+//! Estimates for all users, based on the users whose copies count a path.
 //!
 //! If copies are distributed independently of what users do, the users who count a path are a simple random sample of all users, drawn
 //! without replacement. Sums and their errors follow W. G. Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6.

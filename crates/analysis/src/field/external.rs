@@ -11,7 +11,7 @@ use std::mem;
 const FAN_IN: usize = 64;
 /// Size of a row in a file, in bytes.
 const ROW_SIZE: usize = 44;
-/// Read buffer per run, in bytes. A merge needs 4 MiB in all.
+/// Read buffer per run, in bytes. A merge needs 4 MiB in total.
 const BUFFER_SIZE: usize = 1 << 16;
 
 /// Executions of one path by one user.

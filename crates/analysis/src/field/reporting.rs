@@ -92,7 +92,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn user_numbers_equal_those_of_a_map() {
+    fn user_numbers_match_counting_in_memory() {
         let (mut counter, mut expected) = (ReportingUsersCounter::new(0), BTreeMap::<User, BTreeSet<u32>>::new());
         let mut state = 5u64;
         for _ in 0..20_000 {

@@ -70,7 +70,7 @@ fn run_timed(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
     for variable in [trodden_wire::OUTPUT_VARIABLE, trodden_wire::stream::STREAM_VARIABLE] {
         shell.env_remove(variable);
     }
-    let status = shell.status().context("cannot run sh")?;
+    let status = shell.status().context("cannot run `sh`")?;
     ensure!(status.code().is_some(), "the field's command `{command}` was killed by a signal");
     Ok(Duration::from_nanos(cpu_time().saturating_sub(before)))
 }

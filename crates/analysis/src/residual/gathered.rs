@@ -1,4 +1,4 @@
-//! Merges the profiles of the field and removes the paths that tests took.
+//! Merges the profiles from the field and removes the paths that tests took.
 
 use super::inputs::{RunLabel, find_inputs};
 use super::known::KnownInput;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use trodden_profile::{BuildPolicy, Merger, Profile, Run};
 use trodden_stored::Folders;
 
-/// Profiles of the field.
+/// Profiles from the field.
 pub struct FieldProfiles {
     /// The counted paths, without known paths unless [`FieldProfiles::gather`] kept them.
     pub profile: Profile,

@@ -1,4 +1,4 @@
-//! Profiles of the field: stored profiles, and raw files of deployed programs.
+//! Profiles from the field: stored profiles, and raw files of deployed programs.
 
 use crate::segments::knows_tests;
 use anyhow::{Result, bail};
@@ -59,7 +59,7 @@ impl ProfileInput {
                 let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
                 let collected = collect([file], run, folders.units.as_ref());
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-                anyhow::ensure!(!collected.profile.images.is_empty(), "{}: none of its images can be decoded", file.display());
+                anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode any image in {}", file.display());
                 Ok((RunLabel { number: None, words }, collected.profile))
             }
         }
@@ -79,7 +79,7 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     }
 }
 
-/// Finds the named profiles, or those of residual builds if none is named.
+/// Finds the named profiles, or the profiles of residual builds if no name is given.
 ///
 /// # Errors
 /// A name matches no profile, or there is no profile of a residual build.
@@ -121,7 +121,7 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
 fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
-    // All runs of a build are alike in this respect, so only one of them is loaded.
+    // The answer is the same for all runs of a build, so only one of them is loaded.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
     for entry in store.list()? {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);

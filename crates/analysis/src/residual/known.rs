@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use trodden_profile::Profile;
 use trodden_stored::Folders;
-use trodden_stored::known::known_paths;
+use trodden_stored::known::load_known_paths;
 use trodden_text::words::plural;
 use trodden_unit::experiment::{InputError, InputKind};
 use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
@@ -33,7 +33,7 @@ pub struct KnownInput {
 impl KnownInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
-        let known = known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
+        let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load the paths of --known {wanted}"))?;
         Ok(self.paths.merge(known)?)
     }
 
@@ -110,7 +110,11 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
     for placed in &image.units {
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
         let frame = frame.with_context(|| {
-            format!("{}: the map of unit {} is missing. Set TRODDEN_CACHE to the cache of its build", program.display(), placed.unit)
+            format!(
+                "{} needs the map of unit {}, which is missing. Set TRODDEN_CACHE to the cache of its build",
+                program.display(),
+                placed.unit
+            )
         })?;
         let map = frame.map().with_context(|| program.display().to_string())?;
         residual |= map.has_times();
@@ -128,7 +132,7 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }
         .write(&mut file)
-        .context("cannot write the header")?;
+        .context("cannot write the header of the file for TRODDEN_KNOWN")?;
     file.extend(bits);
     Ok(file)
 }

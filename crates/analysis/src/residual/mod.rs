@@ -1,4 +1,4 @@
-//! Untested paths of the field: reading profiles (`inputs.rs`), removing known paths (`known.rs`, `gathered.rs`), and the cost of both
+//! Untested paths in the field: reading profiles (`inputs.rs`), removing known paths (`known.rs`, `gathered.rs`), and the cost of both
 //! schemes of finding segments across calls (`schemes.rs`, `cost.rs`). [`crate::untested`] decides which paths are untested,
 //! [`crate::segments`] which segments.
 

@@ -73,9 +73,9 @@ impl Schemes {
             );
         }
         let stages = Stages { job, folder, folders };
-        let (first, segments) = stages.whole_program_path()?;
-        let (second, paths) = stages.three_stages()?;
-        let known = stages.instrument("residual", &["--residual", path_text(&paths)?], REACHES_CALLS)?;
+        let (first, segments) = stages.run_whole_program_path()?;
+        let (second, paths) = stages.run_three_stages()?;
+        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACHES_CALLS)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
@@ -87,8 +87,8 @@ impl Schemes {
             ("untested segments", &*counts_segments),
             ("untested paths", &*known),
         ];
-        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_text(build)?)), job.rounds, job.cpu_time)?;
-        let profiles = [&unknown.0, &segments].map(|file| path_text(file).map(str::to_owned));
+        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_str(build)?)), job.rounds, job.cpu_time)?;
+        let profiles = [&unknown.0, &segments].map(|file| path_str(file).map(str::to_owned));
         Ok((Schemes { schemes: [first, second], costs }, profiles.into_iter().collect::<Result<_>>()?))
     }
 }
@@ -104,22 +104,22 @@ struct Stages<'a> {
 
 impl Stages<'_> {
     /// Scheme 1. Also returns the field's profile.
-    fn whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
         let streams = tests.with_extension("trodden.streams");
-        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_text(&streams)?)], "")?;
+        let deployed = self.instrument("segments", &["--segments", &format!("tested:{}", path_str(&streams)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
     /// Scheme 2. Also returns the profile of the tests' paths.
-    fn three_stages(&self) -> Result<(Scheme, PathBuf)> {
+    fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
-        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_text(&paths)?)], "")?;
+        let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_str(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;
-        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_text(&segments)?)], "")?;
+        let deployed = self.instrument("stage-3", &["--segments", &format!("tested:{}", path_str(&segments)?)], "")?;
         let (profile, _) = self.record(&deployed, self.job.field, &[])?;
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
@@ -139,7 +139,7 @@ impl Stages<'_> {
         trodden_profile::temporary::create_folders(output.parent().unwrap_or(self.folder))?;
         log::info!("building `{name}`");
         let arguments = [OsStr::new("instrument"), self.job.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
-        self.trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
+        self.run_trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)), choices)?;
         Ok(output)
     }
 
@@ -147,23 +147,23 @@ impl Stages<'_> {
     fn record(&self, build: &Path, command: &str, options: &[&str]) -> Result<(PathBuf, Duration)> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));
-        let command = command.replace(PLACEHOLDER, path_text(build)?);
+        let command = command.replace(PLACEHOLDER, path_str(build)?);
         log::info!("running {command}");
         let record_arguments = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
         let shell_arguments = ["--", "sh", "-c", &command].map(OsStr::new);
         let started = Instant::now();
-        let ran = self.trodden(record_arguments.into_iter().chain(options.iter().map(OsStr::new)).chain(shell_arguments), "");
+        let ran = self.run_trodden(record_arguments.into_iter().chain(options.iter().map(OsStr::new)).chain(shell_arguments), "");
         let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
-            Err(error) => log::warn!("{error}. Its counts are used nevertheless"),
+            Err(error) => log::warn!("{error}. The counts of this run are used nevertheless"),
             Ok(()) => {}
         }
         Ok((output, time))
     }
 
     /// Runs a command of `trodden`. On failure, the error contains the command's standard error.
-    fn trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
+    fn run_trodden<'w>(&self, arguments: impl Iterator<Item = &'w OsStr>, choices: &str) -> Result<()> {
         let mut command = Command::new(self.job.trodden);
         let output = command
             .args(arguments)
@@ -171,21 +171,21 @@ impl Stages<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .output()
-            .context("cannot run trodden")?;
+            .context("cannot run `trodden`")?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", output.status, stderr.trim());
         Ok(())
     }
 }
 
-fn path_text(path: &Path) -> Result<&str> {
-    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+fn path_str(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("the path {} is not valid UTF-8", path.display()))
 }
 
 impl Scheme {
     /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
-        let observed = ObservedSegments::load(path_text(profile)?, DEPTH, folders)?;
+        let observed = ObservedSegments::load(path_str(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.requested(DEPTH, false);
         let untested = observed.by_name(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();

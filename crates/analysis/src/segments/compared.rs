@@ -20,16 +20,19 @@ pub struct ComparedSegments {
     pub left_out: usize,
 }
 
-/// Compares the counted segments with those of the run `other`, for one depth, or for all depths that the program counts.
+/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts.
 ///
 /// # Errors
 /// The program does not count segments of this depth, or the run does not exist.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
-    ensure!(counted.is_counted, "the run to check is not from a program that counts segments (`trodden instrument --segments`)");
+    ensure!(
+        counted.is_counted,
+        "the program of the run to check does not count segments. Build it with `trodden instrument --segments`, and record again"
+    );
     let deepest = counted.deepest();
     ensure!(deepest > 0, "the program counts no segments, so there is nothing to compare");
     if let Some(depth) = depth {
-        ensure!(depth <= deepest, "--depth {depth}: the program counts segments up to depth {deepest} only");
+        ensure!(depth <= deepest, "--depth {depth} is too large: the program counts segments only up to depth {deepest}");
     }
     let expected = ObservedSegments::load(other, depth.unwrap_or(deepest), folders)?;
     let mut all = Vec::new();

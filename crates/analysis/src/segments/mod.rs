@@ -1,8 +1,8 @@
 //! Interprocedural path segments: a caller's path up to a call, and the callee's path after it, counted together.
 //!
-//! `observed.rs` has the segments of runs, `compared.rs` compares counted ones with a stream, and `untested.rs` finds those that no test
-//! executed. `select.rs` chooses those that a build counts (`trodden instrument --segments`), by means of `callees.rs`, and `variant.rs`
-//! checks that the build does.
+//! `observed.rs` loads the segments of runs, `compared.rs` compares counted segments with a stream, and `untested.rs` finds the segments
+//! that no test executed. `select.rs` uses `callees.rs` to choose the segments that a build counts (`trodden instrument --segments`), and
+//! `variant.rs` checks that the build counts them.
 
 mod callees;
 mod compared;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, function_map, unit_map};
 use trodden_profile::stream::{CounterLookup, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile, RunStore};
-use trodden_stored::maps::maps_of;
-use trodden_stored::place::{LOG, files_with_extension};
+use trodden_stored::maps::load_maps;
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension};
 use trodden_stored::{Folders, named as stored, streams};
 use trodden_text::words::plural;
 
-/// The segments of some runs.
+/// The segments that some runs executed.
 pub struct ObservedSegments {
     /// The unit maps of the images, and the counts if programs counted segments.
     pub profile: Profile,
@@ -31,7 +31,7 @@ impl ObservedSegments {
     /// Loads the segments of a run, a suite, a profile, or stream logs.
     ///
     /// # Errors
-    /// Nothing has this name, or the run has neither streams nor counted segments.
+    /// No run, suite, profile or log has this name, or the run has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
@@ -104,8 +104,8 @@ pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath
 /// The stream logs of the named run; empty if it is not a run with streams.
 fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
-    if path.is_dir() || path.extension().is_some_and(|e| e == LOG) {
-        return streams::logs(wanted);
+    if path.is_dir() || path.extension().is_some_and(|e| e == LOG_EXTENSION) {
+        return streams::find_logs(wanted);
     }
     let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(Vec::new()) };
     if path.is_file() {
@@ -116,7 +116,7 @@ fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if !with.is_empty() && !without.is_empty() {
         bail!("some runs of `{wanted}` have streams and others do not. Name either runs with streams or runs without");
     }
-    let logs = with.iter().map(|folder| files_with_extension(folder, LOG)).collect::<Result<Vec<_>>>()?;
+    let logs = with.iter().map(|folder| files_with_extension(folder, LOG_EXTENSION)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
 }
 
@@ -129,7 +129,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
             let events = plural(lost.into(), "event", "events");
             log::warn!("{} lost {events}, so calls near the gaps may be missing or wrong", file.display());
         }
-        let mut maps = maps_of(&log, folders)?;
+        let mut maps = load_maps(&log, folders)?;
         let image = maps.events.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));

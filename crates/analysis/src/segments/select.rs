@@ -1,4 +1,5 @@
-//! Selects the segments that a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
+//! Selects the segments that a build counts: the segments of a run, the most frequent of them, or everything that can follow executed
+//! paths.
 //!
 //! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first, a stream has the segments
 //! that the tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build
@@ -88,7 +89,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
-                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires: record a program built by \
+                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires. Record a program built with \
                  `trodden-lab with --reach calls -- build`",
                 function.plain_name()
             );
@@ -124,7 +125,8 @@ fn set_from_rows(rows: &Rows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set names a function of a stream by the graph of its events, while its counts are by its own graph.
+    // The set identifies a function in a stream by the graph of its events, whereas the execution counts belong to the function's own
+    // graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
@@ -184,7 +186,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
 }
 
 fn parse_top(number: &str) -> Result<usize> {
-    let parsed = number.parse().with_context(|| format!("`{number}` must be a number of segments"))?;
+    let parsed = number.parse().with_context(|| format!("`top:{number}` is not valid: expected a number of segments, such as top:100"))?;
     ensure!(parsed > 0, "top:{number} would count no segments. The number must be at least 1");
     Ok(parsed)
 }

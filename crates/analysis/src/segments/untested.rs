@@ -55,7 +55,7 @@ impl SegmentProfiles {
     /// Moves the images that count segments out of a profile.
     ///
     /// # Errors
-    /// The images cannot be merged with those of earlier profiles.
+    /// The images cannot be merged with the images of earlier profiles.
     pub fn take_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
@@ -79,7 +79,7 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Removes the segments that the build was made with, and those that are known or filtered out.
+    /// Removes the segments that were known when the build was made, and segments that are known from tests or filtered out.
     ///
     /// # Errors
     /// A profile of the tests cannot be read.
@@ -88,7 +88,8 @@ impl<'a> UntestedSegments<'a> {
         for depth in 1..=observed.deepest() {
             let (mut known, _) = observed.requested(depth, false);
             for known_as in wanted.known {
-                let tests = ObservedSegments::load_if_any(known_as, depth, folders).with_context(|| format!("--known {known_as}"))?;
+                let tests = ObservedSegments::load_if_any(known_as, depth, folders)
+                    .with_context(|| format!("cannot load the segments of --known {known_as}"))?;
                 known.extend(tests.iter().flat_map(|tests| tests.by_name(depth).into_keys()));
             }
             let mut found = observed.of_depth(depth);

@@ -56,7 +56,7 @@ impl HotQuery {
 }
 
 /// Finds the minimal hot subpaths.
-pub fn hot(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
+pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<HotSubpaths> {
     question.check()?;
     let paths = opened.path_events();
     let threshold = ((paths as f64 * question.threshold / 100.0).ceil() as u64).max(1);

@@ -15,11 +15,11 @@ pub mod text;
 
 pub use diff::{EventRange, MAX_SHOWN, SequenceDifference, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
-pub use hot::{HotQuery, HotSubpath, HotSubpaths, hot};
+pub use hot::{HotQuery, HotSubpath, HotSubpaths, find_hot_subpaths};
 pub use iterations::{
     BranchPath, BranchPathDocument, IterationDocument, IterationPath, IterationPattern, IterationQuery, iteration_document,
     iterations_of_copies, last_branches,
 };
 pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};
 pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, Recording, RecordingWriter, ThreadSequence};
-pub use segments::{CountedSegment, CountedSegments, check_depth, segments};
+pub use segments::{CountedSegment, CountedSegments, check_depth, count_segments};

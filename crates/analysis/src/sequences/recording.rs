@@ -22,7 +22,7 @@ pub struct EventEntry {
     pub source: Option<String>,
 }
 
-/// A path, as passed to [`EventTable::path`].
+/// A path, as passed to [`EventTable::intern_path`].
 #[derive(Clone, Debug)]
 pub struct PathEvent {
     /// Number of the path's function.
@@ -54,12 +54,12 @@ pub struct EventTable {
 
 impl EventTable {
     /// Returns the number of a function, adding it if new.
-    pub fn function(&mut self, name: &str) -> u32 {
-        self.function_with_key(name, name)
+    pub fn intern_function(&mut self, name: &str) -> u32 {
+        self.intern_function_with_key(name, name)
     }
 
     /// Returns the number of a function that is identified by `key`, since `name` may be ambiguous; adds it if new.
-    pub fn function_with_key(&mut self, key: &str, name: &str) -> u32 {
+    pub fn intern_function_with_key(&mut self, key: &str, name: &str) -> u32 {
         if let Some(number) = self.function_numbers.get(key) {
             return *number;
         }
@@ -70,7 +70,7 @@ impl EventTable {
     }
 
     /// Returns the number of a block of a function, adding it if new.
-    pub fn block(&mut self, function: u32, name: &str) -> u64 {
+    pub fn intern_block(&mut self, function: u32, name: &str) -> u64 {
         let key = (function, name.to_owned());
         if let Some(number) = self.blocks.get(&key) {
             return *number;
@@ -92,7 +92,7 @@ impl EventTable {
     }
 
     /// Returns the symbol of a path, adding it if new.
-    pub fn path(&mut self, event: &PathEvent, path: &str, blocks: impl FnOnce(&mut Self) -> Vec<u64>) -> u64 {
+    pub fn intern_path(&mut self, event: &PathEvent, path: &str, blocks: impl FnOnce(&mut Self) -> Vec<u64>) -> u64 {
         let key = (EventClass::Subpath { function: event.function, end: event.end }, path.to_owned());
         if let Some(number) = self.numbers.get(&key) {
             return *number;
@@ -104,14 +104,14 @@ impl EventTable {
     }
 
     /// Returns the symbol for entering a function, adding it if new.
-    pub fn enter(&mut self, function: u32) -> u64 {
+    pub fn enter_symbol(&mut self, function: u32) -> u64 {
         let key = (EventClass::Enter, function.to_string());
         let label = format!("enter {}", self.function_name(function));
         self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Enter, label)))
     }
 
     /// Returns the symbol for leaving a function, adding it if new.
-    pub fn leave(&mut self) -> u64 {
+    pub fn leave_symbol(&mut self) -> u64 {
         let key = (EventClass::Leave, String::new());
         self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Leave, "leave".into())))
     }
@@ -132,7 +132,7 @@ impl EventTable {
     }
 
     /// Returns the symbols with a label; several if paths of that name end differently.
-    pub fn labelled(&self, label: &str) -> Vec<u64> {
+    pub fn symbols_with_label(&self, label: &str) -> Vec<u64> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
 

@@ -42,7 +42,7 @@ pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
 }
 
 /// Counts call segments or supergraph paths. Returns the `top` most frequent, or all if `top` is 0.
-pub fn segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
+pub fn count_segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
     check_depth(depth, supergraph)?;
     let (counts, unfinished) = if supergraph {
         let paths = supergraph_paths(&opened.grammar, &opened.table, depth)?;
@@ -51,7 +51,7 @@ pub fn segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: us
         (call_segments(&opened.grammar, &opened.table, opened.convention, depth)?, 0)
     };
     let (distinct, executed) = (counts.len(), counts.values().sum());
-    let rows = take_top(sorted(counts), top);
+    let rows = take_top(sort_by_count(counts), top);
     let segments: Vec<CountedSegment> =
         rows.into_iter().map(|(symbols, count)| CountedSegment { events: opened.table.labels(&symbols), count }).collect();
     Ok(CountedSegments {
@@ -66,7 +66,7 @@ pub fn segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: us
 }
 
 /// Sorts by descending count, then by symbols.
-fn sorted(counts: SegmentCounts) -> Vec<(Vec<u64>, u64)> {
+fn sort_by_count(counts: SegmentCounts) -> Vec<(Vec<u64>, u64)> {
     let mut rows: Vec<(Vec<u64>, u64)> = counts.into_iter().collect();
     rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     rows

@@ -48,7 +48,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut simulated: Option<HashMap<String, Frames>> = None;
     for number in 1_u64.. {
         line.clear();
-        if lines.read_line(&mut line).with_context(|| format!("line {number}"))? == 0 {
+        if lines.read_line(&mut line).with_context(|| format!("cannot read line {number}"))? == 0 {
             break;
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -59,7 +59,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
             Some(frames) => events.push_simulated(text, frames),
             None => events.parse_line(text),
         };
-        parsed.with_context(|| format!("line {number}: `{}`", text.chars().take(80).collect::<String>()))?;
+        parsed.with_context(|| format!("cannot parse line {number}, `{}`", text.chars().take(80).collect::<String>()))?;
     }
     let convention = events.convention;
     writer.finish(convention)
@@ -114,25 +114,29 @@ impl TextEvents<'_> {
         let frames = &mut self.frames[thread];
         Ok(match *fields {
             ["enter", function] => {
-                let function = self.table.function(function);
+                let function = self.table.intern_function(function);
                 frames.push(function);
-                self.table.enter(function)
+                self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter`");
-                self.table.leave()
+                ensure!(frames.pop().is_some(), "`leave` needs an earlier `enter`, which is missing");
+                self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
-                let (function, end) = (self.table.function(function), parse_path_end(end)?);
+                let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("`path` without an earlier `enter`"),
+                    None => bail!("`path` needs an earlier `enter`, which is missing"),
                     Some(open) => {
-                        ensure!(*open == function, "this path is not of the innermost open function `{}`", self.table.function_name(*open))
+                        ensure!(
+                            *open == function,
+                            "this path does not belong to the innermost open function `{}`",
+                            self.table.function_name(*open)
+                        )
                     }
                 }
-                let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
+                let named = |table: &mut EventTable| blocks.iter().map(|block| table.intern_block(function, block)).collect();
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
-                self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
+                self.table.intern_path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
             _ => bail!("expected convention, thread, enter, leave or path, with their fields separated by tabs"),
         })
@@ -150,8 +154,8 @@ impl TextEvents<'_> {
         }
         let Some(frames) = frames.get_mut(thread) else { return Ok(()) };
         if std::mem::take(&mut frames.ended_at_call) || frames.functions.is_empty() {
-            let function = self.table.function(start);
-            let enter = self.table.enter(function);
+            let function = self.table.intern_function(start);
+            let enter = self.table.enter_symbol(function);
             frames.functions.push(function);
             self.writer.push(number, enter)?;
         }
@@ -163,12 +167,13 @@ impl TextEvents<'_> {
             _ => bail!("a path cannot end with `{end}`; expected one of: call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
-            self.table.path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
+            self.table
+                .intern_path(&PathEvent { function, end, is_prefix: false, source: None }, &format!("{start}/{outcomes}"), |_| Vec::new());
         self.writer.push(number, symbol)?;
         frames.ended_at_call = end == SubpathEnd::Call;
         if is_return {
             frames.functions.pop();
-            let leave = self.table.leave();
+            let leave = self.table.leave_symbol();
             self.writer.push(number, leave)?;
         }
         Ok(())

@@ -44,7 +44,7 @@ impl Cover {
 type Rows = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
-pub fn greedy(problem: &CoverProblem) -> Cover {
+pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     let rows = build_rows(problem);
     let selected = greedy_rows(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
@@ -54,7 +54,7 @@ pub fn greedy(problem: &CoverProblem) -> Cover {
 
 /// Returns the cheapest cover, or the best one found before `should_continue` returned false. The function is called once per search
 /// node.
-pub fn exact(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
+pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = build_rows(problem);
     let mut selected = reduce(&mut rows, &problem.costs);
     let mut bound = total_cost(&selected, &problem.costs);
@@ -257,7 +257,7 @@ impl CoverPart<'_> {
                 (best, best_prices) = (value, prices.clone());
             }
             let norm: i128 = covered.iter().map(|c| (1 - c) * (1 - c)).sum();
-            if norm == 0 || ceiling(best) >= upper {
+            if norm == 0 || unscale_rounding_up(best) >= upper {
                 break;
             }
             if round % 20 == 19 {
@@ -270,12 +270,12 @@ impl CoverPart<'_> {
             }
         }
         *multipliers = self.rows.iter().cloned().zip(best_prices).collect();
-        ceiling(best)
+        unscale_rounding_up(best)
     }
 }
 
 /// Scales a bound back, rounding up since costs are integers.
-fn ceiling(scaled: i128) -> u64 {
+fn unscale_rounding_up(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
 

@@ -84,7 +84,7 @@ impl Suite {
     /// Adds a run.
     ///
     /// # Errors
-    /// The run is of a different build than earlier ones, or a map is corrupt. The suite is then unchanged.
+    /// The run is of a different build than earlier runs, or a map is corrupt. The suite is then unchanged.
     pub fn add(&mut self, profile: &Profile) -> Result<(), SuiteError> {
         let run = &profile.run;
         let name = run.test.clone().unwrap_or_else(|| run.command.join(" "));

@@ -51,11 +51,11 @@ impl EngineChoice {
         }
     }
 
-    /// Returns the engine with these parameters.
+    /// Creates the engine.
     ///
     /// # Errors
     /// The engine needs a shared folder, or a program that is not installed.
-    pub fn engine(&self, parameters: &EngineParameters) -> Result<Engine> {
+    pub fn create_engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
         ensure!(
@@ -65,9 +65,12 @@ impl EngineChoice {
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("Slurm needs a folder that all machines of the cluster share: add --work FOLDER")?;
+                shared.context("Slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
                 let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
-                ensure!(found.is_some(), "`sbatch` is not on the search path: run this on a machine that submits jobs to Slurm");
+                ensure!(
+                    found.is_some(),
+                    "`sbatch` is not on the search path. Run this command on a machine from which jobs are submitted to Slurm"
+                );
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
@@ -85,7 +88,7 @@ impl EngineChoice {
 ///
 /// # Errors
 /// The engine is unknown, or its options are incomplete.
-pub fn engine(text: &str) -> Result<EngineChoice, String> {
+pub fn parse_engine(text: &str) -> Result<EngineChoice, String> {
     let (name, rest) = text.split_once(':').map_or((text, ""), |(name, rest)| (name, rest.trim()));
     match (name, rest) {
         ("local", "") => Ok(EngineChoice::Local),
@@ -112,16 +115,19 @@ mod tests {
 
     #[test]
     fn engines_are_parsed_with_their_options() {
-        assert_eq!(engine("local"), Ok(EngineChoice::Local));
-        assert_eq!(engine("slurm"), Ok(EngineChoice::Slurm(Vec::new())));
-        assert_eq!(engine("slurm:--partition=a  --time=9"), Ok(EngineChoice::Slurm(vec!["--partition=a".into(), "--time=9".into()])));
-        assert_eq!(engine("template:ssh host{index}:22 sh {script}"), Ok(EngineChoice::Template("ssh host{index}:22 sh {script}".into())));
+        assert_eq!(parse_engine("local"), Ok(EngineChoice::Local));
+        assert_eq!(parse_engine("slurm"), Ok(EngineChoice::Slurm(Vec::new())));
+        assert_eq!(parse_engine("slurm:--partition=a  --time=9"), Ok(EngineChoice::Slurm(vec!["--partition=a".into(), "--time=9".into()])));
+        assert_eq!(
+            parse_engine("template:ssh host{index}:22 sh {script}"),
+            Ok(EngineChoice::Template("ssh host{index}:22 sh {script}".into()))
+        );
         let kubernetes = EngineChoice::Kubernetes { image: "registry:5000/tools:1".into(), claim: "data".into() };
-        assert_eq!(engine("kubernetes:registry:5000/tools:1,data"), Ok(kubernetes));
+        assert_eq!(parse_engine("kubernetes:registry:5000/tools:1,data"), Ok(kubernetes));
         for wrong in ["", "loca", "local:4", "template", "template: ", "template:sh", "kubernetes", "kubernetes:x", "kubernetes:,data"] {
-            assert!(engine(wrong).is_err(), "{wrong}");
+            assert!(parse_engine(wrong).is_err(), "{wrong}");
         }
         let parameters = EngineParameters { jobs: None, memory: None, retries: 1, shared: None };
-        assert!(engine("slurm").unwrap().engine(&parameters).unwrap_err().to_string().contains("--work"));
+        assert!(parse_engine("slurm").unwrap().create_engine(&parameters).unwrap_err().to_string().contains("--work"));
     }
 }

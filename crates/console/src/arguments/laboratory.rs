@@ -9,9 +9,9 @@ mod tracing;
 pub use tracing::{LaboratoryCollector, PlanForm, TraceChoices, WitnessCondition};
 
 use super::choices::{by_spelling, one_of};
-use super::compression::METHODS;
+use super::compression::COMPRESSION_METHODS;
 use super::partition::{COPY_STRATEGIES, HITS, ProfitableChoices};
-use super::times::{max_wait, seconds_up_to_an_hour};
+use super::times::{parse_max_wait, parse_seconds_up_to_an_hour};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, ValueEnum};
 use std::env;
@@ -32,42 +32,42 @@ pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 /// Choices for a command of `trodden`.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct LaboratoryChoices {
-    /// Options of counting.
+    /// Counting options.
     #[command(flatten)]
     pub counting: CountingChoices,
-    /// Options of variants.
+    /// Variant options.
     #[command(flatten)]
     pub variant: VariantChoices,
-    /// Options of profile-guided optimisation.
+    /// Options for profile-guided optimisation.
     #[command(flatten)]
     pub guided: GuidedChoices,
-    /// Options that divide paths among copies.
+    /// Options for dividing paths among copies.
     #[command(flatten)]
     pub division: DivisionChoices,
-    /// Options of copies.
+    /// Copy options.
     #[command(flatten)]
     pub copies: CopyChoices,
-    /// Options of complete streams.
+    /// Options for complete streams.
     #[command(flatten)]
     pub streams: StreamChoices,
-    /// Options of traces.
+    /// Trace options.
     #[command(flatten)]
     pub tracing: TraceChoices,
-    /// Options of recordings of waits.
+    /// Options for recordings of waits.
     #[command(flatten)]
     pub waiting: WaitChoices,
-    /// Options of reports.
+    /// Report options.
     #[command(flatten)]
     pub reporting: ReportChoices,
-    /// Options of coverage.
+    /// Coverage options.
     #[command(flatten)]
     pub coverage: CoverageChoices,
-    /// Options of the ranking of suspicious paths.
+    /// Options for ranking suspicious paths.
     #[command(flatten)]
     pub isolation: IsolationChoices,
 }
 
-/// Options of counting.
+/// Counting options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "build, instrument, cc, c++, cargo trodden")]
 pub struct CountingChoices {
@@ -83,13 +83,13 @@ pub struct CountingChoices {
     /// Maximum number of paths counted in an array, if there are tables.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub array_paths: Option<u64>,
-    /// Counters of threads: their own, or shared with atomic increments; both are exact.
+    /// Counters per thread, or shared with atomic increments; both are exact.
     #[arg(long, value_parser = by_spelling::<Threads>())]
     pub threads: Option<Threads>,
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
     #[arg(long, value_parser = by_spelling::<bool>())]
     pub chords: Option<bool>,
-    /// Calls whose starts are counted, to find paths whose call never returned.
+    /// Calls at which paths are counted, to find calls that never returned.
     #[arg(long, value_parser = by_spelling::<Reach>())]
     pub reach: Option<Reach>,
     /// Data stored for each unit; `trodden instrument` needs the bitcode.
@@ -104,7 +104,7 @@ pub struct CountingChoices {
 }
 
 impl CountingChoices {
-    /// Returns the choices as settings of a build.
+    /// Returns the choices as build settings.
     pub fn settings(&self) -> Settings {
         Settings {
             scheme: self.scheme,
@@ -122,19 +122,19 @@ impl CountingChoices {
     }
 }
 
-/// Options of variants of a program.
+/// Options for variants of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "instrument")]
 pub struct VariantChoices {
     /// Time limit per function for --scheme ppp-optimal, 1 to 3600 seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds_up_to_an_hour)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds_up_to_an_hour)]
     pub time_limit: Option<u64>,
     /// Maximum code growth by inlining or copying callees [default: 50].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub growth: Option<u32>,
 }
 
-/// Options of profile-guided optimisation.
+/// Options for profile-guided optimisation.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "pgo")]
 pub struct GuidedChoices {
@@ -157,7 +157,7 @@ pub struct GuidedChoices {
     pub keep_profile: Option<PathBuf>,
 }
 
-/// Options that divide paths among copies.
+/// Options for dividing paths among copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record, fleet copies")]
 pub struct DivisionChoices {
@@ -172,7 +172,7 @@ pub struct DivisionChoices {
     pub max_probes: Option<u32>,
 }
 
-/// Options of copies.
+/// Copy options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct CopyChoices {
@@ -202,12 +202,12 @@ pub struct CopyChoices {
     pub segment_depth: Option<u32>,
 }
 
-/// Options of complete streams.
+/// Options for complete streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "record")]
 pub struct StreamChoices {
     /// With --whole-program: compression method [default: phrases].
-    #[arg(long, value_parser = one_of(METHODS))]
+    #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
     pub method: Option<CompressionMethod>,
     /// With --whole-program: stream buffer of each thread, in MiB [default: 64].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MAX_REGIONS))]
@@ -215,11 +215,11 @@ pub struct StreamChoices {
     /// With --whole-program: longest wait on a full buffer [default: 2s].
     ///
     /// After that time, the thread drops events and counts them; 0 = never block.
-    #[arg(long, value_name = "TIME", value_parser = max_wait)]
+    #[arg(long, value_name = "TIME", value_parser = parse_max_wait)]
     pub max_wait: Option<Duration>,
 }
 
-/// Options of recordings of waits.
+/// Options for recordings of waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "waits record")]
 pub struct WaitChoices {
@@ -228,7 +228,7 @@ pub struct WaitChoices {
     pub rate: Option<u32>,
 }
 
-/// Options of reports.
+/// Report options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "report")]
 pub struct ReportChoices {
@@ -237,7 +237,7 @@ pub struct ReportChoices {
     pub explain: bool,
 }
 
-/// Options of the ranking of suspicious paths.
+/// Options for ranking suspicious paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "isolate")]
 pub struct IsolationChoices {
@@ -246,7 +246,7 @@ pub struct IsolationChoices {
     pub score: Option<SuspiciousnessFormula>,
 }
 
-/// Options of coverage.
+/// Coverage options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "coverage report, coverage show, export")]
 pub struct CoverageChoices {
@@ -275,11 +275,11 @@ struct VariableContent {
     choices: GivenChoices,
 }
 
-/// Commands that trodden itself starts. They inherit the variable, with choices that may apply only to the command that started them.
-const STARTED_BY_TRODDEN: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
+/// Commands that trodden itself starts. They inherit the variable, whose choices may apply only to the command that started them.
+const INTERNAL_COMMANDS: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
-    /// Reads the choices for a command, given by its words, from the environment.
+    /// Reads the choices for a command from the environment. `command` is the command's words, such as `trace` and `show`.
     ///
     /// # Errors
     /// The variable contains a choice that is invalid or does not apply to the command.
@@ -295,7 +295,7 @@ impl LaboratoryChoices {
             let reason = error.lines().next().unwrap_or_default().trim_start_matches("error: ");
             format!("{LABORATORY_VARIABLE} does not contain options of `trodden-lab with`: {reason}. {ADVICE}")
         })?;
-        let is_inapplicable = |choice: &&GivenChoice| !choice.applies_to(command) && !STARTED_BY_TRODDEN.contains(&command);
+        let is_inapplicable = |choice: &&GivenChoice| !choice.applies_to(command) && !INTERNAL_COMMANDS.contains(&command);
         match given.iter().find(is_inapplicable) {
             Some(GivenChoice { option, .. }) => {
                 Err(format!("{LABORATORY_VARIABLE} contains {option}, which does not apply to `trodden {}`. {ADVICE}", command.join(" ")))
@@ -314,7 +314,7 @@ fn parse_variable(text: &str) -> Result<GivenChoices, clap::Error> {
 pub struct GivenChoice {
     /// The option, with its dashes.
     pub option: String,
-    /// Its value, if it takes one.
+    /// The option's value, if it takes one.
     pub value: Option<OsString>,
     /// The commands that the option applies to.
     pub commands: Vec<String>,
@@ -338,7 +338,7 @@ pub struct GivenChoices {
 
 impl GivenChoices {
     /// Returns the value of [`LABORATORY_VARIABLE`] for these choices.
-    pub fn spelled(&self) -> String {
+    pub fn to_variable_value(&self) -> String {
         let mut words = Vec::new();
         for choice in &self.given {
             let mut word = OsString::from(&choice.option);
@@ -352,13 +352,13 @@ impl GivenChoices {
     }
 }
 
-/// Returns a clap command with the options of all choices.
+/// Returns a clap command that accepts all options of `trodden-lab with`.
 fn all_options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
-/// Returns the names of all options, for a message.
-pub fn names() -> String {
+/// Returns the names of all options, separated by commas.
+pub fn option_names() -> String {
     let options = all_options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")
 }
@@ -436,12 +436,15 @@ mod tests {
         }
         let line = ["--chords", "off", "--keep-profile", "a %file=\n", "--all-procedures", "--min-share=-1"];
         let given = Line::try_parse_from(line).unwrap().given;
-        let choices = parse_variable(&given.spelled()).unwrap().choices;
+        let choices = parse_variable(&given.to_variable_value()).unwrap().choices;
         assert_eq!(choices, given.choices);
         assert_eq!((choices.counting.chords, choices.guided.min_share), (Some(false), Some(-1.0)));
         assert_eq!(choices.guided.keep_profile, Some("a %file=\n".into()));
-        let concerned: Vec<_> = given.given.iter().map(|choice| (&*choice.option, choice.commands.join("|"))).collect();
+        let commands_by_option: Vec<_> = given.given.iter().map(|choice| (&*choice.option, choice.commands.join("|"))).collect();
         let counting = "build|instrument|cc|c++|cargo trodden".to_owned();
-        assert!(concerned.contains(&("--chords", counting)) && concerned.contains(&("--all-procedures", "record|fleet copies".into())));
+        assert!(
+            commands_by_option.contains(&("--chords", counting))
+                && commands_by_option.contains(&("--all-procedures", "record|fleet copies".into()))
+        );
     }
 }

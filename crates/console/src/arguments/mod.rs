@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `choices.rs` | options whose values are variants of a library's type |
 //! | `times.rs` | durations |
-//! | `compression.rs` | methods of compressing sequences |
+//! | `compression.rs` | compression methods for sequences |
 //! | `engines.rs` | engines that run jobs |
-//! | `partition.rs` | options that divide paths among copies |
+//! | `partition.rs` | options for dividing paths among copies |
 //! | `places.rs`, `shares.rs` | names of output files; percentages |
-//! | `parameters.rs` | options of counting |
+//! | `parameters.rs` | counting options |
 //! | `simulate.rs` | options of the simulation and its model |
 //! | `laboratory.rs` | options of `trodden-lab with`, and how they reach `trodden` |
 
@@ -23,5 +23,5 @@ pub mod shares;
 pub mod simulate;
 pub mod times;
 
-pub use compression::METHODS;
+pub use compression::COMPRESSION_METHODS;
 pub use parameters::Parameters;

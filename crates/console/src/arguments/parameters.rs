@@ -68,7 +68,7 @@ impl Parameters {
     pub fn settings(&self) -> Settings {
         Settings {
             weights: self.weights.clone().map(SettingsFile::File),
-            observe: self.observe(),
+            observe: self.observation(),
             events: self.events,
             known: self.residual.as_ref().map(|profile| SettingsFile::File(profile.into())),
             recorder: self.flight_recorder.clone().map(Into::into),
@@ -83,7 +83,7 @@ impl Parameters {
     /// # Errors
     /// One of them conflicts with an option of these parameters.
     pub fn add_laboratory_choices(&mut self, choices: &CountingChoices) -> Result<(), String> {
-        if choices.witnesses && self.observe().is_some() {
+        if choices.witnesses && self.observation().is_some() {
             return Err(
                 "--witnesses counts nothing and conflicts with --addresses, --pgo, --stream and --coverage. Omit one of them".into()
             );
@@ -93,7 +93,7 @@ impl Parameters {
     }
 
     /// Returns what is observed; `None` for paths. `--addresses`, `--pgo`, `--stream` and `--coverage` exclude each other.
-    fn observe(&self) -> Option<Observe> {
+    fn observation(&self) -> Option<Observe> {
         let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
         requested.or(self.coverage)

@@ -1,4 +1,4 @@
-//! Options that divide paths among copies of a program.
+//! Options for dividing paths among copies of a program.
 
 use super::choices::Choice;
 use clap::Args;
@@ -11,12 +11,12 @@ const MAX_COPIES: usize = 4096;
 /// Strategies that divide paths among copies.
 pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
     (PartitionStrategy::Sbl, "sbl", "No division: sequential Ball-Larus"),
-    (PartitionStrategy::Pbl, "pbl", "By whole functions"),
+    (PartitionStrategy::Pbl, "pbl", "Divide by whole functions"),
     (PartitionStrategy::P3, "p3", "Partitioned path profiling, as published"),
-    (PartitionStrategy::Weighted, "weighted", "By frequencies and path ends, improved by search"),
+    (PartitionStrategy::Weighted, "weighted", "Divide by frequencies and path ends, improved by search"),
 ];
 
-/// Executions of probes that count as hits.
+/// The probes whose executions count as hits.
 pub const HITS: [Choice<Measure>; 2] = [
     (Measure::All, "all", "Increments of the path register and of path counters"),
     (Measure::Labels, "labels", "Increments of the path register only, as in the paper"),
@@ -49,7 +49,7 @@ impl From<ProfitableChoices> for ProfitableProcedures {
 ///
 /// # Errors
 /// The text is not a number, or out of range.
-pub fn copies(text: &str) -> Result<usize, String> {
+pub fn parse_copies(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|e| format!("{e}"))?;
     match number {
         1..=MAX_COPIES => Ok(number),

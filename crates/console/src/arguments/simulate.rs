@@ -102,7 +102,7 @@ pub struct SimulateModel {
     pub steps: usize,
 }
 
-/// The model if no option is given.
+/// The default model.
 impl Default for SimulateModel {
     fn default() -> SimulateModel {
         #[derive(Parser)]
@@ -137,8 +137,8 @@ fn formats() -> Vec<Choice<SourceFormat>> {
 /// Events of the processor model.
 const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::Instructions, "instructions", "Instructions"),
-    (ProcessorEvent::L1Misses, "l1-misses", "Misses of the first-level caches"),
-    (ProcessorEvent::L2Misses, "l2-misses", "Misses of the second-level cache"),
+    (ProcessorEvent::L1Misses, "l1-misses", "First-level cache misses"),
+    (ProcessorEvent::L2Misses, "l2-misses", "Second-level cache misses"),
     (ProcessorEvent::Mispredictions, "mispredictions", "Mispredicted branches"),
     (ProcessorEvent::StallCycles, "stall-cycles", "Cycles in which nothing is committed"),
     (ProcessorEvent::AnalyticalPower, "power-analytical", "Cache power, from relative costs of accesses"),

@@ -62,7 +62,7 @@ impl Substitute {
             let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let (tool, folder) = (quoted(&context.own_folder()?.join(SIMULATOR))?, quoted(folder)?);
+        let (tool, folder) = (quoted(&context.executable_folder()?.join(SIMULATOR))?, quoted(folder)?);
         let script = format!(
             "#!/bin/sh\nTRODDEN_QUIET=1 exec {tool} simulate --top 0 --profile {folder}/$$.trodden {profile_option} -o {folder}/$$.txt \
                 -- {} \"$@\"\n",

@@ -1,7 +1,7 @@
 //! Command-line definition of `trodden-lab grammar`.
 
 use clap::Args;
-use trodden_console::arguments::METHODS;
+use trodden_console::arguments::COMPRESSION_METHODS;
 use trodden_console::arguments::choices::one_of;
 use trodden_sequence::CompressionMethod;
 
@@ -14,7 +14,7 @@ pub struct Grammar {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub thread: usize,
     /// Recompress the sequence with this method before trying the others.
-    #[arg(long, value_parser = one_of(METHODS))]
+    #[arg(long, value_parser = one_of(COMPRESSION_METHODS))]
     pub method: Option<CompressionMethod>,
     /// Print JSON.
     #[arg(long)]

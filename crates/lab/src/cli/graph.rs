@@ -5,7 +5,7 @@ use super::{Extract, Reconstruct, Witnesses};
 use clap::Subcommand;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, copies};
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, parse_copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
@@ -36,7 +36,7 @@ Examples:
         /// Graph file (JSON or DOT); `-` reads standard input.
         file: PathBuf,
         /// Number of copies.
-        #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = copies)]
+        #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = parse_copies)]
         copies: usize,
         /// Strategy that divides the paths.
         #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted")]

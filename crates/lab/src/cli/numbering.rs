@@ -19,7 +19,7 @@ pub struct NumberJob {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub restarts: Option<u32>,
     /// Time limit of ppp-optimal, in seconds; when it expires, the best numbering so far and the proven bound are printed [default: 60].
-    #[arg(long, value_name = "SECONDS", value_parser = trodden_console::arguments::times::seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = trodden_console::arguments::times::parse_seconds)]
     pub time_limit: Option<u64>,
     /// Maximum number of paths to list.
     #[arg(long, value_name = "N", default_value_t = 1000)]

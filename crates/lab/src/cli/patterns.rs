@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
-use trodden_console::arguments::shares::percent;
+use trodden_console::arguments::shares::parse_percent;
 use trodden_stored::named::LAST;
 
 /// A kind of repetition in a sequence of paths and calls.
@@ -45,7 +45,7 @@ pub struct Patterns {
     /// Minimum percentage [default: 1 for hot, 90 for iterations].
     ///
     /// `hot`: of all paths. `iterations`: of the equal beginnings, those that go on with the same pattern.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub threshold: Option<f64>,
     /// Maximum results, 0 for all [default: 10; JSON: all; phases: 10].
     #[arg(long, value_name = "N")]

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 use trodden_console::arguments::choices::one_of;
-use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableChoices, copies};
+use trodden_console::arguments::partition::{COPY_STRATEGIES, HITS, ProfitableChoices, parse_copies};
 use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
@@ -17,7 +17,7 @@ pub struct Plan {
     /// Instrumented program or shared library.
     pub program: PathBuf,
     /// Numbers of copies to plan for.
-    #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = copies)]
+    #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = parse_copies)]
     pub copies: Vec<usize>,
     /// Strategies that divide the paths.
     #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", value_delimiter = ',')]

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_console::arguments::choices::{Choice, one_of};
-use trodden_console::arguments::partition::copies;
+use trodden_console::arguments::partition::parse_copies;
 use trodden_witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct Witnesses {
     /// File with a graph or several functions; `-` reads standard input. If it has `profiles`, that distribution is checked.
     pub file: PathBuf,
     /// Number of profiles (runs among which the witnesses are divided); --limit may need more.
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = copies)]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = parse_copies)]
     pub profiles: usize,
     /// Strategy that divides the witnesses.
     #[arg(long, value_parser = one_of(STRATEGIES), default_value = "weighted")]
@@ -34,7 +34,7 @@ pub struct Witnesses {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Number of machines that execute the profiles, each one at a time [default: one per profile].
-    #[arg(long, value_name = "M", value_parser = copies)]
+    #[arg(long, value_name = "M", value_parser = parse_copies)]
     pub machines: Option<usize>,
     /// Use edges as witnesses instead of nodes.
     #[arg(long)]

@@ -28,7 +28,7 @@ pub fn extract(job: &Extract) -> Result<()> {
         GraphFormat::Json => serde_json::to_string(&json(&binary, &graph, &functions))? + "\n",
         GraphFormat::Dot => dot(&graph, &functions),
     };
-    trodden_console::output::text_or_json(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
+    trodden_console::output::text_or_json_writer(job.format == GraphFormat::Json).write_all(text.as_bytes())?;
     Ok(())
 }
 

@@ -87,7 +87,7 @@ pub fn run(job: &GraphJob) -> Result<ExitCode> {
 }
 
 fn print(answer: &Value) -> Result<()> {
-    writeln!(trodden_console::output::json(), "{}", serde_json::to_string(answer)?)?;
+    writeln!(trodden_console::output::json_writer(), "{}", serde_json::to_string(answer)?)?;
     Ok(())
 }
 

@@ -39,7 +39,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         true => serde_json::to_string_pretty(&dot::json(unit, function, None))? + "\n",
         false => dot::dot(unit, function, None),
     };
-    trodden_console::output::text_or_json(json).write_all(text.as_bytes())?;
+    trodden_console::output::text_or_json_writer(json).write_all(text.as_bytes())?;
     Ok(())
 }
 

@@ -22,7 +22,7 @@ use std::fs;
 use std::process::ExitCode;
 use trodden_command::laboratory::context;
 use trodden_console::notes::note;
-use trodden_console::output::{Color, json_text, print_found, wants_color};
+use trodden_console::output::{Color, json_text, print_result, wants_color};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 use trodden_stored::named;
@@ -111,7 +111,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    print_found(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
+    print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -39,7 +39,7 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
     match &job.output {
         Some(file) if file.extension().is_some_and(|e| e == "parquet") => write_parquet(&results, file)?,
         Some(file) => write(file, results.csv())?,
-        None => trodden_console::output::text().write_all(results.csv().as_bytes())?,
+        None => trodden_console::output::text_writer().write_all(results.csv().as_bytes())?,
     }
     for (metric, effects) in results.metrics.iter().zip(&results.effects) {
         let of = if results.metrics.len() > 1 { format!(" ({metric})") } else { String::new() };

@@ -119,7 +119,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
 
 /// Like [`launch`], with a folder for the engine's scripts.
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
-    let trodden = runner.context.driver.own_program()?;
+    let trodden = runner.context.driver.executable()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
     let task = |copy: &usize| LaunchTask {
         command: vec![trodden.into(), "copy".into(), folder.into(), copy.to_string().into()],

@@ -72,13 +72,16 @@ impl WatchPartition {
 fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
-        format!("{} has no symbols, so its action at a match is unknown. Link it without stripping symbols", program.display())
+        format!(
+            "{} has no symbols, so what it does when a watched path matches is unknown. Link it without stripping symbols",
+            program.display()
+        )
     })?;
     let variable = context.driver.variables.get(OsStr::new(ON_UNTESTED_VARIABLE)).map(|word| word.to_string_lossy().into_owned());
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "the action of {} at a match is `{action}`, so copies with different watched paths would behave differently. Set \
+        "when a watched path matches, {} performs the action `{action}`, so copies that watch different paths would behave differently. Set \
             {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
@@ -87,7 +90,7 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
 
 impl Partition for WatchPartition {
     const STREAMS: bool = false;
-    // Replaces the action at a match that the program's link recipe contains.
+    // Overrides the action that the program's link recipe sets for matches of watched paths.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {

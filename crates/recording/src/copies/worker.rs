@@ -20,7 +20,7 @@ use trodden_profile::copies::CopyTimes;
 use trodden_profile::stream::DrainTotals;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, files_with_extension, move_logs};
+use trodden_stored::place::{LOG_EXTENSION, files_with_extension, move_logs};
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
@@ -74,7 +74,7 @@ pub fn work(folder: &Path, copy: usize, result: &Path, context: &RecordingContex
 
 /// Writes raw files with the counts of a copy's streams, and moves the streams to the job folder.
 fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()> {
-    let logs = files_with_extension(run_folders.raw.path(), LOG)?;
+    let logs = files_with_extension(run_folders.raw.path(), LOG_EXTENSION)?;
     for log in &logs {
         ensure!(
             write_raw_counts(log)? == 0,

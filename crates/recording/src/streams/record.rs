@@ -22,7 +22,7 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{self, LOG, STREAM, files_with_extension, move_logs, streams_folder_of};
+use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
 use trodden_text::words::{count, plural, shell_word};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
@@ -56,7 +56,7 @@ pub fn record_last(arguments: &[OsString], last: u64, context: &RecordingContext
     let mut command = command(arguments, &folder, STREAM_FILE_NAMES, context);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", arguments[0].display()))?;
-    let streams = files_with_extension(&folder, STREAM)?;
+    let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
         log::warn!("{} is not a stream. The program that wrote it was built without --stream, and only counted", other.display());
@@ -133,7 +133,7 @@ fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<DrainTotals> {
 
 /// Delivers the logs and their profile. Returns true if they are complete.
 fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, context: &RecordingContext) -> Result<bool> {
-    let logs = files_with_extension(folder, LOG)?;
+    let logs = files_with_extension(folder, LOG_EXTENSION)?;
     let mut lossy = 0;
     for log in &logs {
         lossy += write_raw_counts(log)?;
@@ -198,8 +198,8 @@ pub fn collect(given: &[PathBuf], destination: &Destination, context: &Recording
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // The unfinished log of a killed recorder.
-        let before = stream.with_extension(LOG);
-        let log = folder.path().join(format!("{number:04}.{LOG}"));
+        let before = stream.with_extension(LOG_EXTENSION);
+        let log = folder.path().join(format!("{number:04}.{LOG_EXTENSION}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         log::info!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events"));
         write_lost_threads(&log, drained.lost)?;
@@ -220,7 +220,7 @@ pub fn collect(given: &[PathBuf], destination: &Destination, context: &Recording
         (Some(run), _) => context.run_store()?.streams(run),
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
-    move_logs(&files_with_extension(folder.path(), LOG)?, &target)?;
+    move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
     ensure!(lossy == 0, "events of {} were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
@@ -234,11 +234,12 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             continue;
         }
         let (raw, found): (Vec<PathBuf>, Vec<PathBuf>) =
-            files_with_extension(path, STREAM)?.into_iter().partition(|file| is_raw_file(file));
+            files_with_extension(path, STREAM_EXTENSION)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
         // Raw files that were written from a log are skipped, since the log contains their counts.
-        let has_log = |raw: &Path| raw.with_extension(LOG).exists() || raw.with_extension("").with_extension(LOG).exists();
+        let has_log =
+            |raw: &Path| raw.with_extension(LOG_EXTENSION).exists() || raw.with_extension("").with_extension(LOG_EXTENSION).exists();
         counted.extend(raw_files(path)?.into_iter().filter(|raw| !has_log(raw)));
     }
     ensure!(!streams.is_empty(), "the given folders have no stream files (whose names end in .stream)");

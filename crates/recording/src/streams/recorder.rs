@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
-use trodden_stored::place::{LOG, STREAM, files_with_extension};
+use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_wire::LostThreads;
 
 /// Pause between polls while chunks arrive.
@@ -61,7 +61,7 @@ impl<'a> Recorder<'a> {
     pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
         self.start_new_drains(folder)?;
         let mut all = DrainTotals::default();
-        for file in files_with_extension(folder, STREAM)? {
+        for file in files_with_extension(folder, STREAM_EXTENSION)? {
             let found = inode_of(&file).and_then(|inode| self.drains.remove(&inode));
             let Some((drain, log)) = found else {
                 if !is_stream_file(&file) {
@@ -76,7 +76,7 @@ impl<'a> Recorder<'a> {
             all.invalid_words += drained.invalid_words;
             all.bytes += drained.bytes;
             all.lost = all.lost.merge(drained.lost);
-            let target = file.with_extension(LOG);
+            let target = file.with_extension(LOG_EXTENSION);
             if log != target {
                 fs::rename(&log, &target).with_context(|| format!("cannot rename {}", log.display()))?;
             }
@@ -95,7 +95,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
-        for file in files_with_extension(folder, STREAM)? {
+        for file in files_with_extension(folder, STREAM_EXTENSION)? {
             // A file that was just moved, or is not initialised yet, is found by a later search.
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
@@ -114,8 +114,9 @@ impl<'a> Recorder<'a> {
 
     /// An unused name for a log. Process IDs may be reused before the log of the previous process is finished.
     fn new_log(&self, file: &Path) -> PathBuf {
-        let names = (0..).map(|n| if n == 0 { file.with_extension(LOG) } else { file.with_extension(format!("{n}.{LOG}")) });
-        names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG))
+        let names =
+            (0..).map(|n| if n == 0 { file.with_extension(LOG_EXTENSION) } else { file.with_extension(format!("{n}.{LOG_EXTENSION}")) });
+        names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG_EXTENSION))
     }
 }
 

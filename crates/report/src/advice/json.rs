@@ -39,13 +39,13 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
         "saves_instructions": number(ranked.finding.saves),
         "saves_share": ranked.share,
         "copies": ranked.copies,
-        "summary": say::summary(function, &ranked.finding),
-        "suggestion": say::suggestion(function, &ranked.finding),
+        "summary": say::describe(function, &ranked.finding),
+        "suggestion": say::suggest(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
-            Found::Correlated(c) => evidence.correlated(c),
-            Found::Loop(l) => evidence.loops(l),
-            Found::Redundant(r) => evidence.redundant(r),
-            Found::Never(n) => evidence.never(n),
+            Found::Correlated(c) => evidence.correlated_json(c),
+            Found::Loop(l) => evidence.loop_json(l),
+            Found::Redundant(r) => evidence.redundant_json(r),
+            Found::Never(n) => evidence.never_together_json(n),
         },
     })
 }
@@ -57,7 +57,7 @@ struct EvidenceWriter<'t> {
 }
 
 impl EvidenceWriter<'_> {
-    fn correlated(&self, c: &Correlated) -> Value {
+    fn correlated_json(&self, c: &Correlated) -> Value {
         let given = c.given.iter().map(|g| {
             json!({
                 "edge": self.edge_json(g.edge),
@@ -88,12 +88,12 @@ impl EvidenceWriter<'_> {
         })
     }
 
-    fn loops(&self, l: &LoopPatterns) -> Value {
+    fn loop_json(&self, l: &LoopPatterns) -> Value {
         let pattern = |p: &trodden_analysis::advise::LoopPattern| {
             json!({
                 "edges": p.edges.iter().map(|e| e.0).collect::<Vec<_>>(),
                 "iterations": number(p.count),
-                "text": say::pattern(self.function, l, p),
+                "text": say::format_pattern(self.function, l, p),
             })
         };
         json!({
@@ -109,7 +109,7 @@ impl EvidenceWriter<'_> {
         })
     }
 
-    fn redundant(&self, r: &Redundant) -> Value {
+    fn redundant_json(&self, r: &Redundant) -> Value {
         let site = |s: &OperationSite| self.position_json(s.position, s.block);
         let repeated = |x: &trodden_analysis::advise::Repeated| {
             json!({
@@ -129,7 +129,7 @@ impl EvidenceWriter<'_> {
         })
     }
 
-    fn never(&self, n: &NeverTogether) -> Value {
+    fn never_together_json(&self, n: &NeverTogether) -> Value {
         json!({
             "first": self.edge_json(n.first),
             "second": self.edge_json(n.second),
@@ -148,7 +148,7 @@ impl EvidenceWriter<'_> {
 
     fn edge_json(&self, edge: Edge) -> Value {
         let flow = &self.function.map.edges[edge.index()];
-        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::turn(self.function, edge) })
+        json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::format_turn(self.function, edge) })
     }
 
     fn branch_json(&self, block: Node) -> Value {

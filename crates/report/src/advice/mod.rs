@@ -21,7 +21,7 @@ pub struct AdviceSelection {
     pub function: Option<String>,
     /// The kinds of findings; all if empty.
     pub kinds: Vec<AdviceKind>,
-    /// Maximum number of findings that save instructions, and also of findings that do not.
+    /// Maximum number of findings that save instructions, and separately of findings that save nothing.
     pub top: usize,
     /// Minimum share of all executed instructions, from 0 to 1. A finding must save at least this share. Functions that execute less are
     /// not analysed.
@@ -55,14 +55,14 @@ fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFindin
     all
 }
 
-/// Looks up the block properties of a function; `None` if the bitcode of its unit is not available.
+/// Looks up a function's block properties; `None` if its unit's bitcode is not available.
 pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
 /// A finding and its estimated savings.
 pub struct RankedAdvice<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
-    /// The finding, in one of the copies.
+    /// The finding, as found in one of the copies.
     pub finding: AdviceFinding,
     /// Upper bound of the savings in all copies, as a share of all executed instructions.
     pub share: f64,

@@ -45,14 +45,14 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
             "properties": turns.properties,
         })
     };
-    sarif::log(rules, found.iter().map(result).collect())
+    sarif::build_log(rules, found.iter().map(result).collect())
 }
 
 /// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
-    sarif::log(json!(rules), results.collect())
+    sarif::build_log(json!(rules), results.collect())
 }
 
 fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
@@ -62,7 +62,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let logical = json!({ "fullyQualifiedName": function.name.full, "kind": "function" });
     let mut main = locations.last().cloned().unwrap_or_else(|| json!({}));
     main["logicalLocations"] = json!([logical]);
-    let text = format!("{}. Try: {}.", say::summary(function, &ranked.finding), say::suggestion(function, &ranked.finding));
+    let text = format!("{}. Try: {}.", say::describe(function, &ranked.finding), say::suggest(function, &ranked.finding));
     let mut result = json!({
         "ruleId": ranked.finding.kind().name(),
         "level": "note",
@@ -91,8 +91,8 @@ fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<Positi
         }
         Found::Never(n) => {
             vec![
-                branch(from(n.first), say::turn(function, n.first)),
-                branch(from(n.second), format!("never after it: {}", say::turn(function, n.second))),
+                branch(from(n.first), say::format_turn(function, n.first)),
+                branch(from(n.second), format!("never after it: {}", say::format_turn(function, n.second))),
             ]
         }
     }

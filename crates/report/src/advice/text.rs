@@ -4,9 +4,9 @@ use super::{Advice, AdviceSelection, RankedAdvice, words as say};
 use crate::escape;
 use crate::paint::{self, fit, fit_name, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, call_line, gutter, new_calls, paint_turn, run_summary};
+use crate::text::{Page, TextOptions, gutter, new_calls, paint_turn, render_call, run_summary};
 use crate::view::{Function, View, file_of, inline_chain};
-use crate::words::{self, base_name, count, percent, plural, program};
+use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
 use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
@@ -18,10 +18,10 @@ const MAX_REPEATED: usize = 6;
 /// Maximum number of patterns shown for one loop.
 const MAX_PATTERNS: usize = 6;
 
-/// Writes a header, the possible savings, and the pairs of edges that are never taken on one path.
+/// Writes a header, the possible savings, and the pairs of edges that are never taken on the same path.
 pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
-    let mut out = header(view, selection, advice, page);
+    let mut out = render_header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
         out.push_str("No finding reaches this threshold.\n");
     }
@@ -41,12 +41,12 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
 }
 
 fn write_findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String {
-    all.iter().enumerate().map(|(rank, ranked)| finding_title(rank + 1, ranked, page) + &finding_body(ranked, sources, page)).collect()
+    all.iter().enumerate().map(|(rank, ranked)| render_title(rank + 1, ranked, page) + &render_body(ranked, sources, page)).collect()
 }
 
-fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
+fn render_header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
     let run = &view.profile.run;
-    let name = program(run, view.profile.images.first().map(|i| i.path.as_str()));
+    let name = program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::escape_line(&name))));
     let mut row = |name: &str, text: String| {
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
@@ -69,7 +69,7 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
     out
 }
 
-fn finding_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
+fn render_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     let function = ranked.function;
     let saves = match ranked.finding.saves {
         0 => String::new(),
@@ -86,24 +86,24 @@ fn finding_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
 }
 
-fn finding_body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
+fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
-    let mut out = writer.wrapped(&format!("{}.", capitalised(&say::summary(function, &ranked.finding))), INDENT);
+    let mut out = writer.wrap(&format!("{}.", capitalise(&say::describe(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
-        Found::Correlated(c) => writer.correlated(c),
-        Found::Loop(l) => writer.loops(l),
-        Found::Redundant(r) => writer.redundant(r),
-        Found::Never(n) => writer.never(n),
+        Found::Correlated(c) => writer.render_correlated(c),
+        Found::Loop(l) => writer.render_loop(l),
+        Found::Redundant(r) => writer.render_redundant(r),
+        Found::Never(n) => writer.render_never_together(n),
     });
     if ranked.finding.kind() != AdviceKind::Never {
-        out.push_str(&writer.labelled("try", &say::suggestion(function, &ranked.finding)));
+        out.push_str(&writer.render_labelled("try", &say::suggest(function, &ranked.finding)));
     }
     out.push('\n');
     out
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalise(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
@@ -121,17 +121,19 @@ struct FindingWriter<'s> {
 }
 
 impl FindingWriter<'_> {
-    fn correlated(&self, c: &Correlated) -> String {
-        let mut out = self.source_line(say::branch_position(self.function, c.earlier), "");
-        out.push_str(&self.source_line(say::branch_position(self.function, c.later), ""));
+    fn render_correlated(&self, c: &Correlated) -> String {
+        let mut out = self.render_source_line(say::branch_position(self.function, c.earlier), "");
+        out.push_str(&self.render_source_line(say::branch_position(self.function, c.later), ""));
         let own =
             |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
-        let label = |edge: Edge| format!("after {} {}", own(c.earlier), say::direction(self.function, edge));
-        let mut rows = vec![("overall".to_string(), c.executions, say::outcomes(self.function, &c.outcomes), false)];
-        rows.extend(c.given.iter().map(|g| (label(g.edge), g.count, say::outcomes(self.function, &g.outcomes), g.decides.is_some())));
+        let label = |edge: Edge| format!("after {} {}", own(c.earlier), say::format_direction(self.function, edge));
+        let mut rows = vec![("overall".to_string(), c.executions, say::format_outcomes(self.function, &c.outcomes), false)];
+        rows.extend(
+            c.given.iter().map(|g| (label(g.edge), g.count, say::format_outcomes(self.function, &g.outcomes), g.decides.is_some())),
+        );
         if !c.otherwise.is_empty() {
             let count = c.otherwise.iter().map(|o| o.count).sum();
-            rows.push((format!("not after {}", own(c.earlier)), count, say::outcomes(self.function, &c.otherwise), false));
+            rows.push((format!("not after {}", own(c.earlier)), count, say::format_outcomes(self.function, &c.otherwise), false));
         }
         let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(self.page.width / 3);
         for (label, times, outcomes, decided) in rows {
@@ -142,15 +144,16 @@ impl FindingWriter<'_> {
         }
         let path = format!("; given the whole path before it, {:.2} bits remain", c.entropy_after_path);
         let bits = format!("the first gives {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
-        out + &self.labelled("bits", &bits)
+        out + &self.render_labelled("bits", &bits)
     }
 
-    fn loops(&self, l: &LoopPatterns) -> String {
-        let mut out = self.source_line(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
+    fn render_loop(&self, l: &LoopPatterns) -> String {
+        let mut out =
+            self.render_source_line(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
         for pattern in l.patterns.iter().take(MAX_PATTERNS) {
             let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
             let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
-            let text = fit(&say::pattern(self.function, l, pattern), self.page.width.saturating_sub(INDENT + 25));
+            let text = fit(&say::format_pattern(self.function, l, pattern), self.page.width.saturating_sub(INDENT + 25));
             out.push_str(&format!("{}{share} {times}  {text}\n", " ".repeat(INDENT)));
         }
         if l.patterns.len() > MAX_PATTERNS {
@@ -160,10 +163,10 @@ impl FindingWriter<'_> {
         out
     }
 
-    fn redundant(&self, r: &Redundant) -> String {
+    fn render_redundant(&self, r: &Redundant) -> String {
         let mut out = String::new();
         for repeated in r.repeated.iter().take(MAX_REPEATED) {
-            out.push_str(&self.source_line(repeated.at.position, &self.repeated(r, repeated)));
+            out.push_str(&self.render_source_line(repeated.at.position, &self.render_repeated(r, repeated)));
         }
         if r.repeated.len() > MAX_REPEATED {
             let more = format!("{}... and {} more\n", " ".repeat(INDENT), r.repeated.len() - MAX_REPEATED);
@@ -173,11 +176,11 @@ impl FindingWriter<'_> {
             true => "every path to here computes it, but on some paths a write to memory may intervene",
             false => "paths that do not compute it earlier are rare",
         };
-        let from = say::position_text(self.function, say::branch_position(self.function, r.earlier), r.earlier);
-        out + &self.labelled("before", &format!("{from}; {why}"))
+        let from = say::format_position(self.function, say::branch_position(self.function, r.earlier), r.earlier);
+        out + &self.render_labelled("before", &format!("{from}; {why}"))
     }
 
-    fn repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
+    fn render_repeated(&self, r: &Redundant, repeated: &Repeated) -> String {
         let share = percent((repeated.found + repeated.constant) as f64 / r.executions as f64);
         let from =
             repeated.from.first().and_then(|(site, _)| site.position).map(|p| format!(", as in line {}", p.line)).unwrap_or_default();
@@ -185,10 +188,10 @@ impl FindingWriter<'_> {
         format!("{}: {share} of {}{from}", repeated.operation, count(r.executions.into()))
     }
 
-    fn never(&self, n: &NeverTogether) -> String {
+    fn render_never_together(&self, n: &NeverTogether) -> String {
         let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
-        let mut out = self.branch_line(first, n.first, &plural(n.first_count.into(), "time", "times"));
-        out.push_str(&self.branch_line(
+        let mut out = self.render_branch(first, n.first, &plural(n.first_count.into(), "time", "times"));
+        out.push_str(&self.render_branch(
             second,
             n.second,
             &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into())),
@@ -197,21 +200,21 @@ impl FindingWriter<'_> {
             "the second branch was executed {} after the first, and never took this edge",
             plural(n.after_first.into(), "time", "times")
         );
-        out.push_str(&self.labelled("after", &text));
+        out.push_str(&self.render_labelled("after", &text));
         out
     }
 
-    /// A branch's source line, with the direction taken and how often.
-    fn branch_line(&self, block: Node, edge: Edge, times: &str) -> String {
-        self.annotated_line(say::branch_position(self.function, block), &say::turn(self.function, edge), times)
+    /// A branch's source line, with the direction taken and its frequency.
+    fn render_branch(&self, block: Node, edge: Edge, times: &str) -> String {
+        self.render_annotated_line(say::branch_position(self.function, block), &say::format_turn(self.function, edge), times)
     }
 
-    fn source_line(&self, position: Option<Position>, note: &str) -> String {
-        self.annotated_line(position, "", note)
+    fn render_source_line(&self, position: Option<Position>, note: &str) -> String {
+        self.render_annotated_line(position, "", note)
     }
 
-    /// A source line with a direction and a note at its right, or below it if there is no room.
-    fn annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
+    /// A source line with a direction and a note to its right, or below it if there is no room.
+    fn render_annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);
         let space = if turn.is_empty() || note.is_empty() { "" } else { "  " };
@@ -225,7 +228,7 @@ impl FindingWriter<'_> {
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
         let chain = inline_chain(map, position);
         let mut previous = self.previous_chain.borrow_mut();
-        let calls: String = new_calls(&previous, &chain).map(|depth| call_line(map, &chain, depth, 0, page)).collect();
+        let calls: String = new_calls(&previous, &chain).map(|depth| render_call(map, &chain, depth, 0, page)).collect();
         *previous = chain;
         let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
         let beside = room.saturating_sub(wide + 2);
@@ -236,14 +239,14 @@ impl FindingWriter<'_> {
         }
     }
 
-    fn labelled(&self, label: &str, text: &str) -> String {
-        let wrapped = self.wrapped(text, INDENT + 8);
+    fn render_labelled(&self, label: &str, text: &str) -> String {
+        let wrapped = self.wrap(text, INDENT + 8);
         let label = format!("{}{}", " ".repeat(INDENT), self.page.paint(paint::DIM, &left(label, 8)));
         format!("{label}{}", wrapped.trim_start())
     }
 
     /// Wraps text at the page's width and indents each line by `indent` columns.
-    fn wrapped(&self, text: &str, indent: usize) -> String {
+    fn wrap(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {
             let last = lines.last_mut().expect("there is a line");

@@ -27,7 +27,7 @@ pub fn first_position(function: &Function, block: Node) -> Option<Position> {
 }
 
 /// Formats a position as `line 12`, as `util.h:12` outside the function's file, or as `block 3` if it is unknown.
-pub fn position_text(function: &Function, position: Option<Position>, block: Node) -> String {
+pub fn format_position(function: &Function, position: Option<Position>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
     elsewhere
@@ -35,27 +35,28 @@ pub fn position_text(function: &Function, position: Option<Position>, block: Nod
 }
 
 /// The position of a block's branch as text.
-pub fn branch_text(function: &Function, block: Node) -> String {
-    position_text(function, branch_position(function, block), block)
+pub fn format_branch(function: &Function, block: Node) -> String {
+    format_position(function, branch_position(function, block), block)
 }
 
 /// Formats an edge's direction, with the line to which the branch did not go: `→ 14, not 20`.
-pub fn turn(function: &Function, edge: Edge) -> String {
+pub fn format_turn(function: &Function, edge: Edge) -> String {
     path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.edges[edge.index()]), |t| t.text)
 }
 
 /// Formats only the line to which an edge leads: `→ 14`.
-pub fn direction(function: &Function, edge: Edge) -> String {
-    let turn = turn(function, edge);
+pub fn format_direction(function: &Function, edge: Edge) -> String {
+    let turn = format_turn(function, edge);
     turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
 }
 
 /// Formats a branch's outcomes and their shares, most frequent first: `→ 12 50.1%, → 20 49.9%`.
-pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
+pub fn format_outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     let total: u64 = outcomes.iter().map(|o| o.count).sum();
     let mut outcomes = outcomes.to_vec();
     outcomes.sort_by_key(|o| std::cmp::Reverse(o.count));
-    let words = outcomes.iter().take(4).map(|o| format!("{} {}", direction(function, o.edge), percent(o.count as f64 / total as f64)));
+    let words =
+        outcomes.iter().take(4).map(|o| format!("{} {}", format_direction(function, o.edge), percent(o.count as f64 / total as f64)));
     let more = if outcomes.len() > 4 { format!(", {} more", outcomes.len() - 4) } else { String::new() };
     format!("{}{more}", words.collect::<Vec<_>>().join(", "))
 }
@@ -83,24 +84,24 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
 }
 
 /// States the finding in one sentence, without a capital letter or full stop.
-pub fn summary(function: &Function, finding: &AdviceFinding) -> String {
+pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
-        Advice::Correlated(c) => correlated(function, c),
-        Advice::Loop(l) => loops(function, l),
-        Advice::Redundant(r) => redundant(function, r),
-        Advice::Never(n) => never(function, n),
+        Advice::Correlated(c) => describe_correlated(function, c),
+        Advice::Loop(l) => describe_loop(function, l),
+        Advice::Redundant(r) => describe_redundant(function, r),
+        Advice::Never(n) => describe_never_together(function, n),
     }
 }
 
-fn correlated(function: &Function, c: &Correlated) -> String {
-    let (earlier, later) = (branch_text(function, c.earlier), branch_text(function, c.later));
+fn describe_correlated(function: &Function, c: &Correlated) -> String {
+    let (earlier, later) = (format_branch(function, c.earlier), format_branch(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
     format!("the branch in {later} takes both edges; the branch in {earlier} decides {whole} of its executions")
 }
 
-fn loops(function: &Function, l: &LoopPatterns) -> String {
-    let head = position_text(function, first_position(function, l.head), l.head);
+fn describe_loop(function: &Function, l: &LoopPatterns) -> String {
+    let head = format_position(function, first_position(function, l.head), l.head);
     let covered: u64 = l.patterns.iter().map(|p| p.count).sum();
     format!(
         "{} of the iterations of the loop in {head} follow {} of {}: {:.2} bits an iteration; its {}, taken independently, have {:.2}",
@@ -113,28 +114,32 @@ fn loops(function: &Function, l: &LoopPatterns) -> String {
     )
 }
 
-fn redundant(function: &Function, r: &Redundant) -> String {
+fn describe_redundant(function: &Function, r: &Redundant) -> String {
     let at = r.repeated.first().and_then(|f| f.at.position).or_else(|| first_position(function, r.block));
     let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
     let (what, them) =
         if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
-    format!("in {} {what} computed again, though {} of executions already had {them}", position_text(function, at, r.block), percent(saved))
+    format!(
+        "in {} {what} computed again, though {} of executions already had {them}",
+        format_position(function, at, r.block),
+        percent(saved)
+    )
 }
 
-fn never(function: &Function, n: &NeverTogether) -> String {
+fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
-        "{} {} and {} {} were never taken on one path; if they were independent, they would have been {}",
-        branch_text(function, first),
-        direction(function, n.first),
-        branch_text(function, second),
-        direction(function, n.second),
+        "{} {} and {} {} were never taken on the same path; if they were independent, they would have been taken together {}",
+        format_branch(function, first),
+        format_direction(function, n.first),
+        format_branch(function, second),
+        format_direction(function, n.second),
         plural(n.expected as u128, "time", "times")
     )
 }
 
 /// Suggests how to change the program.
-pub fn suggestion(function: &Function, finding: &AdviceFinding) -> String {
+pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
         Advice::Loop(l) => suggest_for_loop(function, l),
@@ -153,7 +158,7 @@ fn is_always_decided(c: &Correlated) -> bool {
 fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
     if c.first_iteration {
         let advice = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
-        return format!("{} is decided {advice}", branch_text(function, c.later));
+        return format!("{} is decided {advice}", format_branch(function, c.later));
     }
     let stretch = format!(
         "{} ({})",
@@ -164,9 +169,9 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
         return format!(
             "{} {} whether {} leaves its loop: leave the loop there, peel the last iteration, or copy the {stretch} between them for each \
                 case",
-            branch_text(function, c.earlier),
+            format_branch(function, c.earlier),
             if is_always_decided(c) { "already decides" } else { "nearly always decides" },
-            branch_text(function, c.later)
+            format_branch(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
@@ -179,11 +184,12 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
                 copy{keep}"
         ),
         _ => {
-            let deciding: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| direction(function, g.edge)).collect();
+            let deciding: Vec<String> =
+                c.given.iter().filter(|g| g.decides.is_some()).map(|g| format_direction(function, g.edge)).collect();
             format!(
                 "thread the jump: copy the {stretch} after {} {} so that the second test is not needed there, or decide both in the \
                     first test{keep}",
-                branch_text(function, c.earlier),
+                format_branch(function, c.earlier),
                 deciding.join(" and ")
             )
         }
@@ -193,7 +199,7 @@ fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
 fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     let top_share = l.patterns.first().map_or(0.0, |p| p.count as f64 / l.iterations as f64);
     if let Some(split) = l.split {
-        let at = branch_text(function, split.block);
+        let at = format_branch(function, split.block);
         return format!(
             "test {at} first and write one body for each outcome ({:.2} of {:.2} bits remain then); if the condition cannot change \
                 within the loop, move it out and write two loops",
@@ -230,7 +236,7 @@ fn suggest_for_redundant(r: &Redundant) -> String {
 }
 
 /// Formats a pattern as its branch decisions and how the iteration ends: `12 → 14, 20 case 3; next iteration`.
-pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
+pub fn format_pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.edges[e.index()].kind;
         !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()
@@ -238,7 +244,7 @@ pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> 
     let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
     let decision_text = |e: &Edge| {
         let from = branch_position(function, function.map.edges[e.index()].from);
-        format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), direction(function, *e))
+        format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), format_direction(function, *e))
     };
     let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| decision_text(e)).collect();
     if decisions.len() > MAX_TURNS {

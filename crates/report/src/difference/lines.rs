@@ -1,9 +1,9 @@
 //! Compares functions of two builds by source lines if their graphs differ, so that their path numbers cannot be compared.
 //!
-//! Compilers inline, duplicate and merge code differently. Therefore functions of the source are compared, wherever their code is: the
-//! count of a line is the sum over all its copies in the program ([`crate::lines`]), and is divided by the calls of its function. A line is
+//! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is: a
+//! line's count is the sum over all its copies in the program ([`crate::lines`]), divided by the number of calls of its function. A line is
 //! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
-//! the lines after the edit are compared with the wrong ones. Lines with code in only one of the builds are not compared.
+//! the lines after the edit are compared with the wrong lines. Lines with code in only one of the builds are not compared.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
@@ -15,31 +15,31 @@ use trodden_unit::{Identity, Position, UnitMap};
 /// The differences between two builds by source lines.
 #[derive(Clone, Debug, Default)]
 pub struct LineDifference {
-    /// Functions of the source with changed lines, in descending order of the largest change.
+    /// Source functions that have changed lines, by descending largest change.
     pub functions: Vec<FunctionLines>,
-    /// Number of functions of the source that were compared.
+    /// Number of source functions that were compared.
     pub compared: usize,
 }
 
 /// The changed lines of a function.
 #[derive(Clone, Debug)]
 pub struct FunctionLines {
-    /// Linkage name; of a template, that of one instance.
+    /// Linkage name; for a template, the name of one instance.
     pub name: String,
-    /// File of its declaration in the second build.
+    /// File that declares the function in the second build.
     pub file: String,
-    /// Calls before and after, inlined ones included.
+    /// Calls before and after, including inlined calls.
     pub calls: (u64, u64),
     /// Number of lines that were compared.
     pub compared: usize,
-    /// The changed lines, in the order of the source.
+    /// The changed lines in source order.
     pub lines: Vec<LineChange>,
 }
 
 /// How a line changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChange {
-    /// How it changed; a share is the executions per call of the function.
+    /// The kind of change. A line's share is its number of executions per call of the function.
     pub change: PathChange,
     /// Line numbers before and after.
     pub lines: (u32, u32),
@@ -50,19 +50,19 @@ pub struct LineChange {
 }
 
 impl LineChange {
-    fn size(&self) -> f64 {
+    fn per_call_change(&self) -> f64 {
         (self.per_call.1 - self.per_call.0).abs()
     }
 }
 
 impl FunctionLines {
-    fn weight(&self) -> f64 {
-        self.lines.iter().map(LineChange::size).fold(0.0, f64::max)
+    fn largest_change(&self) -> f64 {
+        self.lines.iter().map(LineChange::per_call_change).fold(0.0, f64::max)
     }
 }
 
-/// Compares the functions that `found` could not match, and removes those that have lines in common from its lists of functions without
-/// a counterpart.
+/// Compares the functions that `found` could not match. Functions with lines in common are removed from the lists of functions without a
+/// counterpart in `found`.
 #[must_use]
 pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
@@ -70,10 +70,10 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
         return difference;
     }
     let (old, new) = (SourceFunctions::new(before), SourceFunctions::new(after));
-    let (unmatched_old, unmatched_new) = (functions_at(before, &found.unmatched_before), functions_at(after, &found.unmatched_after));
+    let (unmatched_old, unmatched_new) = (find_functions(before, &found.unmatched_before), find_functions(after, &found.unmatched_after));
     let mut pairs: BTreeSet<(Declaration, Declaration)> = BTreeSet::new();
-    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.counterpart(one, &new)?))));
-    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.counterpart(other, &old)?, other))));
+    pairs.extend(declarations(&unmatched_old).into_iter().filter_map(|one| Some((one, old.find_counterpart(one, &new)?))));
+    pairs.extend(declarations(&unmatched_new).into_iter().filter_map(|other| Some((new.find_counterpart(other, &old)?, other))));
     let (mut compared_old, mut compared_new) = (BTreeSet::new(), BTreeSet::new());
     for (one, other) in pairs {
         let Some((lines, function)) = compare_function(&old, one, &new, other, options) else { continue };
@@ -82,7 +82,7 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
         compared_old.insert(one);
         compared_new.insert(other);
     }
-    difference.functions.sort_by(|a, b| b.weight().total_cmp(&a.weight()).then_with(|| a.name.cmp(&b.name)));
+    difference.functions.sort_by(|a, b| b.largest_change().total_cmp(&a.largest_change()).then_with(|| a.name.cmp(&b.name)));
     retain_uncompared(&mut found.only_before, &unmatched_old, &compared_old);
     retain_uncompared(&mut found.only_after, &unmatched_new, &compared_new);
     difference
@@ -91,17 +91,17 @@ pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOpti
 /// File and line of a function's declaration.
 type Declaration<'a> = (&'a str, u32);
 
-/// The functions of a program's source that have code, inlined or not.
+/// A program's source functions that have code, inlined or not.
 struct SourceFunctions<'a> {
     counts: LineCounts,
     functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
-    /// Declarations by base name of the file and linkage name.
+    /// Declarations by the file's base name and the linkage name.
     named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
 }
 
 #[derive(Default)]
 struct SourceFunction<'a> {
-    /// Linkage names: several for a template.
+    /// Linkage names; a template has several.
     names: BTreeSet<&'a str>,
     /// Lines with code.
     lines: BTreeSet<u32>,
@@ -113,7 +113,7 @@ impl<'a> SourceFunctions<'a> {
         let mut all = SourceFunctions { counts, functions: BTreeMap::new(), named: HashMap::new() };
         for function in &view.functions {
             let map = function.units_map();
-            for position in positions(function) {
+            for position in code_positions(function) {
                 let Some((declaration, name)) = declaration(map, position.scope) else { continue };
                 let known = all.functions.entry(declaration).or_default();
                 known.names.insert(name);
@@ -126,9 +126,9 @@ impl<'a> SourceFunctions<'a> {
         all
     }
 
-    /// Returns the declaration of the same function in another build: the one in the same file or, if there is none, the only one in a
-    /// file of the same base name.
-    fn counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
+    /// Returns the declaration of the same function in the other build: the declaration in the same file, or else the only one in files
+    /// with the same base name.
+    fn find_counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
         let names = &self.functions.get(&of)?.names;
         let found: BTreeSet<Declaration> =
             names.iter().filter_map(|name| other.named.get(&(base_name(of.0), *name))).flatten().copied().collect();
@@ -138,7 +138,7 @@ impl<'a> SourceFunctions<'a> {
 }
 
 /// Returns the positions of a function's code, and of the calls that were replaced by inlined code.
-fn positions(function: &Function) -> BTreeSet<Position> {
+fn code_positions(function: &Function) -> BTreeSet<Position> {
     let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
     let mut left: Vec<Position> = blocks.chain(function.map.position).collect();
     let mut found = BTreeSet::new();
@@ -150,14 +150,14 @@ fn positions(function: &Function) -> BTreeSet<Position> {
     found
 }
 
-/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not tell the line.
+/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not contain the line.
 fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
     let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
     let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
     Some(((map.files.get(scope.file as usize)?, scope.line), name))
 }
 
-fn functions_at<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
+fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v Function<'a>> {
     let by_place: HashMap<(Identity, usize), &Function> = view.by_map_index();
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }
@@ -166,7 +166,7 @@ fn functions_at<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&'v
 fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
     let of = |function: &&Function<'a>| {
         let map = function.units_map();
-        let scopes: BTreeSet<u32> = positions(function).into_iter().map(|position| position.scope).collect();
+        let scopes: BTreeSet<u32> = code_positions(function).into_iter().map(|position| position.scope).collect();
         scopes.into_iter().filter_map(|scope| Some(declaration(map, scope)?.0)).collect::<Vec<_>>()
     };
     functions.iter().flat_map(of).collect()
@@ -198,7 +198,7 @@ fn compare_function(
         let Some(moved) = u32::try_from(moved).ok().filter(|moved| after.lines.contains(moved)) else { continue };
         let (Some(a), Some(b)) = (old.counts.line(one.0, line), new.counts.line(other.0, moved)) else { continue };
         compared += 1;
-        lines.extend(change((line, moved), (a, b), calls).filter(|change| is_reported(change, options)));
+        lines.extend(compare_line((line, moved), (a, b), calls).filter(|change| is_reported(change, options)));
     }
     if compared == 0 {
         return None;
@@ -208,8 +208,8 @@ fn compare_function(
     Some((compared, differs.then(|| FunctionLines { name, file: other.0.to_owned(), calls, compared, lines })))
 }
 
-fn change(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
-    // Without calls, as of a function that was being executed when counting began, the counts themselves are compared.
+fn compare_line(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
+    // A function that was already being executed when counting began may have no calls. Then the counts themselves are compared.
     let calls = (calls.0.max(1), calls.1.max(1));
     let change = match (old, new) {
         (0, 0) => return None,
@@ -228,6 +228,6 @@ fn is_reported(line: &LineChange, options: &DiffOptions) -> bool {
     let enough = line.counts.0.max(line.counts.1) >= options.min_count;
     match line.change {
         PathChange::Count => enough && options.report_counts,
-        _ => enough && line.size() >= options.min_function_share,
+        _ => enough && line.per_call_change() >= options.min_function_share,
     }
 }

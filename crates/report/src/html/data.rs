@@ -63,10 +63,10 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
     let (run, totals) = (&view.profile.run, &view.totals);
     json!({
         "schema_version": crate::json::SCHEMA_VERSION,
-        "program": words::program(run, view.profile.images.first().map(|i| i.path.as_str())),
+        "program": words::program_name(run, view.profile.images.first().map(|i| i.path.as_str())),
         "measure": options.measure.name(),
         "command": words::command(&run.command),
-        "about_run": about_run(view),
+        "about_run": describe_run(view),
         "totals": {
             "executions": words::count(totals.executions), "paths": words::count(totals.paths.into()),
             "executed": words::count(totals.executed.into()), "instrumented": words::count(totals.instrumented.into()),
@@ -78,7 +78,7 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
     })
 }
 
-fn about_run(view: &View) -> Vec<String> {
+fn describe_run(view: &View) -> Vec<String> {
     let run = &view.profile.run;
     let mut about = Vec::new();
     if run.runs > 1 {
@@ -90,7 +90,7 @@ fn about_run(view: &View) -> Vec<String> {
     if run.duration_ns > 0 {
         about.push(words::duration(run.duration_ns));
     }
-    about.extend(words::ending(run.ending));
+    about.extend(words::describe_ending(run.ending));
     if !run.host.is_empty() {
         about.push(run.host.clone());
     }
@@ -129,7 +129,7 @@ impl<'v, 'a> Details<'v, 'a> {
             "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(max_paths),
             "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
             "possible": number(function.map.counters), "executed": function.paths.complete.len(),
-            "source": details.source(view), "places": details.places, "blocks": blocks(function), "edges": edges(function),
+            "source": details.source(view), "places": details.places, "blocks": blocks_json(function), "edges": edges_json(function),
         })
     }
 
@@ -141,7 +141,7 @@ impl<'v, 'a> Details<'v, 'a> {
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
                 let class = step.turns.last().map_or("", |t| turn_class(t.kind));
-                json!([self.place_index(&step.chain), blocks, words::turns(&step.turns), class])
+                json!([self.place_index(&step.chain), blocks, words::format_turns(&step.turns), class])
             })
             .collect();
         let edges = path.path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
@@ -150,7 +150,7 @@ impl<'v, 'a> Details<'v, 'a> {
         });
         json!({
             "id": number(path.id), "c": if path.is_complete() { number(path.executions()) } else { json!(path.count as i64) },
-            "i": number(self.function.length(path.blocks)), "b": words::begins(&listing.begins), "e": words::ends(&listing.ends),
+            "i": number(self.function.length(path.blocks)), "b": words::describe_begin(&listing.begins), "e": words::describe_end(&listing.ends),
             "s": steps, "n": path.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
         })
     }
@@ -197,7 +197,7 @@ fn turn_class(kind: EdgeKind) -> &'static str {
     }
 }
 
-fn blocks(function: &Function) -> Vec<Value> {
+fn blocks_json(function: &Function) -> Vec<Value> {
     let map = function.units_map();
     let describe = |(at, block): (usize, &trodden_unit::UnitBlock)| {
         let lines = dot::block_lines(map, block);
@@ -207,7 +207,7 @@ fn blocks(function: &Function) -> Vec<Value> {
 }
 
 /// Each edge as `[from, to, label, count, style]`; style is 0 for plain, 1 for cut, 2 for a call that may not return.
-fn edges(function: &Function) -> Vec<Value> {
+fn edges_json(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.edges.len()];
     for (edge, _) in &function.map.cuts {
         if let Some(style) = style.get_mut(edge.index()) {

@@ -17,7 +17,7 @@ use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, count_distinct};
 
 const SCHEMA_VERSION: u32 = 3;
-/// Maximum length of a list in text; JSON has all.
+/// Maximum number of list entries shown in text; JSON contains all entries.
 const MAX_SHOWN: usize = 12;
 
 /// Summary of an instrumented image.
@@ -107,19 +107,19 @@ impl ImageSummary {
         };
         let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {
-            let what = || format!("{}: cannot read the map of unit {}", path.display(), placed.unit);
+            let what = || format!("cannot read the map of unit {} in {}", placed.unit, path.display());
             match image.frame(placed.unit, store).with_context(what)? {
                 None => out.units_without_map.push(placed.unit.to_string()),
                 Some(frame) => {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
                         bail!(
-                            "{}: unit {} does not have the number of counters that its map states. Rebuild the program",
-                            path.display(),
-                            placed.unit
+                            "unit {} in {} does not have the number of counters that its map states. Rebuild the program",
+                            placed.unit,
+                            path.display()
                         );
                     }
-                    out.unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
+                    out.add_unit(&frame.unit.to_string(), &map, frame.has_bitcode(), &mut known);
                     maps.push(map);
                 }
             }
@@ -139,7 +139,7 @@ impl ImageSummary {
         Ok(out)
     }
 
-    fn unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
+    fn add_unit(&mut self, unit: &str, map: &UnitMap, bitcode: bool, known: &mut HashSet<String>) {
         self.not_exact.extend(exactness::reasons_of_units(std::iter::once(map)).iter().map(|i| format!("{}: {i}", map.source)));
         self.bodies += map.functions.len();
         for function in &map.functions {
@@ -154,7 +154,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
-        // Only path counters are shown, not those of an edge profile.
+        // Only path counters are shown, not the counters of an edge profile.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
@@ -209,10 +209,9 @@ impl ImageSummary {
         write_list(out, "Excluded from counting", lines.collect(), shown)?;
         let lines = self.counted_in_full.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         write_list(out, "All paths counted, not only the interesting ones", lines.collect(), shown)?;
-        let lines = self
-            .cut
-            .iter()
-            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), cut_texts(&c.cuts), c.source));
+        let lines = self.cut.iter().map(|c| {
+            format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), describe_cuts(&c.cuts), c.source)
+        });
         write_list(out, "Paths cut at edges other than back edges", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
         write_list(out, "Not counted: compiled without trodden", lines.collect(), shown)?;
@@ -260,7 +259,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 
-/// The reason for a cut; `None` for cuts that every function with loops has, and for those of edge profiles.
+/// The reason for a cut; `None` for cuts that every function with loops has, and for cuts in edge profiles.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,
@@ -270,7 +269,7 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
     }
 }
 
-fn cut_texts(cuts: &[CutPlace]) -> String {
+fn describe_cuts(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
     let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
     list_names(&texts, 3)

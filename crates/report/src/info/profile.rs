@@ -13,7 +13,7 @@ use trodden_unit::count_distinct;
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,
-    #[serde(serialize_with = "as_in_reports")]
+    #[serde(serialize_with = "serialize_run")]
     run: &'a Run,
     images: Vec<ImageSummary<'a>>,
     lost: Vec<String>,
@@ -88,8 +88,8 @@ impl<'a> ProfileSummary<'a> {
     }
 }
 
-/// Writes a run as all reports do.
-fn as_in_reports<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serialises a run in the form that all reports use.
+fn serialize_run<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
     json::run(run).serialize(serializer)
 }
 

@@ -7,10 +7,10 @@
 
 // Other lines with count 0 lose their count if the remaining code proves nothing:
 //
-// 1. a condition, or a line of several blocks, if one of its blocks may have been executed as far as other lines tell;
-// 2. a line of a block that must have been executed, assuming that no block without remaining code was;
+// 1. a condition, or a line in several blocks, if the other lines' counts do not rule out that one of its blocks was executed;
+// 2. a line of a block that must have been executed, assuming that no block without remaining code was executed;
 // 3. the last line of an arm of `? :`, if the rest of the expression may have been executed;
-// 4. a jump at the end of other lines, such as that of a closing brace.
+// 4. a jump after the code of other lines, such as that of a closing brace.
 //
 // A line determines a block's count only if no other block contains the line.
 
@@ -24,7 +24,7 @@ use trodden_unit::{LineBlock, LineGraph, UnitMap};
 /// A function, identified by the file and line of its declaration.
 type LinePlace<'a> = (&'a str, u32);
 
-/// The graphs before optimisation of the functions of interest.
+/// The relevant functions' graphs before optimisation.
 struct Graphs<'a> {
     /// The graph of each function; `None` if copies of the function differ or are not counted completely.
     by_place: BTreeMap<LinePlace<'a>, Option<&'a [LineBlock]>>,
@@ -118,7 +118,7 @@ impl Flow<'_> {
         conditions.chain(arms).map(|(line, _)| *line).collect()
     }
 
-    /// Returns true if a line is in only one block and is not its condition. Such a line keeps its code wherever it is executed.
+    /// Returns true if a line is in only one block and is not the block's condition. Such a line keeps its code wherever it is executed.
     fn is_statement(&self, line: u32, blocks: &[usize]) -> bool {
         let block = &self.blocks[blocks[0]];
         blocks.len() == 1 && (block.next.len() < 2 || block.lines.last() != Some(&line))

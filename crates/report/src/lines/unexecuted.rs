@@ -69,8 +69,8 @@ fn branch_line(function: &Function, block: Node, position: Position) -> Option<u
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }
 
-/// Returns those of `places` (functions, by file and line of declaration) that may have been called without being counted. This happens if
-/// an instance, of a template or in a different unit, was inlined and merged with the surrounding code, so that no code of its own is left.
+/// Returns the functions in `places` (file and line of each declaration) that may have been called without being counted. This happens if
+/// an instance (of a template, or in a different unit) was inlined and merged with the surrounding code, so that it has no code left.
 pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
     let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
@@ -90,7 +90,7 @@ pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &B
     found
 }
 
-/// Which functions of a unit still have code, and who calls each function.
+/// The functions of a unit that still have code, and each function's callers.
 struct UnitInstances<'a> {
     map: &'a UnitMap,
     /// Numbers of calls of the functions that still have code, inlined or not, by linkage name; `None` if the number is unknown.

@@ -3,7 +3,7 @@
 //! Only the thread with the most events is examined. Iterations are counted in the expanded sequence, and therefore only in its first
 //! [`MAX_SYMBOLS`] symbols.
 
-use super::phases_page::{escaped, strips};
+use super::phases_page::{escape_html, render_strips};
 use super::source_lines::write_sources;
 use super::{iterations, streams};
 use crate::advice::sarif::AlternatingIterations;
@@ -27,7 +27,7 @@ const ITERATIONS: usize = 4;
 /// Length of a path of branches, in branches.
 const BRANCHES: usize = 4;
 const MAX_SHOWN: usize = 5;
-/// Minimum percentage of paths that continue a pattern for it to be reported.
+/// A pattern is reported only if at least this percentage of paths continue it.
 const MIN_PERCENT: f64 = 90.0;
 /// Maximum number of symbols that are examined.
 const MAX_SYMBOLS: u64 = 20_000_000;
@@ -42,10 +42,10 @@ pub struct BusiestThread {
 
 /// The sequence of the busiest thread of a run; `None` if the run has no streams, or (with a warning) if they
 /// cannot be read.
-pub fn of_profile(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
+pub fn load_busiest_thread(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
     let logs = kept::logs_of_run(wanted)?;
     let beside = streams_folder_of(Path::new(wanted)).to_string_lossy().into_owned();
-    match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
+    match open_busiest_thread(if Path::new(wanted).exists() { &beside } else { wanted }, &logs, folders) {
         Ok(sequence) => sequence,
         Err(error) => {
             log::warn!(
@@ -57,7 +57,7 @@ pub fn of_profile(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
     }
 }
 
-fn open(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<BusiestThread>> {
+fn open_busiest_thread(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<BusiestThread>> {
     let mut events = Vec::new();
     for log in logs {
         events.extend(StreamLog::open(log)?.threads().iter().map(|thread| thread.events));
@@ -75,7 +75,7 @@ impl BusiestThread {
         IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
-    /// All patterns that iterations of loops repeat.
+    /// All patterns that loop iterations repeat.
     ///
     /// # Errors
     /// No error is expected, because the parameters are constants within their ranges.
@@ -136,9 +136,9 @@ impl BusiestThread {
              intervals of {} paths</span></summary><div class=\"sequence-body\">{}",
             phases.by_paths.phases.len(),
             phases.by_blocks.as_ref().map_or_else(|| "none".into(), |b| b.phases.len().to_string()),
-            escaped(&self.heading()),
+            escape_html(&self.heading()),
             count(phases.interval.into()),
-            strips(&phases)
+            render_strips(&phases)
         );
         if !found.patterns.is_empty() {
             page.push_str("<h2>Alternating iterations</h2><table><tr><th>function<th>times<th>pattern");
@@ -147,10 +147,10 @@ impl BusiestThread {
             let _ = write!(
                 page,
                 "<tr><td><code>{}</code><td class=\"n\">{}<td><code>{}</code><br>{}",
-                escaped(&pattern.function),
+                escape_html(&pattern.function),
                 count(pattern.count.into()),
-                escaped(&iterations::format_iterations(&pattern.iterations)),
-                escaped(&pattern.advice)
+                escape_html(&iterations::format_iterations(&pattern.iterations)),
+                escape_html(&pattern.advice)
             );
         }
         if !found.patterns.is_empty() {

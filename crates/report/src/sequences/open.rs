@@ -20,7 +20,7 @@ pub struct RecordedThread {
     pub method: Option<CompressionMethod>,
 }
 
-/// Reads a thread with a symbol table of its own.
+/// Reads a thread into a new symbol table.
 ///
 /// # Errors
 /// The recording cannot be read, or does not have the thread.
@@ -30,7 +30,7 @@ pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Op
     Ok(OpenedSequence { table, convention, grammar })
 }
 
-/// Reads a thread with the symbols of an existing table, so that several recordings can be compared.
+/// Reads a thread using the symbols of an existing table, so that several recordings can be compared.
 ///
 /// # Errors
 /// As for [`open`].

@@ -4,7 +4,7 @@ use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::PhaseDocument;
 
-/// Letters in one line.
+/// Number of letters per line.
 const LINE_LENGTH: usize = 100;
 
 /// Writes phases as text.
@@ -36,7 +36,7 @@ pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
     Ok(())
 }
 
-/// The letter of a phase, from A to Z and again from A.
+/// Returns the letter for a phase. After Z, letters repeat from A.
 pub fn letter(phase: usize) -> char {
     (b'A' + (phase % 26) as u8) as char
 }

@@ -23,26 +23,26 @@ pub fn page(title: &str, document: &PhaseDocument) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <title>Phases of {0}</title><style>{STYLE}</style><h1>Phases of {0}</h1><p>Intervals of {1} paths, from left to right.</p>",
-        escaped(title),
+        escape_html(title),
         document.interval
     );
-    page.push_str(&strips(document));
+    page.push_str(&render_strips(document));
     page.push_str("</html>\n");
     page
 }
 
 /// The strips with their tables, as a part of a page.
-pub fn strips(document: &PhaseDocument) -> String {
+pub fn render_strips(document: &PhaseDocument) -> String {
     let mut page = String::new();
-    strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
+    render_strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
     match &document.by_blocks {
-        Some(found) => strip("Phases by basic blocks", found, &document.sources, &mut page),
+        Some(found) => render_strip("Phases by basic blocks", found, &document.sources, &mut page),
         None => page.push_str("<p class=\"faint\">The events do not name blocks, so there are no phases by basic blocks."),
     }
     page
 }
 
-fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, page: &mut String) {
+fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, page: &mut String) {
     let count = found.phase_of_interval.len().max(1);
     let _ = write!(
         page,
@@ -75,14 +75,14 @@ fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, p
             phase.representative
         );
         for (label, share) in &phase.hot {
-            let source = sources.get(label).map(|source| format!(" <span class=\"faint\">{}</span>", escaped(source)));
-            let _ = write!(page, "<code>{}</code> {share:.1} %{}<br>", escaped(label), source.unwrap_or_default());
+            let source = sources.get(label).map(|source| format!(" <span class=\"faint\">{}</span>", escape_html(source)));
+            let _ = write!(page, "<code>{}</code> {share:.1} %{}<br>", escape_html(label), source.unwrap_or_default());
         }
     }
     page.push_str("</table>");
 }
 
 /// Escapes text for HTML.
-pub fn escaped(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Writes the source lines of paths by label; nothing if there are none.
+/// Writes the source lines for each path label; writes nothing if there are no lines.
 pub fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
     if !sources.is_empty() {
         writeln!(out, "\npaths:")?;

@@ -15,7 +15,7 @@ use trodden_analysis::sequences::{EventTable, PathEvent};
 use trodden_profile::stream::{FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
-use trodden_stored::maps::maps_of;
+use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 /// Reads the sequence of one thread, numbered from 0 over all logs of the run.
@@ -24,7 +24,7 @@ use trodden_stored::{Folders, streams as kept};
 /// The run has no streams, they cannot be read, or they do not have the thread.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
-    for file in kept::logs(wanted)? {
+    for file in kept::find_logs(wanted)? {
         let log = kept::open_log(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
             return Ok((Convention::Prefixes, read_thread(&log, found, table, folders)?));
@@ -46,7 +46,7 @@ pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Resul
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, folders: &Folders) -> Result<Grammar> {
-    let maps = maps_of(log, folders)?;
+    let maps = load_maps(log, folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(&[], &folders.current_text());
     let sources = SourceCache::new(&provider);
@@ -77,7 +77,7 @@ impl SequenceReader<'_, '_> {
     /// Converts a symbol of the log to symbols of the table.
     fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
-            Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
+            Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
             Symbol::Path(counter) | Symbol::Exit(counter) => {
                 let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
                     self.unknown += 1;
@@ -85,7 +85,7 @@ impl SequenceReader<'_, '_> {
                 };
                 let function = self.function_number(place);
                 let path = self.path_symbol(counter, role, function);
-                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
+                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave_symbol());
                 std::iter::once(path).chain(leave).collect()
             }
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
@@ -94,7 +94,7 @@ impl SequenceReader<'_, '_> {
                     return Vec::new();
                 };
                 let function = self.function_number(place);
-                vec![self.table.enter(function)]
+                vec![self.table.enter_symbol(function)]
             }
         }
     }
@@ -105,7 +105,7 @@ impl SequenceReader<'_, '_> {
         }
         // The key distinguishes functions of the same name in different units, but is the same in all runs of a program.
         let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
-        let number = self.table.function_with_key(&key, &self.event_names.function_name(place));
+        let number = self.table.intern_function_with_key(&key, &self.event_names.function_name(place));
         self.functions.insert(place, number);
         number
     }
@@ -113,14 +113,14 @@ impl SequenceReader<'_, '_> {
     fn path_symbol(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, with another path.
+            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, on a different path.
             PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };
         let number = self.event_names.path_number(counter).unwrap_or_default();
         let blocks = self.event_names.places.decode(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
-        let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
+        let names: Vec<u64> = blocks.iter().map(|block| self.table.intern_block(function, &block.index().to_string())).collect();
         let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.describe_path(counter)) };
-        self.table.path(&event, &number, |_| names)
+        self.table.intern_path(&event, &number, |_| names)
     }
 }

@@ -1,4 +1,4 @@
-//! Describes events of streams: functions by name, paths by their lines, calls by their position.
+//! Describes a stream's events: functions by name, paths by their lines, calls by their position.
 
 use crate::path_listing::{Ends, PathListing};
 use crate::view::{Function, file_of, inline_chain};
@@ -10,7 +10,7 @@ use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
-/// Maximum number of source lines shown of a path.
+/// Maximum number of source lines shown per path.
 const MAX_OUTLINE: usize = 12;
 
 /// Names and descriptions for the events of a stream.
@@ -86,14 +86,14 @@ impl<'a> EventNames<'a> {
         Some(PathListing::from_path(function, path))
     }
 
-    /// The lines of a path and how it ends, in one line of text.
+    /// Describes a path in one line of text: its source lines, and how it ends.
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
             Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
             Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
             Ends::Call { .. } => "call".into(),
-            ref ends => words::ends(ends),
+            ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE))
     }
@@ -149,7 +149,7 @@ fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     shared
 }
 
-/// Formats the range of the lines that are in the last line's file: `list.c:12`, `list.c:12-14`. `None` if there are no lines.
+/// Formats the range of those lines that are in the same file as the last line: `list.c:12`, `list.c:12-14`. `None` if there are no lines.
 pub fn format_lines(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;

@@ -6,7 +6,7 @@
 
 use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{Core, Stopped};
-use super::unfinished::{Unfinished, unfinished};
+use super::unfinished::{Unfinished, find_unfinished};
 use crate::words::plural;
 use crate::{SourceCache, View, source_files};
 use anyhow::{Result, ensure};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
-use trodden_stored::maps::maps;
+use trodden_stored::maps::load_maps_for_header;
 use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
@@ -50,7 +50,7 @@ struct ThreadReport {
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
-    /// The thread was running while it was read: the frames are more recent than the events.
+    /// Whether the thread was running when the file was read, so that its frames are more recent than its events.
     running: bool,
     /// The number of earlier events that are recorded but not listed.
     known_before: u64,
@@ -77,7 +77,7 @@ struct EventReport {
 
 /// The parameters of [`LastReport::read`].
 pub struct LastReportRequest<'a> {
-    /// Stream files, or folders of them.
+    /// Stream files, or folders with stream files.
     pub files: &'a [PathBuf],
     /// Maximum number of events of each thread; 0 for all.
     pub paths: usize,
@@ -145,14 +145,14 @@ fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastRep
 }
 
 fn stream_report(stream: &LiveStream, request: &LastReportRequest, mut core: Option<&mut Core>, folders: &Folders) -> Result<StreamReport> {
-    let maps = maps(stream.header(), folders)?;
+    let maps = load_maps_for_header(stream.header(), folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(request.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.header(), &maps, &view, &sources);
     let mut report_thread = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
-        let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
+        let unfinished = stopped.as_ref().and_then(|stopped| find_unfinished(thread, &event_names, stopped));
         ThreadReport { stopped, unfinished, ..thread_report(thread, &event_names, request.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut report_thread).collect();

@@ -1,4 +1,4 @@
-//! Paths and calls of a thread from a given event on, for `trodden show`.
+//! A thread's paths and calls, starting at a given event, for `trodden show`.
 
 use super::event_names::EventNames;
 use crate::words::plural;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use trodden_profile::stream::{Nesting, NestingStep, Symbol};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::Frames;
-use trodden_stored::maps::maps_of;
+use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -33,7 +33,7 @@ pub struct EventRange<'a> {
 /// The events that were not written.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
-    /// The number of the first event after the written ones; `None` if there are no more.
+    /// The number of the first event after the written events; `None` if there are no further events.
     pub next: Option<u64>,
     /// The number of events of the thread, if the range begins after the last one.
     pub length: Option<u64>,
@@ -44,7 +44,7 @@ pub struct RemainingEvents {
 /// # Errors
 /// The run does not have the thread, its log cannot be read, or the output cannot be written.
 pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
-    let logs = kept::logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
+    let logs = kept::find_logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
     let none = || {
@@ -52,7 +52,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
         format!("the run has no thread {}: its streams have {threads}, numbered from 0", range.thread)
     };
     let (log, thread) = all.nth(range.thread).with_context(none)?;
-    let maps = maps_of(log, folders)?;
+    let maps = load_maps(log, folders)?;
     let view = View::from_profile(&maps.events);
     let provider = source_files::sources(range.source, &folders.current_text());
     let sources = SourceCache::new(&provider);
@@ -91,7 +91,7 @@ pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut 
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// Inserts return events, so that event numbers are those of `trodden find --events`: a path that ends its frame has two numbers, and an
+/// Inserts return events, so that event numbers match `trodden find --events`: a path that ends its frame has two numbers, and an
 /// unwinding has one for each frame.
 fn with_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No symbol has this number.
@@ -122,12 +122,12 @@ struct ShownEvent {
     /// The path's lines and how it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
-    /// Frames that were unwound.
+    /// Number of frames that were unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<usize>,
 }
 
-/// The event to show for a step; `None` for an unwinding of no frames.
+/// The event to show for a step; `None` for an unwinding that removes no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamLog, Symbol, ThreadLog};
-use trodden_stored::maps::maps_of;
+use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -33,7 +33,7 @@ struct LogReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// The process that this one was forked from.
+    /// The process from which this process was forked.
     parent: Option<u32>,
     events: u64,
     lost: u64,
@@ -62,7 +62,7 @@ impl StreamStatistics {
     /// # Errors
     /// The run or folder has no streams, or they cannot be read.
     pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
-        StreamStatistics::of_logs(&kept::logs(run)?, folders)
+        StreamStatistics::of_logs(&kept::find_logs(run)?, folders)
     }
 
     /// Reads the given logs.
@@ -70,7 +70,7 @@ impl StreamStatistics {
         let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
         for file in logs {
             let log = kept::open_log(file)?;
-            let maps = maps_of(&log, folders)?;
+            let maps = load_maps(&log, folders)?;
             let places = CounterLookup::new(log.header(), maps.image());
             let threads = log.threads().iter().map(|t| thread_report(&log, t, &places)).collect::<Result<_>>()?;
             let bytes = std::fs::metadata(file)?.len();

@@ -17,7 +17,7 @@ pub struct Stopped {
     pub image: Option<PathBuf>,
     /// The address of the instruction in the image's file.
     pub address: u64,
-    /// The instruction's line and those of the inlined calls around it, innermost first.
+    /// The instruction's line and the lines of the enclosing inlined calls, innermost first.
     pub lines: Vec<SourceLine>,
 }
 

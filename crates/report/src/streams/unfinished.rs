@@ -31,7 +31,7 @@ pub struct Unfinished {
 
 /// Finds the unfinished path of a stopped thread. `None` if the thread stopped in a different function's code, if no path leads there or
 /// too many do, or if events or lines are unknown.
-pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
+pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
     let (place, begun) = open_path(thread, names)?;
     let name = names.function_name(place);
     if stopped.function.as_ref() != Some(&name) {
@@ -80,7 +80,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, 
     Some((nesting.frames().last()?.function, blocks))
 }
 
-/// Returns true if a block has code with the line of the instruction and the same lines of inlined calls around it.
+/// Returns true if a block has code with the instruction's line that was inlined through calls on the same lines.
 fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
     let is = |position: Position, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);

@@ -26,7 +26,7 @@ pub enum SuiteCost {
 }
 
 /// The number of paths that no other test takes.
-fn unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
+fn count_unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
     test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count()
 }
 
@@ -35,7 +35,7 @@ pub fn tests_json(name: &str, suite: &Suite) -> Value {
     let takers = suite.tests_per_path();
     let tests = suite.tests.iter().map(|t| {
         let mut test = test_json(t);
-        test["unique_paths"] = json!(unique_paths(t, &takers));
+        test["unique_paths"] = json!(count_unique_paths(t, &takers));
         test
     });
     let tests: Vec<Value> = tests.collect();
@@ -47,7 +47,7 @@ pub fn tests_text(suite: &Suite) -> String {
     let takers = suite.tests_per_path();
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
-        let alone = unique_paths(test, &takers);
+        let alone = count_unique_paths(test, &takers);
         let _ = writeln!(out, "{:<6} {} {:>8} {alone:>8}  {}", status(test), format_seconds(test), test.paths.len(), printable_name(test));
     }
     let _ = writeln!(

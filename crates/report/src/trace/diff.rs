@@ -13,7 +13,7 @@ pub fn json(found: &TraceDifferences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": found.same_build, "differences": found.differences })
 }
 
-/// Writes the differences as text. `top` is the maximum number that the comparison was limited to.
+/// Writes the differences as text. `top` is the maximum number of differences that the comparison searched for.
 pub fn write(out: &mut impl Write, found: &TraceDifferences, top: usize) -> io::Result<()> {
     for (number, difference) in (1..).zip(&found.differences) {
         let last = difference.last_common_block.as_deref().unwrap_or("the beginning");

@@ -1,8 +1,8 @@
 //! Exports traces to the formats of other tools. Time is the number of executed blocks, since a trace has no clock.
 //!
 //! Folded stacks, for flame graph tools, have a line for each calling context with the number of blocks that its innermost function
-//! executed. Chrome trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. Addresses are those of the executed
-//! blocks in their files.
+//! executed. Chrome trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. An address is an executed
+//! block's address in its file.
 
 use crate::escape;
 use anyhow::Result;
@@ -45,7 +45,7 @@ pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> R
     Ok(())
 }
 
-/// Writes the address of each executed block on a line of its own.
+/// Writes the address of each executed block on a separate line.
 pub fn addresses(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> Result<()> {
     let threads: Vec<_> = filter.threads(trace).collect();
     for thread in &threads {

@@ -1,4 +1,4 @@
-//! Executions of a place in a trace, as text and JSON.
+//! Executions of a location in a trace, as text and JSON.
 
 use crate::escape;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //!
 //! Everything that comes from the program is JSON in a script block, escaped so that no text can close it, and is shown as text only. The
 //! `MAX_` constants bound the page's size, and the page says what is omitted. The first pass over the trace measures the lengths of calls,
-//! the second one collects what is shown; memory is proportional to what is shown and the open calls.
+//! the second pass collects what is shown; memory is proportional to the shown data and the open calls.
 
 use crate::Sources;
 use crate::words::plural;
@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 const MAX_CALLS: usize = 100_000;
 /// Maximum number of steps (blocks, beginnings and ends of calls) in the page; longer traces are not shown block by block.
 const MAX_STEPS: u64 = 600_000;
-/// Maximum number of instructions in the page; those of the least executed functions are left out.
+/// Maximum number of instructions in the page; the least executed functions' instructions are left out.
 const MAX_INSTRUCTIONS: usize = 60_000;
 /// Maximum number of source lines in the page.
 const MAX_LINES: usize = 30_000;
@@ -51,10 +51,10 @@ pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<Files>, sour
             calls.add(step, number);
             Ok(())
         })?;
-        shown.push(json!({ "thread": thread.0, "calls": calls.columns(), "steps": calls.steps, "counts": calls.counts() }));
+        shown.push(json!({ "thread": thread.0, "calls": calls.columns_json(), "steps": calls.steps, "counts": calls.counts_json() }));
     }
     let about = trace.description();
-    let (code, code_note) = machine_code(trace, files, &executed);
+    let (code, code_note) = collect_machine_code(trace, files, &executed);
     let notes: Vec<&str> = trace.end().notes.iter().map(String::as_str).chain(code_note.as_deref()).collect();
     let data = json!({
         "command": about.command, "image": about.image, "runs": about.runs, "collector": about.collector,
@@ -125,7 +125,7 @@ struct Call {
     step: u64,
 }
 
-/// The calls of a thread in the order of their beginnings.
+/// A thread's calls, in the order in which they begin.
 #[derive(Default)]
 struct Calls {
     shortest: u64,
@@ -182,14 +182,14 @@ impl Calls {
     }
 
     /// The calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
-    fn columns(&self) -> Value {
+    fn columns_json(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
         let column = |of: &dyn Fn(&Call) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
         json!({ "function": function, "calls": column(&|c| c.calls), "depth": column(&|c| u64::from(c.depth)),
             "from": column(&|c| c.from), "to": column(&|c| c.to), "step": column(&|c| c.step) })
     }
 
-    fn counts(&self) -> Value {
+    fn counts_json(&self) -> Value {
         let blocks: Vec<[u64; 2]> = self.executed.iter().map(|(b, n)| [u64::from(b.0), *n]).collect();
         let functions: Vec<[u64; 2]> = self.called.iter().map(|(f, n)| [u64::from(f.0), *n]).collect();
         json!({ "blocks": blocks, "functions": functions })
@@ -223,7 +223,7 @@ fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<Str
 }
 
 /// The instructions of blocks by number, and a note if some or all are missing.
-fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
+fn collect_machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
     let files = match files {
@@ -244,7 +244,7 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
     let (mut code, mut remaining) = (BTreeMap::new(), MAX_INSTRUCTIONS);
     let mut without = 0;
     for (_, blocks) in order {
-        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(files, trace, TraceBlock(*b)))).collect();
+        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, disassemble(files, trace, TraceBlock(*b)))).collect();
         let size: usize = texts.iter().map(|(_, t)| t.len()).sum();
         match remaining.checked_sub(size) {
             Some(rest) => {
@@ -260,7 +260,7 @@ fn machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (
 }
 
 /// The disassembly of a block.
-fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
+fn disassemble(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
     let (binary, start) = files.locate(block.address);
     let (mut at, end) = (start, start + u64::from(block.size));

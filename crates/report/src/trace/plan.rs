@@ -13,12 +13,12 @@ pub fn json(planner: &Planner, plan: &Plan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
         "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of,
-        "bound": bound(&planner.model.program, KIND, planner.weights, machines(plan)), "repaired": plan.repaired })
+        "bound": bound(&planner.model.program, KIND, planner.weights, count_machines(plan)), "repaired": plan.repaired })
 }
 
 /// Writes the plan as text.
 pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result<()> {
-    let mut of_machines = vec![0.0; machines(plan)];
+    let mut of_machines = vec![0.0; count_machines(plan)];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
     for (name, why) in &planner.model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
@@ -33,10 +33,10 @@ pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result
         writeln!(out, "{added} added by repair, for branches that the placement does not distinguish")?;
     }
     let highest = of_machines.into_iter().fold(0.0, f64::max);
-    let bound = bound(&planner.model.program, KIND, planner.weights, machines(plan));
+    let bound = bound(&planner.model.program, KIND, planner.weights, count_machines(plan));
     writeln!(out, "highest load of a machine: {highest:.0}; lower bound for any distribution: {bound:.0}")
 }
 
-fn machines(plan: &Plan) -> usize {
+fn count_machines(plan: &Plan) -> usize {
     plan.machine_of.iter().max().map_or(1, |m| m + 1)
 }

@@ -18,7 +18,7 @@ pub const DEFAULT_DEPTH: usize = 40;
 pub enum TraceView {
     /// A tree of calls with their numbers and lengths.
     Tree,
-    /// Blocks with source lines, with the maximum number for each thread; 0 for all.
+    /// Blocks with source lines. The value is the maximum number of blocks per thread; 0 for all.
     Blocks(u64),
 }
 
@@ -69,7 +69,7 @@ struct Blocks<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
-    /// Maximum number for each thread.
+    /// Maximum number of blocks per thread; 0 for all.
     count: u64,
 }
 
@@ -230,7 +230,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Collects the calls of a thread between two places.
+    /// Collects a thread's calls between two locations.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = Span::new(span);

@@ -21,7 +21,7 @@ type Term = (String, i128);
 pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
-    ExpressionNames::new(summary).formula(&Expression { plus, minus })
+    ExpressionNames::new(summary).format_formula(&Expression { plus, minus })
 }
 
 /// Writes the expressions of the first `top` waits in up to three forms: the paths since the two locations last synchronised; these paths
@@ -38,25 +38,25 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
             summary.location_name(wait.location),
             format_time(wait.wait_ns),
             summary.location_name(wait.releaser),
-            names.wait(number),
+            names.wait_name(number),
             wait.kind.name()
         )?;
-        let first = names.formula(&wait.first);
+        let first = names.format_formula(&wait.first);
         writeln!(out, "       {first}")?;
         let replaced: Vec<usize> = waits_of(&wait.first);
         for other in &replaced {
-            writeln!(out, "       where {} = {}", names.wait(*other), names.formula(&waits[*other].expanded))?;
+            writeln!(out, "       where {} = {}", names.wait_name(*other), names.format_formula(&waits[*other].expanded))?;
         }
-        let expanded = names.formula(&wait.expanded);
+        let expanded = names.format_formula(&wait.expanded);
         if expanded != first {
             writeln!(out, "     = {expanded}")?;
         }
         let left = reduce_wait(summary, wait);
-        let shorter = names.formula(&left);
+        let shorter = names.format_formula(&left);
         if shorter != expanded {
             writeln!(out, "     = {shorter}, without the steps that both paths have in common")?;
         }
-        writeln!(out, "     = {}", names.times(&left))?;
+        writeln!(out, "     = {}", names.format_times(&left))?;
         writeln!(out, "       {}", class_of(waits, number))?;
     }
     if waits.len() > top {
@@ -71,8 +71,8 @@ pub fn json(summary: &WaitSummary) -> Value {
     let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
         json!({
             "location_index": wait.location.0, "releaser_index": wait.releaser.0, "enter_ns": wait.enter_ns, "wait_ns": wait.wait_ns,
-            "since_synchronised": names.formula(&wait.first), "expanded": names.formula(&wait.expanded),
-            "reduced": names.formula(&reduce_wait(summary, wait)),
+            "since_synchronised": names.format_formula(&wait.first), "expanded": names.format_formula(&wait.expanded),
+            "reduced": names.format_formula(&reduce_wait(summary, wait)),
             "class": {"location_index": wait.placement.location.0, "enter_ns": wait.placement.enter_ns},
             "distance": wait.placement.distance,
         })
@@ -80,7 +80,7 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// The class of a wait, identified by its first wait, and the distance from that wait.
+/// Describes a wait's class, identified by the class's first wait, and the wait's distance from that first wait.
 fn class_of(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
@@ -136,13 +136,13 @@ impl<'a> ExpressionNames<'a> {
     }
 
     /// The name of a wait's call, with the wait's number if several waits have this name.
-    fn wait(&self, number: usize) -> String {
+    fn wait_name(&self, number: usize) -> String {
         let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
         if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
     }
 
     /// The name of a step without its location.
-    fn step(&self, step: &Step) -> String {
+    fn step_name(&self, step: &Step) -> String {
         let code = self.summary.code(step.code);
         let function = escape::escape_line(code.function());
         match (step.state, code.call) {
@@ -161,14 +161,14 @@ impl<'a> ExpressionNames<'a> {
         for (part, _) in expression.plus.iter().chain(&expression.minus) {
             if let Part::Step(id) = part {
                 let step = steps.get(*id);
-                locations.entry(self.step(&step)).or_default().insert(step.location);
+                locations.entry(self.step_name(&step)).or_default().insert(step.location);
             }
         }
         let name = |part: &Part| match part {
-            Part::Wait(number) => self.wait(*number),
+            Part::Wait(number) => self.wait_name(*number),
             Part::Step(id) => {
                 let step = steps.get(*id);
-                let name = self.step(&step);
+                let name = self.step_name(&step);
                 let is_shared = locations[&name].len() > 1;
                 if is_shared { format!("{name} on {}", self.summary.location_name(step.location)) } else { name }
             }
@@ -186,12 +186,12 @@ impl<'a> ExpressionNames<'a> {
         })
     }
 
-    fn formula(&self, expression: &Expression) -> String {
+    fn format_formula(&self, expression: &Expression) -> String {
         let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| term.0.clone()));
         format!("{plus} - {minus}")
     }
 
-    fn times(&self, expression: &Expression) -> String {
+    fn format_times(&self, expression: &Expression) -> String {
         let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| format_time(term.1.unsigned_abs() as u64)));
         format!("{plus} - {minus}")
     }
@@ -199,7 +199,7 @@ impl<'a> ExpressionNames<'a> {
 
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
-    // A slice of an imported trace is not a call: its name is that of the function.
+    // A slice of an imported trace is not a call, so its name is the function's name.
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 

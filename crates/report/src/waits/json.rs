@@ -32,7 +32,7 @@ pub fn value(summary: &WaitSummary) -> Value {
             "kind": kind, "family": family, "occurrences": occurrences, "wait_ns": ns,
         })).collect::<Vec<_>>(),
         "critical_path": summary.critical_path.iter().map(|(name, ns)| json!({"code": name, "ns": ns})).collect::<Vec<_>>(),
-        "imbalance": summary.imbalance.iter().map(|i| with_location(summary, i.location, json!({
+        "imbalance": summary.imbalance.iter().map(|i| add_location(summary, i.location, json!({
             "function": i.function, "most_ns": i.max_ns, "mean_ns": i.mean_ns,
         }))).collect::<Vec<_>>(),
         "what_if": replayed.predictions.iter().map(|(function, percent, ns)| json!({
@@ -56,17 +56,17 @@ fn causes_json(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
             "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller), "callers": callers.collect::<Vec<_>>(),
             "file": cause.file, "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
         });
-        with_location(summary, cause.location, value)
+        add_location(summary, cause.location, value)
     };
     causes.iter().map(value).collect()
 }
 
 fn location_json(summary: &WaitSummary, id: LocationId) -> Value {
     let name = summary.location(id);
-    with_location(summary, id, json!({"computing_ns": name.computing_ns, "processor_ns": name.processor_ns}))
+    add_location(summary, id, json!({"computing_ns": name.computing_ns, "processor_ns": name.processor_ns}))
 }
 
-fn with_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Value {
+fn add_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Value {
     let name = summary.location(id);
     value["process"] = name.process.into();
     value["thread"] = name.thread.into();
@@ -121,7 +121,7 @@ fn path_json(summary: &WaitSummary, steps: &[(Step, u64)]) -> Vec<Value> {
         let mut value = code_json(summary, step.code);
         value["state"] = step.state.name().into();
         value["ns"] = (*ns).into();
-        with_location(summary, step.location, value)
+        add_location(summary, step.location, value)
     };
     steps.iter().map(step).collect()
 }

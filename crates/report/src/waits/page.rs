@@ -19,8 +19,8 @@ const MAX_LINES: usize = 4000;
 /// Writes the page.
 pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     let mut data = json::value(summary);
-    data["timeline"] = timeline(summary);
-    data["source"] = source(summary, sources);
+    data["timeline"] = timeline_json(summary);
+    data["source"] = source_json(summary, sources);
     data["title"] = title.into();
     data["calls"] = summary.replayed.calls.into();
     // The text report's notes also mention threads that had to wait for a processor.
@@ -30,7 +30,7 @@ pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
 }
 
-fn timeline(summary: &WaitSummary) -> Value {
+fn timeline_json(summary: &WaitSummary) -> Value {
     let bars = summary.replayed.timeline.bars.iter().map(|bar| {
         let code = summary.code(bar.code);
         let (kind, name) = match bar.activity {
@@ -45,7 +45,7 @@ fn timeline(summary: &WaitSummary) -> Value {
 }
 
 /// The lines that cause waits with their context, by file.
-fn source(summary: &WaitSummary, sources: &Sources) -> Value {
+fn source_json(summary: &WaitSummary, sources: &Sources) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;

@@ -11,7 +11,7 @@ use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
-use trodden_stored::maps::{StreamMaps, maps_of};
+use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
 use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
@@ -32,10 +32,10 @@ impl StreamPaths {
     pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
-            let maps = maps_of(&log, folders)?;
+            let maps = load_maps(&log, folders)?;
             Ok((log, maps))
         };
-        let logs = streams::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let logs = streams::find_logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(StreamPaths { logs, notes: BTreeSet::new(), threads: 0 })
     }
 }

@@ -75,7 +75,7 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
     for cause in causes.iter().take(top) {
         let place = format_place(&cause.file, cause.line);
         let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
-        let caller = callers(cause);
+        let caller = format_callers(cause);
         writeln!(
             out,
             "  {:>10}  {:5.1} %  {}{place}{caller} on {}{state}",
@@ -89,7 +89,7 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
 }
 
 /// The callers of a cause; if there are several, each with its share of the waiting time.
-fn callers(cause: &Cause) -> String {
+fn format_callers(cause: &Cause) -> String {
     let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
     match cause.callers.as_slice() {
         [] => String::new(),

@@ -2,16 +2,16 @@
 
 use clap::Args;
 use std::path::PathBuf;
-use trodden_console::arguments::engines::{EngineChoice, engine};
+use trodden_console::arguments::engines::{EngineChoice, parse_engine};
 use trodden_console::arguments::laboratory::{CopyChoices, DivisionChoices};
-use trodden_console::arguments::partition::copies;
+use trodden_console::arguments::partition::parse_copies;
 
 /// A recording by several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
 pub struct Copies {
     /// Run K copies that count different paths, and merge their counts.
-    #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["burst", "every", "branches"])]
+    #[arg(long, value_name = "K", value_parser = parse_copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,
     /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_division)]
@@ -24,7 +24,7 @@ pub struct Copies {
     /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
     /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
-    #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = parse_engine)]
     pub engine: EngineChoice,
     /// Maximum number of copies running at a time [default: number of cores].
     #[arg(short, long, value_name = "N", requires = "copies", value_parser = clap::value_parser!(u32).range(1..=4096))]

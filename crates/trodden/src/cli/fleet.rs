@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_console::arguments::laboratory::DivisionChoices;
-use trodden_console::arguments::partition::copies;
+use trodden_console::arguments::partition::parse_copies;
 use trodden_console::arguments::places::output_path;
 use trodden_partition::PartitionStrategy;
 
@@ -48,7 +48,7 @@ pub struct FleetCopies {
     /// Instrumented program or shared library.
     pub program: PathBuf,
     /// Number of copies.
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = copies)]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = parse_copies)]
     pub copies: usize,
     /// Profile to divide by (file, run, suite) [default: estimates].
     #[arg(long, value_name = "PROFILE")]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trodden_console::arguments::laboratory::StreamChoices;
 use trodden_console::arguments::places::output_path;
-use trodden_console::arguments::times::duration;
+use trodden_console::arguments::times::parse_duration;
 use trodden_recording::RecordedCommand;
 use trodden_recording::streams::record::StreamOptions;
 use trodden_sequence::CompressionMethod;
@@ -71,7 +71,7 @@ pub struct Record {
     #[arg(conflicts_with_all = ["branches", "whole_program", "last", "copies", "command"])]
     pub attach: Vec<PathBuf>,
     /// With --attach: duration [default: until Ctrl-C or their end].
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, requires = "attach")]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, requires = "attach")]
     pub time: Option<Duration>,
     /// Bursts of programs built with --sample.
     #[command(flatten)]
@@ -105,10 +105,10 @@ impl Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct Bursts {
     /// Length of a burst, such as 100us, 1ms or 2s [default: 500us].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub burst: Option<Duration>,
     /// Average time between the starts of bursts; a few gaps are longer [default: 10ms].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub every: Option<Duration>,
 }
 

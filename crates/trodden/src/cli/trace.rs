@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use trodden_console::arguments::choices::{Choice, one_of};
-use trodden_console::arguments::engines::{EngineChoice, engine};
+use trodden_console::arguments::engines::{EngineChoice, parse_engine};
 use trodden_console::arguments::laboratory::TraceChoices;
 use trodden_console::arguments::places::output_path;
-use trodden_console::arguments::times::duration;
+use trodden_console::arguments::times::parse_duration;
 use trodden_trace::CollectorKind;
 
 /// `trodden trace`
@@ -81,7 +81,7 @@ pub struct TraceRecord {
     #[arg(long, alias = "attach", value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,
     /// End the trace after this time, in each run.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// End the trace after this many bytes in a run (suffixes k, M, G).
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -106,7 +106,7 @@ pub struct TraceRecord {
     /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
     /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
-    #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = parse_engine)]
     pub engine: EngineChoice,
     /// Maximum number of runs at a time [default: number of cores].
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]

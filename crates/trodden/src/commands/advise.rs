@@ -69,7 +69,7 @@ fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
 
 /// Returns the repeating patterns of loop iterations; empty if the run has no stream.
 fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
-    let Some(sequence) = in_report::of_profile(&job.profile, &folders()) else { return Ok(Vec::new()) };
+    let Some(sequence) = in_report::load_busiest_thread(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
     patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
     patterns.truncate(job.top.filter(|top| *top > 0).unwrap_or(usize::MAX));

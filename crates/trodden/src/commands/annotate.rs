@@ -3,7 +3,7 @@
 use super::coverage::view_of;
 use super::remarks::{note_inexact, report_missing};
 use crate::cli::{Annotate, Color};
-use crate::output::{json_text, print_found, text_options};
+use crate::output::{json_text, print_result, text_options};
 use crate::rust_sources::sources;
 use crate::surroundings::source_folders;
 use anyhow::Result;
@@ -24,7 +24,7 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     }
     let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: Measure::Instructions };
     let text = || Ok(annotate(&view, &request, &sources, &text_options(color, 0))?);
-    print_found(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
+    print_result(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
     report_missing(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

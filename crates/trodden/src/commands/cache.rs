@@ -10,7 +10,7 @@ use trodden_driver::store_size::{Size, parts};
 /// Prints the contents of the unit cache, after removing old files if requested.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
-    let mut out = crate::output::text();
+    let mut out = crate::output::text_writer();
     writeln!(out, "{}", store.root().display())?;
     for part in parts(&store, job.prune) {
         let part = part?;

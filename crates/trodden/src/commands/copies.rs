@@ -88,7 +88,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
         hits: hits(given),
         weights: given.weights.clone(),
         no_first_run: choices.no_first_run,
-        engine: given.engine.engine(&parameters)?,
+        engine: given.engine.create_engine(&parameters)?,
         memory: parameters.memory,
         private_folders: given.own_folders,
         ignore_output: given.ignore_output,
@@ -182,7 +182,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     let found = copies::check_repeatable(command, runs, context, &standard_input)?;
     let (differences, by_addresses) = (&found.differences, &found.by_addresses);
     let same = found.is_same();
-    let mut out = output::text();
+    let mut out = output::text_writer();
     if json {
         output::print_json(&serde_json::json!(
             {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;

@@ -2,7 +2,7 @@
 
 use super::{sequences, trace};
 use crate::cli::Diff;
-use crate::output::{json_text, print_found};
+use crate::output::{json_text, print_result};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_profile::{DiffOptions, diff};
@@ -55,7 +55,7 @@ fn diff_profiles(job: &Diff) -> Result<ExitCode> {
         false => LineDifference::default(),
     };
     let text = || Ok(difference::text(&found, &by_lines, view.totals.instrumented, job.top));
-    print_found(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
+    print_result(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
     let is_same =
         found.functions.is_empty() && by_lines.functions.is_empty() && found.only_before.is_empty() && found.only_after.is_empty();
     Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })

@@ -95,7 +95,7 @@ pub fn run(json: bool) -> Result<ExitCode> {
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
         true => output::print_json(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?,
-        false => print(&mut output::text(), &checks)?,
+        false => print(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -256,7 +256,7 @@ fn trial() -> Result<String> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
-    let trodden = context().own_folder()?.join("trodden");
+    let trodden = context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;

@@ -11,7 +11,7 @@ use trodden_driver::assets;
 pub fn run(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,
-        None => context().own_folder()?.to_owned(),
+        None => context().executable_folder()?.to_owned(),
     };
     assets::link_drivers(context(), &folder)?;
     note(format_args!("trodden-cc, trodden-c++ and cargo-trodden are in {}", folder.display()));

@@ -109,7 +109,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         top: usize::MAX,
         min_share: 0.0,
     };
-    events::check(&profile, selection.measure)?;
+    events::check_measure(&profile, selection.measure)?;
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(context(), &profile)?,
         Format::Proftext => profdata::text(&profile)?,
@@ -162,7 +162,7 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
                 &name,
             )
         }
-        false => lcov::lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
+        false => lcov::write_lcov(selection.functions(view)?, &MappedLines::new(), run.suite.as_deref().unwrap_or("trodden"), &name),
     };
     note_missing_files(&files);
     let is_chosen = !include.is_empty() || !job.exclude.is_empty();

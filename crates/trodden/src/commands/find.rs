@@ -48,7 +48,7 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::max_results(job.top, job.json);
     let text = || Ok(found.text(&sources, &output::text_options(color, output::DEFAULT_STEPS), top));
-    output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
+    output::print_result(job.json, || output::json_text(&found.json(top)), text)?;
     let undecided = found.undecided_functions();
     if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };

@@ -207,7 +207,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let provider = rust_sources::sources(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
     let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::DEFAULT_STEPS)));
-    output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
+    output::print_result(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store().root().display().to_string();
         warn(format_args!(

@@ -3,7 +3,7 @@
 use crate::cli::Info;
 use crate::context::context;
 use crate::last_store;
-use crate::output::{json_text, print, print_found, print_text};
+use crate::output::{json_text, print, print_result, print_text};
 use crate::surroundings::{SOURCES_VARIABLE, folders, source_folders};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -27,7 +27,7 @@ use trodden_unit::{Image, ImageError};
 pub fn run(info: &Info) -> Result<ExitCode> {
     let Some(file) = &info.file else {
         let found = StorageLocations::find()?;
-        print_found(info.json, || json_text(&found), || Ok(found.text()))?;
+        print_result(info.json, || json_text(&found), || Ok(found.text()))?;
         return Ok(ExitCode::SUCCESS);
     };
     let kind = InputKind::detect(file)?;
@@ -40,7 +40,7 @@ pub fn run(info: &Info) -> Result<ExitCode> {
         return profile(info, utf8_name(file)?);
     }
     let report = StreamStatistics::read(utf8_name(file)?, &folders())?;
-    print_found(info.json, || json_text(&report), || Ok(report.text()))?;
+    print_result(info.json, || json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }
 

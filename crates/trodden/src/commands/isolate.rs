@@ -38,7 +38,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         },
     )?;
     let text = || Ok(suspects.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)));
-    output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
+    output::print_result(job.json, || output::json_text(&suspects.json()), text)?;
     remarks::note_inexact(&profile);
     remarks::report_missing(&view, &sources);
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
+use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, build_plan, find_transformations};
 use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_unit::{Transformation, TransformationPlan};
@@ -35,7 +35,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let edges = |program: &Path| record::train(&job.train, program, &recording_context());
     let paths = |program: &Path| -> Result<TransformationPlan> {
         let found = transformed_functions(job, program)?;
-        let plan = plan(&found);
+        let plan = build_plan(&found);
         functions.replace(found);
         Ok(plan)
     };
@@ -71,7 +71,7 @@ fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFun
         Some(table) => hot_paths::train(context(), &job.train, PROGRAM_VARIABLE, program, table)?,
         None => record::train(&job.train, program, &recording_context())?,
     };
-    Ok(transformed(&profile, &options)?)
+    Ok(find_transformations(&profile, &options)?)
 }
 
 fn report(output: &Path, transformed: &[TransformedFunction]) {

@@ -43,10 +43,10 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = selection(job);
-    events::check(&profile, selection.measure)?;
-    let callers = if job.html.is_none() { callers::of_run(name, &profile, &folders()) } else { None };
+    events::check_measure(&profile, selection.measure)?;
+    let callers = if job.html.is_none() { callers::find_callers(name, &profile, &folders()) } else { None };
     if let Some(file) = &job.html {
-        let sequence = in_report::of_profile(name, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
+        let sequence = in_report::load_busiest_thread(name, &folders()).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
         let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
         let page = html::page_with_section(&view, &sources, &options, &sequence);
         write_report(file, page.as_bytes(), "the page is")?;
@@ -56,7 +56,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
             document["callers"] = callers.json(job.function.as_deref());
         }
         if job.function.is_none()
-            && let Some(sequence) = in_report::of_profile(name, &folders())
+            && let Some(sequence) = in_report::load_busiest_thread(name, &folders())
         {
             document["sequence"] = sequence.json()?;
         }
@@ -64,7 +64,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     } else {
         let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_STEPS)))?.into_bytes();
         if job.function.is_none()
-            && let Some(sequence) = in_report::of_profile(name, &folders())
+            && let Some(sequence) = in_report::load_busiest_thread(name, &folders())
         {
             sequence.write(&mut report)?;
         }

@@ -24,7 +24,7 @@ const FOUND: u8 = 1;
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
-        return sequences::segments(job, kind);
+        return sequences::count_segments(job, kind);
     }
     ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
     let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
@@ -51,14 +51,14 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     } else if job.json {
         let mut document = shown.json();
         if observed.is_counted {
-            document["counters"] = counted_segments::counters(&observed);
+            document["counters"] = counted_segments::counters_json(&observed);
         }
         output::print(&output::json_text(&document)?)?;
     } else {
         output::print_text(&shown.text(&sources, &output::text_options(color, output::DEFAULT_STEPS)))?;
     }
     if is_text && observed.is_counted {
-        counted_segments::counter_summary(&observed).iter().for_each(note);
+        counted_segments::summarise_counters(&observed).iter().for_each(note);
     }
     remarks::report_missing(&view, &sources);
     Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })

@@ -68,7 +68,7 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
     let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
-    let found = sequences::segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
+    let found = sequences::count_segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
     print(job.json, &found, |out| shown::write_segments(out, &found))?;
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -105,7 +105,7 @@ fn of_thread(thread: usize) -> RecordedThread {
 
 /// Prints a result as JSON or text.
 fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(output::text_or_json(json));
+    let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {
         #[derive(Serialize)]
         struct Versioned<'a, T> {

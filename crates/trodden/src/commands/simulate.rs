@@ -89,7 +89,7 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
             out.finish()
         }
         None => {
-            let mut out = crate::output::text_or_json(job.json);
+            let mut out = crate::output::text_or_json_writer(job.json);
             write(&mut out)?;
             Ok(out.flush()?)
         }

@@ -32,7 +32,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     let from = from.transpose()?.unwrap_or(0);
     let thread = job.thread.unwrap_or(0) as usize;
     let count_limit = job.count.unwrap_or(if job.json { 0 } else { DEFAULT_RUN_EVENTS });
-    let mut out = BufWriter::new(output::text_or_json(job.json));
+    let mut out = BufWriter::new(output::text_or_json_writer(job.json));
     let range = EventRange { thread, from, count: count_limit, json: job.json, source: &source_folders() };
     let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
@@ -57,6 +57,6 @@ pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     let paths = usize::try_from(job.count.unwrap_or(DEFAULT_FLIGHT_EVENTS))?;
     let question = LastReportRequest { files, paths, core: job.core.as_deref(), source: &source_folders() };
     let report = LastReport::read(&question, &folders())?;
-    output::print_found(job.json, || output::json_text(&report), || Ok(report.text()))?;
+    output::print_result(job.json, || output::json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }

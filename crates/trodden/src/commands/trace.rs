@@ -88,7 +88,7 @@ pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
 }
 
 fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
-    let mut out = BufWriter::new(output::text_or_json(options.json));
+    let mut out = BufWriter::new(output::text_or_json_writer(options.json));
     let next = show::show(&mut out, trace, options)?;
     out.flush()?;
     Ok(next)
@@ -103,7 +103,7 @@ pub fn find(job: &Find) -> Result<ExitCode> {
     if job.json {
         output::print_json(&find::json(&all))?;
     } else {
-        let mut out = BufWriter::new(output::text());
+        let mut out = BufWriter::new(output::text_writer());
         find::write(&mut out, &all, place.nth.is_some())?;
         out.flush()?;
     }
@@ -125,7 +125,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     if job.json {
         output::print_json(&diff::json(&found))?;
     } else {
-        let mut out = BufWriter::new(output::text());
+        let mut out = BufWriter::new(output::text_writer());
         diff::write(&mut out, &found, job.top)?;
         out.flush()?;
     }
@@ -153,7 +153,7 @@ fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Wri
         write(&mut out)?;
         return out.finish();
     }
-    let mut out = BufWriter::new(output::text_or_json(is_json));
+    let mut out = BufWriter::new(output::text_or_json_writer(is_json));
     write(&mut out)?;
     Ok(out.flush()?)
 }
@@ -196,7 +196,7 @@ fn try_on_program(kind: CollectorKind) -> Result<()> {
     let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
-    let mut compile = Command::new(context().own_folder()?.join("trodden"));
+    let mut compile = Command::new(context().executable_folder()?.join("trodden"));
     compile.arg("cc").env(SETTINGS_VARIABLE, "observe=trace").arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("cannot run `trodden cc`")?;
     checked_stdout(output, "`trodden cc` failed")?;

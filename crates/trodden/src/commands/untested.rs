@@ -53,7 +53,7 @@ pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -
     let folder = temporary::folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
     // This runs in the program `trodden-lab`, which cannot instrument.
-    let trodden = context().own_folder()?.join("trodden");
+    let trodden = context().executable_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = Schemes::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))
@@ -107,7 +107,7 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
     }
     if let Some(file) = &job.lcov {
         let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
-        let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
+        let text = lcov::write_executed_lines(&untested.functions(), "untested", &|path| files.name(path, found(path)));
         remarks::note_missing_files(&files);
         return output::write_report(file, text.as_bytes(), "the lines on untested paths are");
     }

@@ -92,7 +92,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         }
         print_json(&value)?;
     } else {
-        let mut out = BufWriter::new(output::text());
+        let mut out = BufWriter::new(output::text_writer());
         let top = limit(output::max_results(job.top, false));
         text::write(&mut out, &summary, top)?;
         if expand {

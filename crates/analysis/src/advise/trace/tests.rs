@@ -22,7 +22,7 @@ struct Program {
     walk: BlockWalk,
 }
 
-fn program(random: &mut Random) -> Program {
+fn random_program(random: &mut Random) -> Program {
     let kind = |v: u32| match v {
         v if v < NUMBERS => ValueKind::Integer(i64::from(v) * 4),
         v if v < NUMBERS + OBJECTS || v == ROM => ValueKind::Object,
@@ -38,13 +38,13 @@ fn program(random: &mut Random) -> Program {
         for _ in 0..random.below(3) * u64::from(block > 0) {
             let (from, to) = if random.chance(50) { (&numbers, &mut new_numbers) } else { (&addresses, &mut new_addresses) };
             let incoming = vec![(Node(7), ValueId(0)), (Node(block - 1), ValueId(random.pick(from)))];
-            properties.phis.push(Phi { result: fresh(&mut values), incoming });
+            properties.phis.push(Phi { result: add_value(&mut values), incoming });
             to.push(values.len() as u32 - 1);
         }
         numbers.extend(new_numbers);
         addresses.extend(new_addresses);
         for _ in 0..3 + random.below(8) {
-            let what = action(random, &mut values, &mut numbers, &mut addresses);
+            let what = random_action(random, &mut values, &mut numbers, &mut addresses);
             properties.steps.push(BlockStep { what, position: None });
         }
         blocks.push(properties);
@@ -61,12 +61,12 @@ fn program(random: &mut Random) -> Program {
     Program { unit, walk: BlockWalk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
 }
 
-fn fresh(values: &mut Vec<ValueProperties>) -> ValueId {
+fn add_value(values: &mut Vec<ValueProperties>) -> ValueId {
     values.push(ValueProperties { kind: ValueKind::Other, object: None });
     ValueId(values.len() as u32 - 1)
 }
 
-fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> BlockAction {
+fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> BlockAction {
     let number = |random: &mut Random| ValueId(random.pick(numbers));
     let address = ValueId(random.pick(addresses));
     let wide = random.index(2);
@@ -79,24 +79,24 @@ fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut 
         5..=9 => {
             let rom = random.chance(15);
             let access = if rom { AccessedMemory { address: ValueId(ROM), class: None, ..access } } else { access };
-            let result = fresh(values);
+            let result = add_value(values);
             numbers.push(result.0);
             BlockAction::Load { result, operation, access, constant: rom }
         }
         10..=12 => {
-            let result = fresh(values);
+            let result = add_value(values);
             addresses.push(result.0);
             BlockAction::Offset { result, base: address, bytes: random.pick(&[-4, 0, 4, 8]) }
         }
         13 => {
             let operands = vec![address, number(random)];
-            let result = fresh(values);
+            let result = add_value(values);
             addresses.push(result.0);
             BlockAction::Compute { result, operation: OperationId(2), operands }
         }
         _ => {
             let operands = vec![number(random), number(random)];
-            let result = fresh(values);
+            let result = add_value(values);
             numbers.push(result.0);
             BlockAction::Compute { result, operation: OperationId(random.below(2) as u32), operands }
         }
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn found(program: &Program) -> Vec<(StepId, StepResult)> {
+fn find_results(program: &Program) -> Vec<(StepId, StepResult)> {
     let mut found = Vec::new();
     ValueTracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
     found
@@ -205,8 +205,8 @@ fn known_results_are_equal_in_every_run() {
     let mut random = Random::new(1);
     let (mut known, mut checked) = (0, 0);
     for _ in 0..PROGRAMS {
-        let program = program(&mut random);
-        let found = found(&program);
+        let program = random_program(&mut random);
+        let found = find_results(&program);
         for _ in 0..RUNS {
             let Some(results) = Machine::run(&program, &mut random) else { continue };
             checked += 1;
@@ -226,7 +226,7 @@ fn known_results_are_equal_in_every_run() {
 fn computation_is_known_only_if_an_equal_expression_was_computed() {
     let mut random = Random::new(2);
     for _ in 0..PROGRAMS {
-        let mut program = program(&mut random);
+        let mut program = random_program(&mut random);
         // Remove loads and offsets: the text compared below does not express them.
         for block in &mut program.unit.functions[0].blocks {
             block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
@@ -261,6 +261,6 @@ fn computation_is_known_only_if_an_equal_expression_was_computed() {
                 expected.push(((*block, place), finds));
             }
         }
-        assert_eq!(found(&program), expected);
+        assert_eq!(find_results(&program), expected);
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_witness::DistributionStrategy;
 
-/// Options of traces.
+/// Trace options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "trace record")]
 pub struct TraceChoices {
@@ -43,18 +43,18 @@ pub struct TraceChoices {
 
 /// Strategies that distribute witnesses over the runs.
 const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
-    (DistributionStrategy::Fine, "fine", "Each diamond or cycle to the run with the least load"),
-    (DistributionStrategy::Function, "function", "All witnesses of a function to the same run"),
-    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge to the same run"),
-    (DistributionStrategy::Weighted, "weighted", "By measured costs; the best balance"),
+    (DistributionStrategy::Fine, "fine", "Assign each diamond or cycle to the run with the least load"),
+    (DistributionStrategy::Function, "function", "Assign all witnesses of a function to the same run"),
+    (DistributionStrategy::Grouped, "grouped", "Assign diamonds that share a cycle or an edge to the same run"),
+    (DistributionStrategy::Weighted, "weighted", "Assign by measured costs; the best balance"),
 ];
 
-/// A condition under which a distribution of witnesses is sufficient.
+/// A sufficient condition for distributing witnesses over runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WitnessCondition {
-    /// For each branch and pair of its successors, a run with disjoint sets of first witnesses.
+    /// For each pair of a branch's successors, a run in which their sets of first witnesses are disjoint.
     Pairwise,
-    /// The two theorems of the paper.
+    /// The conditions of the paper's two theorems.
     Paper,
 }
 

@@ -120,7 +120,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function matches `{function}`: --function takes a regular expression for linkage names");
             }
-            print_text(&mapping.marked(&String::from_utf8_lossy(&shown))?)?;
+            print_text(&mapping.mark_output(&String::from_utf8_lossy(&shown))?)?;
             mapping.note_caveats(true);
         }
         Some(folder) => {

@@ -4,7 +4,7 @@ use super::{diff, load};
 use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
 use crate::commands::remarks::note_inexact;
 use crate::notes::{note, warn};
-use crate::output::{json_text, print_found, text_options};
+use crate::output::{json_text, print_result, text_options};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
 use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
@@ -28,7 +28,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
         (None, true) => by_function(&mapping, &view, job.combinations)?,
         (None, false) => by_file(&mapping, &view)?,
     };
-    print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
+    print_result(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     note_inexact(&profile);
     mapping.note_caveats(true);
     let failed = missed_thresholds(&job.fail_under, &table.total);

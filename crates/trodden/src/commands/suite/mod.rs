@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
-use trodden_analysis::suite::cover::{CoverProblem, exact, greedy};
+use trodden_analysis::suite::cover::{CoverProblem, find_cheapest_cover, find_greedy_cover};
 use trodden_analysis::suite::order::{OrderBy, average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
@@ -96,9 +96,9 @@ fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
     let problem = CoverProblem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
-    let quick = greedy(&problem);
+    let quick = find_greedy_cover(&problem);
     let until = Instant::now() + SEARCH_TIME;
-    let best = exact(&problem, &mut || Instant::now() < until);
+    let best = find_cheapest_cover(&problem, &mut || Instant::now() < until);
     let found = RedundantTests { suite, name, by, greedy: &quick, best: &best };
     print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }

@@ -46,7 +46,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-/// Runs the tests with cargo, which calls [`step`] for each test binary.
+/// Runs the tests with cargo, with `trodden suite step` ([`step`]) as the runner of each test binary.
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
@@ -97,5 +97,5 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
         command: command.to_vec(),
         threads: env::var("RUST_TEST_THREADS").ok(),
     };
-    libtest::run_binary(&job, &recording_context(), &mut output::text())
+    libtest::run_binary(&job, &recording_context(), &mut output::text_writer())
 }

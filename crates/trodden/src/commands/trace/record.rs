@@ -27,7 +27,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
     recording.plan(|planner, found| match form {
         PlanForm::Json => output::print_json(&plan::json(planner, found)),
-        PlanForm::Text => Ok(plan::write(&mut output::text(), planner, found)?),
+        PlanForm::Text => Ok(plan::write(&mut output::text_writer(), planner, found)?),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -91,7 +91,7 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         let folder = here()?;
         let parameters = EngineParameters { jobs: None, memory: None, retries: Slurm::default().retries, shared: Some(&folder) };
         Ok::<_, anyhow::Error>(OtherMachines {
-            engine: job.engine.engine(&parameters)?,
+            engine: job.engine.create_engine(&parameters)?,
             worker: vec![own_program.clone().into(), "trace".into(), "work".into()],
             folder,
             environment: env::vars_os().collect(),
