@@ -10,12 +10,14 @@
 //! | `dist/notices.rs` | licences of third-party crates, and the bill of materials |
 //! | `dist/package.rs` | packages and archive of a tree |
 //! | `dist/check.rs` | installing and running them in minimal Debian systems, and publishing the crates |
+//! | `dist/image.rs` | the container image |
 //!
 //! Invariant: builds are reproducible. Times in packages and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
 //! are sorted by name.
 
 mod check;
 mod compile;
+mod image;
 mod notices;
 mod package;
 mod tree;

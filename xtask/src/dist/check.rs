@@ -1,9 +1,9 @@
-//! Installs and runs the package and the archive in minimal Debian systems, and checks that all crates can be published.
+//! Installs and runs the package and the archive in minimal Debian systems and in a container, and checks that all crates can be published.
 //!
 //! `mmdebstrap` creates a system with the essential packages only. It is saved as a tar file and reused by later checks. Inside the system,
 //! `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary user.
 
-use super::{DistOptions, Packages};
+use super::{DistOptions, Packages, image};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn prepare() -> Result<()> {
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks the crates, and the package and the archive in each release of Debian.
+/// Checks the crates, the package and the archive in each release of Debian, and the container image.
 ///
 /// # Errors
 /// A crate does not compile from its published files, a system cannot be created, or a step inside it fails.
@@ -54,7 +54,15 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
         steps::run(inside.args(["--wd", "/", "sh", "/dist/dist.sh"]).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8"))?;
         fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
     }
+    if options.releases.iter().any(|release| release == image::RELEASE) {
+        image::check(&folder.join("image"), &kept_system(&folder, image::RELEASE), &made.package)?;
+    }
     Ok(())
+}
+
+/// The tar file in which a system is kept for later checks.
+fn kept_system(folder: &Path, release: &str) -> PathBuf {
+    folder.join(format!("{release}.tar"))
 }
 
 /// Root's search path in Debian.
@@ -84,7 +92,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
         release.bytes().all(|b| b.is_ascii_lowercase()),
         "`{release}` is not the name of a Debian release: use a name such as `bookworm`"
     );
-    let (kept, system) = (folder.join(format!("{release}.tar")), folder.join(release));
+    let (kept, system) = (kept_system(folder, release), folder.join(release));
     if !kept.exists() {
         let new = folder.join(format!("{release}.new.tar"));
         let mut make = Command::new("mmdebstrap");
