@@ -1,6 +1,6 @@
 //! The page's data as JSON, which `page.js` reads. Keys are short because there are many of them.
 
-use super::{HtmlOptions, embed};
+use super::{HtmlOptions, escape_json};
 use crate::dot;
 use crate::indent::InlinedIndent;
 use crate::json::number;
@@ -31,7 +31,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
         }
         // A function that is too large for the rest of the budget may fit with fewer of its paths.
         for paths in [options.paths, options.paths / 10, 1] {
-            let text = embed(&Details::collect(view, function, sources, options, paths));
+            let text = escape_json(&Details::collect(view, function, sources, options, paths));
             if text.len() <= remaining {
                 remaining -= text.len();
                 return Some(text);

@@ -24,7 +24,7 @@ const FOUND: u8 = 1;
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
-        return sequences::count_segments(job, kind);
+        return sequences::segments(job, kind);
     }
     ensure!(matches!(kind, InputKind::Profile | InputKind::StreamLogs), kind.not_accepted_error(&job.file, "segments"));
     let (depth, is_untested) = (job.depth as usize, !job.known.is_empty());
