@@ -7,11 +7,11 @@
 mod compare;
 mod exact;
 pub mod instructions;
-mod known;
 pub mod measure;
 mod overlap;
 mod plot;
 pub mod result;
+mod result_cache;
 pub mod statistics;
 mod table;
 pub mod usage;
@@ -19,9 +19,9 @@ pub mod usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
-use known::FigureCache;
 use measure::{Bench, PreparedVariant};
 use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInfo};
+use result_cache::ResultCache;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::Variant;
@@ -178,7 +178,7 @@ fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
     let counter = if options.no_instructions { None } else { Counter::available() };
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
-    let cache = FigureCache::in_file(&corpus.folder().join("known.json"));
+    let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
     let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
     let new = BenchResult {

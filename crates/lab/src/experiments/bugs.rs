@@ -48,7 +48,7 @@ struct Bug {
     /// Texts that identify the two branches. A branch extends from the first line with its text to the closing brace, because a path may
     /// start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
+    /// The parts that runs are composed of. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
     /// Creates the input files in a folder, with the unpatched program.
     prepare: fn(&Path, &Path) -> Result<()>,
@@ -94,7 +94,7 @@ const BUGS: &[Bug] = &[
     },
 ];
 
-/// Results of the runs of a bug.
+/// Results of a bug's runs.
 struct Outcome {
     failing: usize,
     passing: usize,

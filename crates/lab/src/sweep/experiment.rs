@@ -45,7 +45,7 @@ pub struct Configuration {
 }
 
 /// Formats a level of a factor.
-pub fn text_of(value: &toml::Value) -> String {
+pub fn format_level(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
@@ -110,7 +110,7 @@ fn apply_levels(experiment: &Experiment, base: &Configuration, levels: &[usize])
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
-        set(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", text_of(value)))?;
+        set(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", format_level(value)))?;
     }
     configuration.detector.mapping = OperationMapping::preset(configuration.preset, configuration.extensions);
     configuration.detector.check()?;

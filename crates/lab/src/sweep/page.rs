@@ -1,7 +1,7 @@
 //! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
 //! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, escape_html, range_of_axis};
+use super::lines::{self, COLOURS, axis_range, escape_html};
 use super::results::{Results, SweepOutcome, sort_by_rank};
 use std::fmt::Write;
 use trodden_report::words::plural;
@@ -152,7 +152,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     let width = LEFT + group * groups.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
     let values: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied()).collect();
-    let (low, high) = range_of_axis(&values);
+    let (low, high) = axis_range(&values);
     let y = |v: f64| 20.0 + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
