@@ -194,7 +194,7 @@ impl ProgramStacks {
     }
 
     /// Prepares for a call that stores its return address at `at`. Afterwards, the entry of the calling frame is on top.
-    pub fn before_call(&mut self, at: Address) {
+    pub fn prepare_call(&mut self, at: Address) {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         let stack = &mut self.stacks[self.current];
@@ -215,7 +215,7 @@ impl ProgramStacks {
     }
 
     /// Prepares for a return that loads from `at`. Afterwards, the returning frame's entry is on top, unless the return switches stacks.
-    pub fn before_return(&mut self, at: Address, target: Address) -> ReturnTarget {
+    pub fn prepare_return(&mut self, at: Address, target: Address) -> ReturnTarget {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         if self.frame() == Some((at, target)) {
