@@ -92,7 +92,7 @@ pub fn check_sources(
 ///
 /// # Errors
 /// The settings are invalid or inconsistent, or name a file that cannot be read.
-pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
+pub fn write_request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
     let inputs = UnitCache::new(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
 }
@@ -119,7 +119,7 @@ impl Build<'_> {
                 let mut plugin = OsString::from("-fpass-plugin=");
                 plugin.push(&self.tools.plugin);
                 let store = self.folder.join("store");
-                clang.env(EXPERIMENT_VARIABLE, request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_CACHE", store);
+                clang.env(EXPERIMENT_VARIABLE, write_request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_CACHE", store);
                 clang.env("TRODDEN_CODEGEN", self.variant.options.join("\u{1f}"));
             }
             run(&mut clang)?;
