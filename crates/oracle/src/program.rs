@@ -40,7 +40,7 @@ impl Recipe<'_> {
         let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = elements(&self.value["arguments"]).map(os_string).enumerate();
+        let mut arguments = elements(&self.value["arguments"]).map(parse_os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
