@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let chosen: Vec<&Target> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
-        eprintln!("trodden-fuzz: unknown target: choose from {}", names.join(", "));
+        eprintln!("trodden-fuzz: unknown target; choose from {}", names.join(", "));
         return ExitCode::from(2);
     }
     if let Some(folder) = &cli.work {
