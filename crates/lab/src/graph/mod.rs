@@ -240,7 +240,7 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
 }
 
 /// Cuts cycles and, if there are 2^63 paths or more, other edges, those of interest last.
-pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
+pub fn cut_cycles(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let limited = cut_to_limit_avoiding_edges(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);

@@ -39,9 +39,9 @@ pub fn page(results: &Results) -> String {
 <title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
         plural(results.combinations.len() as u128, "configuration", "configurations"),
         metrics.join(", "),
-        constants(results)
+        describe_constants(results)
     );
-    effects(results, &mut page);
+    render_effects(results, &mut page);
     for (title, value, is_shared) in PLOTS {
         let last = if is_shared { 1 } else { results.metrics.len() };
         for metric in (0..last).filter(|m| results.outcomes.iter().any(|o| o.metric == *m && value(o).is_some())) {
@@ -52,13 +52,13 @@ pub fn page(results: &Results) -> String {
     }
     lines::plot_slowdown_by_queue(results, &mut page);
     lines::plot_path_statistics(results, &mut page);
-    events(results, &mut page);
-    table(results, &mut page);
+    render_events(results, &mut page);
+    render_table(results, &mut page);
     page.push_str("</html>\n");
     page
 }
 
-fn effects(results: &Results, page: &mut String) {
+fn render_effects(results: &Results, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
         let _ = write!(
@@ -80,7 +80,7 @@ fn effects(results: &Results, page: &mut String) {
 }
 
 /// Renders the overlap of event profiles with that of frequency, and the agreement of the power models.
-fn events(results: &Results, page: &mut String) {
+fn render_events(results: &Results, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
         page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2>");
@@ -192,7 +192,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     page.push_str("</svg></div>");
 }
 
-fn table(results: &Results, page: &mut String) {
+fn render_table(results: &Results, page: &mut String) {
     page.push_str("<h2>All results</h2><div class=scroll tabindex=0><table><tr><th>source");
     results.factors.iter().for_each(|f| {
         let _ = write!(page, "<th>{}", escape_html(f));
@@ -224,7 +224,7 @@ fn format_levels(results: &Results, configuration: usize) -> String {
 }
 
 /// The factors with the same level in all configurations, as a sentence; empty if there are none.
-fn constants(results: &Results) -> String {
+fn describe_constants(results: &Results) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();
     if words.is_empty() { String::new() } else { format!(" In all configurations: {}.", words.join(", ")) }
