@@ -229,7 +229,8 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs of four parts, in several orders: the first three parts, followed by one of them again or, in failing runs, by the fourth.
+/// Composes runs of four parts. Each run has the first three parts in some order, followed by one of them again or, in failing runs, by the
+/// fourth part.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {

@@ -30,7 +30,8 @@ const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"
 const SHARED: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";
-/// Measured builds: without a profile, with clang's, with the derived one, by `trodden pgo` with edges only, and with paths.
+/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by
+/// `trodden pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
 const BUILD_COUNT: usize = 5;
 

@@ -239,7 +239,7 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     }
 }
 
-/// Cuts cycles and, if there are 2^63 paths or more, other edges, those of interest last.
+/// Returns the acyclic version of a graph. If it has 2^63 paths or more, cuts further edges, those in `of_interest` last.
 pub fn cut_cycles(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);

@@ -171,7 +171,7 @@ impl Graph {
     }
 }
 
-/// Returns the places of both versions, first those of the plain code in layout order.
+/// Returns the places that have code in either version: first the plain version's places in layout order, then the others.
 pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {

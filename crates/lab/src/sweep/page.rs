@@ -125,7 +125,7 @@ fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Op
     order
 }
 
-/// The values of a plot: a group of bars for each source, and one of their means if there are several sources.
+/// Returns a plot's values: a group of bars for each source and, if there are several sources, a group for their means.
 fn groups<'r>(results: &'r Results, shown: &[usize], value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<(&'r str, Vec<Option<f64>>)> {
     let of = |source: usize, configuration: usize| {
         results.outcomes.iter().filter(|o| o.source == source && o.configuration == configuration).find_map(value)
@@ -223,7 +223,7 @@ fn format_levels(results: &Results, configuration: usize) -> String {
     if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
 }
 
-/// The factors with the same level in all configurations, as a sentence; empty if there are none.
+/// Returns a sentence that lists the factors with the same level in all configurations, or an empty string if there are none.
 fn describe_constants(results: &Results) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();

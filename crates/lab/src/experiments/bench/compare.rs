@@ -166,7 +166,7 @@ fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: 
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
 }
 
-/// Returns the tool that counted instructions, and the run in which it did.
+/// Returns the tool that counted instructions, and the run whose instructions it counted.
 fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }

@@ -242,7 +242,8 @@ impl Bench<'_> {
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, and one of the base. Only the ratio's order of magnitude matters, so a cached result suffices.
+    /// Measures one short run under a tool, and one of the base build. Only the ratio's order of magnitude matters, so a cached result
+    /// suffices.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("the variant has no base to compare with")?;
         let compute = || {
