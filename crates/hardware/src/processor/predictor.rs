@@ -1,5 +1,5 @@
-//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them (S. McFarling, *Combining branch predictors*,
-//! WRL TN-36, 1993), a branch target buffer, and a return address stack.
+//! The branch predictor of table 5.3: gshare and bimodal counters, counters that choose between the two (S. McFarling, *Combining branch
+//! predictors*, WRL TN-36, 1993), a branch target buffer, and a return address stack.
 //!
 //! Branches are predicted at fetch, which also updates the history and the return stack. As mispredicted paths are not modelled, this is
 //! equivalent to a speculative history that is repaired at every misprediction. The calling model updates counters and targets at commit.
