@@ -119,9 +119,9 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// Finds counters whose estimate exceeds its upper bound, if there is a window after every branch. Each execution of a path adds `size` to
-/// the estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start
-/// of the trace are shorter.
+/// Finds counters whose estimate exceeds the upper bound for a window after every branch. Each execution of a path adds `size` to the
+/// estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start of
+/// the trace are shorter.
 fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

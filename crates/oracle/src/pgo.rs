@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// Options that restrict the profile to edge counts and make these exact when threads share counters.
+/// Options that restrict the profile to edge counts, and make the counts exact when threads share counters.
 const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
 /// LLVM's counts for a function's blocks, by label, and edges, by pair of labels.
