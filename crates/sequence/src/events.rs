@@ -10,7 +10,7 @@ pub enum Convention {
     Subpaths,
     /// As one event, after the events of their calls.
     WholePaths,
-    /// As one event, after the events of their calls. In addition, before each call, the prefix up to it is recorded as a subpath that ends
+    /// As one event, after the events of their calls. In addition, before each call, the path's prefix is recorded as a subpath that ends
     /// at the call. Prefixes are redundant, but strings of events then identify the executed code as well as subpaths do.
     Prefixes,
 }
