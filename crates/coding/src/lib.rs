@@ -86,7 +86,7 @@ pub struct CodingModel {
     contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
     /// The node of each context.
     nodes: Vec<u32>,
-    /// For each context, the number of numbers in its interval that belong to no edge.
+    /// For each context, how many numbers in its interval belong to no edge.
     holes: Vec<BigInt>,
     /// N: the size of the interval with which the encoder starts.
     size: BigInt,
