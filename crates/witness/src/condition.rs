@@ -15,7 +15,7 @@ use super::structure::{Scope, Structure};
 use std::collections::BTreeMap;
 use trodden_flow::graph::{Edge, Node};
 
-/// The part of a trace that must be read to distinguish two successors.
+/// How far a trace must be read to distinguish two successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookahead {
     /// To its next symbol.

@@ -93,7 +93,7 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // With separators, each profile of the function would need to contain all of them.
+        // If the function had separators, each of its profiles would need to contain all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
