@@ -174,7 +174,7 @@ impl Corpus {
         self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
-    /// Like [`Corpus::run`], with a copy of the program stripped of debug information, for tools that cannot read it.
+    /// Like [`Corpus::run`], but runs a copy of the program without debug information, for tools that cannot read clang's.
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
