@@ -119,8 +119,8 @@ fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     };
     for input in &corpus {
         if !read(input)? {
-            // Readers would also reject its mutations at once, and nothing would be tested.
-            return Err(io::Error::other("the reader rejects an input of the corpus. Replace it by a valid input in the current format"));
+            // The reader would also reject the input's mutations at once, so nothing would be tested.
+            return Err(io::Error::other("the reader rejects an input of the corpus. Replace it with a valid input in the current format"));
         }
     }
     while started.elapsed() < Duration::from_secs(cli.seconds) {

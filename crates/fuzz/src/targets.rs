@@ -1,6 +1,7 @@
 //! The fuzz targets, one for each format.
 //!
-//! The command's readers run in this process; those of the laboratory run in its program, which must be in the same folder as this one.
+//! The command's readers run in this process. The laboratory's readers run in `trodden-lab`, which must be in the same folder as this
+//! program.
 //! Errors are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
 
 use crate::sealed;
@@ -23,7 +24,7 @@ use trodden_wire::stream::STREAM_VERSION;
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// The name of the target and of its corpus folder.
     pub name: &'static str,
     /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
     /// cannot be written.
@@ -131,7 +132,7 @@ fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-/// Reads a map, followed by counts that need not fit it.
+/// Reads a map, followed by counts that need not match the map.
 fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(false) };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
