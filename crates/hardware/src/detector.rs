@@ -189,7 +189,7 @@ impl Detector {
         let of_stacks = self.stacks.counts;
         DetectorCounts {
             overflows: self.stacks.overflows(),
-            max_depth: self.stacks.deepest() as u64,
+            max_depth: self.stacks.max_depth() as u64,
             repairs: self.counts.guessed_repairs + of_stacks.repairs,
             switches: of_stacks.switches,
             unfinished: of_stacks.unfinished,
@@ -209,7 +209,7 @@ impl Detector {
             }
             StreamEvent::Interrupt(handler) => {
                 self.counts.interrupts += 1;
-                self.stacks.interrupt(*handler);
+                self.stacks.enter_handler(*handler);
             }
             StreamEvent::Resume(_) => self.stacks.leave_handler(),
             StreamEvent::End(_) => self.stacks.discard_all(),

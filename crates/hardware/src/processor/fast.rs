@@ -234,7 +234,7 @@ impl FastModel {
         let issued = self.issue(instruction.class, is_memory, earliest);
         let mut completed = issued + latency(&self.parameters, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
-            let access = self.caches.data(address.0);
+            let access = self.caches.access_data(address.0);
             access.count(events, self.parameters.power.data_cache);
             if instruction.load == Some(address) {
                 completed = completed.max(issued + access.cycles);

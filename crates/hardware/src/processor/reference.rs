@@ -210,7 +210,7 @@ impl ReferenceModel {
         let instruction = entry.instruction;
         let mut completed = cycle + latency(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
-            let access = self.caches.data(address.0);
+            let access = self.caches.access_data(address.0);
             access.count(&mut entry.events, p.power.data_cache);
             count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);
