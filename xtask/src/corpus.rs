@@ -55,8 +55,8 @@ enum Step {
 /// Variable that names the clang with which trodden compiles. Plain builds always use clang 22.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
 
-/// The working folder inside cargo's target folder, which is another one for each clang that [`CLANG_VARIABLE`] names. All share the
-/// sources, which builds copy.
+/// Returns the working folder inside cargo's target folder. Each clang that [`CLANG_VARIABLE`] names has a separate folder. The folders
+/// share the sources, which builds copy.
 ///
 /// # Errors
 /// The folder cannot be created.
@@ -80,7 +80,7 @@ pub fn in_target() -> Result<Corpus> {
 /// Programs that `cargo xtask test` runs: two in C, one of them configured by autoconf, and one in C++.
 const SUBSET: [&str; 3] = ["gzip", "lua", "minisat"];
 
-/// Runs some programs of the corpus in a process of its own, with debug builds of trodden and this clang, if one is named.
+/// Runs some programs of the corpus in a separate process, with debug builds of trodden and, if `clang` is given, with that clang.
 ///
 /// # Errors
 /// A program cannot be built or run, or its output differs from that of the plain build.
@@ -94,13 +94,13 @@ pub fn run_subset(clang: Option<&str>) -> Result<()> {
     steps::run(&mut run)
 }
 
-/// Leaves out programs in Rust if [`CLANG_VARIABLE`] names a clang, which may be older than rustc's LLVM, and says so.
+/// Drops Rust programs, with a message, if [`CLANG_VARIABLE`] names a clang, because that clang may be older than rustc's LLVM.
 pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(programs) };
     let mut kept = Vec::new();
     for program in programs {
         match corpus.is_rust(&program)? {
-            true => eprintln!("{program} is left out: {} may be older than rustc's LLVM", clang.display()),
+            true => eprintln!("skipping {program}: {} may be older than rustc's LLVM", clang.display()),
             false => kept.push(program),
         }
     }

@@ -9,7 +9,7 @@
 //! | `dist/tree.rs` | the tree |
 //! | `dist/notices.rs` | licences of third-party crates, and the bill of materials |
 //! | `dist/package.rs` | packages and archive of a tree |
-//! | `dist/check.rs` | installing and running them in minimal Debian systems, and publishing the crates |
+//! | `dist/check.rs` | installing and running packages and archive in minimal Debian systems, and publishing the crates |
 //! | `dist/image.rs` | the container image |
 //!
 //! Invariant: builds are reproducible. Times in packages and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
@@ -38,7 +38,7 @@ pub struct DistOptions {
     /// Pack the programs compiled by an earlier call.
     #[arg(long)]
     compiled: bool,
-    /// Install and run them in minimal Debian systems (needs root and apt).
+    /// Install and run the packages and the archive in minimal Debian systems (needs root and apt).
     #[arg(long)]
     check: bool,
     /// Debian releases to check in.

@@ -41,7 +41,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Build trodden, installing what that needs, and profile bzip2 from Debian's sources.
+    /// Build trodden, installing its prerequisites, and profile bzip2 from Debian's sources.
     Demo(demo::DemoOptions),
     /// Run all tests and checks, installing what they need.
     Test(suite::SuiteOptions),

@@ -20,7 +20,7 @@ const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
 /// The oldest clang that trodden supports.
 pub const OLDEST_CLANG: &str = "clang-19";
-/// Test files that are run once more with it, among them comparisons with the counters of LLVM's own passes.
+/// Test files that are also run with the oldest clang, among them comparisons with the counters of LLVM's own passes.
 const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
 
 /// `cargo xtask test`

@@ -27,7 +27,7 @@ const REASON: &str = "// Length: ";
 const MAX_COLUMNS: usize = 140;
 /// Maximum columns of a line of prose in Markdown. Tables are exempt.
 const MAX_PROSE_COLUMNS: usize = 160;
-/// Documents that newcomers read first, which must fit on two screens, with tables.
+/// Documents that newcomers read first. Each must fit on two screens, tables included.
 const FIRST_READ: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 /// Maximum lines of such a document.
 const MAX_FIRST_READ: usize = 110;
@@ -229,7 +229,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 
 fn check_crates() -> Result<Vec<String>> {
     let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cannot parse the output of `cargo metadata`")?;
     let map = std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
     let rooms = rooms(&map);
     let mut findings = Vec::new();

@@ -86,7 +86,7 @@ pub struct CodingModel {
     contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
     /// The node of each context.
     nodes: Vec<u32>,
-    /// For each context, the number of numbers in its interval that belong to no edge.
+    /// For each context, how many numbers in its interval belong to no edge.
     holes: Vec<BigInt>,
     /// N: the size of the interval with which the encoder starts.
     size: BigInt,
@@ -323,13 +323,13 @@ impl CodingModel {
             for choice in context.values() {
                 let share = &choice.range.1 - &choice.range.0;
                 reached[choice.next] = &reached[choice.next] + &reached[at] * &share;
-                own = own.plus(&surprise(&share, bits));
+                own = own.plus(&entropy_term(&share, bits));
                 region += share;
             }
             if !self.holes[at].is_zero() {
                 let numbers = BigRational::from_integer(self.holes[at].clone());
                 let each = (BigRational::one() - region) / &numbers;
-                own = own.plus(&surprise(&each, bits).times(&numbers));
+                own = own.plus(&entropy_term(&each, bits).times(&numbers));
             }
             sum = sum.plus(&own.times(&reached[at]));
         }
@@ -363,7 +363,7 @@ pub fn approximate(value: &Rational) -> f64 {
 }
 
 /// Returns the term p log2(1/p) of an entropy.
-fn surprise(probability: &BigRational, bits: u32) -> Enclosure {
+fn entropy_term(probability: &BigRational, bits: u32) -> Enclosure {
     if probability.is_zero() {
         return Enclosure::exact(BigRational::zero());
     }

@@ -61,7 +61,7 @@ fn encoder_reproduces_path_numbers() {
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
 }
 
-/// In a measured model each path has a unique number inside the interval that follows from its probability, and no other number decodes.
+/// In a measured model, each path has a unique number in the interval given by its probability, and all other numbers fail to decode.
 #[test]
 fn numbers_of_measured_models_are_uniquely_decodable() {
     let (mut seen, mut unnumbered) = (0, 0);
@@ -109,7 +109,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     assert!(seen > 500 && unnumbered > 500, "{seen} models, {unnumbered} paths without a number");
 }
 
-/// Returns all paths of a graph, if it has between 2 and 60.
+/// Returns all paths of a graph, if there are between 2 and 60.
 fn paths_of_small_graph(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
     (2..=60).contains(&all.paths()).then(|| (0..all.paths()).map(|id| all.path(dag, id).unwrap()).collect())
 }

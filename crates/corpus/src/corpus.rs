@@ -54,14 +54,14 @@ impl Corpus {
 
     /// Describes each program in one line.
     pub fn about(&self) -> Result<String> {
-        steps::output(self.recipe("about", "all").env("BUILD", "plain"))
+        steps::output(self.recipe_command("about", "all").env("BUILD", "plain"))
     }
 
     /// Installs the packages that the builds of these programs need.
     pub fn ensure_packages(&self, programs: &[String]) -> Result<()> {
         let mut packages = Vec::new();
         for program in programs {
-            packages.extend(steps::output(&mut self.recipe("packages", program))?.split_whitespace().map(str::to_owned));
+            packages.extend(steps::output(&mut self.recipe_command("packages", program))?.split_whitespace().map(str::to_owned));
         }
         packages.sort();
         packages.dedup();
@@ -70,18 +70,18 @@ impl Corpus {
 
     /// Fetches any Debian source package and returns the folder of its sources.
     pub fn source(&self, package: &str) -> Result<PathBuf> {
-        self.run_step(&mut self.recipe("source", package))?;
+        self.run_step(&mut self.recipe_command("source", package))?;
         Ok(self.folder.join("src").join(package))
     }
 
     /// Fetches a program's sources unless they are present.
     pub fn fetch(&self, program: &str) -> Result<()> {
-        self.run_step(&mut self.recipe("fetch", program))
+        self.run_step(&mut self.recipe_command("fetch", program))
     }
 
     /// Creates a program's input files unless they exist.
     pub fn inputs(&self, program: &str) -> Result<()> {
-        self.run_step(&mut self.recipe("inputs", program))
+        self.run_step(&mut self.recipe_command("inputs", program))
     }
 
     /// Builds a variant of a program.
@@ -90,9 +90,9 @@ impl Corpus {
             return self.build_with_scheme(program, variant, scheme);
         }
         log::info!("building {program}, {}", variant.name());
-        let mut command = self.recipe("build", program);
+        let mut command = self.recipe_command("build", program);
         let mut variables = variant.build_environment()?;
-        if let Some(trained) = variant.trained() {
+        if let Some(trained) = variant.training_runs() {
             let file = self.export_known_paths(program, trained)?;
             let options = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
             options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), percent_encoded(&file))));
@@ -152,7 +152,7 @@ impl Corpus {
         }
         let mut collect = Command::new(steps::programs().join("trodden"));
         collect.args(["import", "--no-store", "-o"]).arg(&stored);
-        steps::output(collect.args(inputs.iter().map(|input| self.counts(program, &trodden, *input))))?;
+        steps::output(collect.args(inputs.iter().map(|input| self.counts_folder(program, &trodden, *input))))?;
         std::path::absolute(&stored).context("cannot determine the current folder")
     }
 
@@ -174,7 +174,7 @@ impl Corpus {
         self.run_build(&variant.folder(), program, variant, input, runner)
     }
 
-    /// Like [`Corpus::run`], with a copy of the program stripped of debug information, for tools that cannot read it.
+    /// Like [`Corpus::run`], but runs a copy of the program without debug information, for tools that cannot read clang's.
     pub fn run_stripped(&self, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
         let build = format!("{}-stripped", variant.folder());
         let folder = self.folder.join("bin").join(&build);
@@ -186,13 +186,13 @@ impl Corpus {
     }
 
     fn run_build(&self, build: &str, program: &str, variant: &Variant, input: Input, runner: &str) -> Result<String> {
-        let counts = self.counts(program, variant, input);
+        let counts = self.counts_folder(program, variant, input);
         // Remove the counts of earlier runs, since a run adds to them.
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
-        let mut command = self.recipe(input.name(), program);
+        let mut command = self.recipe_command(input.name(), program);
         if variant.is_sampled() {
             command = wrap_in_recorder(&command, &self.sampled_profile(program, variant, input));
         }
@@ -201,31 +201,31 @@ impl Corpus {
     }
 
     /// The folder for the counts of a run.
-    fn counts(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
+    fn counts_folder(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
         self.folder.join("counts").join(variant.folder()).join(format!("{program}.{}", input.name()))
     }
 
     /// The profile of a sampled variant's last run, which covers all processes of the run.
     pub fn sampled_profile(&self, program: &str, variant: &Variant, input: Input) -> PathBuf {
-        self.counts(program, variant, input).join("sampled.trodden")
+        self.counts_folder(program, variant, input).join("sampled.trodden")
     }
 
     /// Builds a program under the build name `build`, with these environment variables.
     pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
         log::info!("building {program}, {build}");
-        self.run_step(self.recipe("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
+        self.run_step(self.recipe_command("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
     }
 
     /// Runs a program built by [`Corpus::build_as`] and returns a checksum of its output.
     pub fn run_as(&self, build: &str, program: &str, input: Input, runner: &str, variables: &[(&str, OsString)]) -> Result<String> {
-        let mut command = self.recipe(input.name(), program);
+        let mut command = self.recipe_command(input.name(), program);
         command.envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build).env("RUNNER", runner);
         Ok(steps::output(&mut command)?.trim().to_owned())
     }
 
     /// The number of runs in a program's test suite; 0 if it has none.
     pub fn suite_runs(&self, program: &str) -> Result<usize> {
-        Ok(steps::output(&mut self.recipe("suite-lines", program))?.lines().count())
+        Ok(steps::output(&mut self.recipe_command("suite-lines", program))?.lines().count())
     }
 
     /// The working folder. Programs are in `bin/BUILD/PROGRAM`.
@@ -240,7 +240,7 @@ impl Corpus {
 
     /// Returns true if the program is a Rust crate, built by cargo.
     pub fn is_rust(&self, program: &str) -> Result<bool> {
-        let about = steps::output(&mut self.recipe("about", program))?;
+        let about = steps::output(&mut self.recipe_command("about", program))?;
         Ok(about.strip_prefix(program).is_some_and(|rest| rest.starts_with(": crate ")))
     }
 
@@ -255,7 +255,7 @@ impl Corpus {
         std::fs::read_to_string(file).ok()?.trim().parse().ok()
     }
 
-    fn recipe(&self, command: &str, program: &str) -> Command {
+    fn recipe_command(&self, command: &str, program: &str) -> Command {
         let mut recipe = Command::new("bash");
         recipe.arg(script()).arg(command).arg(program).arg(&self.folder);
         recipe

@@ -27,7 +27,7 @@ pub struct Kind {
     pub callbacks: Option<&'static str>,
     /// Environment variables for builds.
     pub build: &'static [(&'static str, &'static str)],
-    /// Environment variables for runs. Each value is the name of a file in the folder for the run's counts, or empty for the folder itself.
+    /// Environment variables for runs. Each value is a file name in the folder for the run's counts, or empty for the folder itself.
     pub counts: &'static [(&'static str, &'static str)],
     /// Name of the variant whose build is run, for variants without a build of their own.
     pub build_of: Option<&'static str>,

@@ -149,13 +149,13 @@ pub fn ensure_packages(packages: &[String]) -> Result<()> {
 pub fn are_offered(packages: &[String]) -> bool {
     let offers = |package: &String| {
         let shown = Command::new("apt-cache").args(["policy", package]).output();
-        shown.is_ok_and(|out| candidate(&String::from_utf8_lossy(&out.stdout)).is_some())
+        shown.is_ok_and(|out| candidate_version(&String::from_utf8_lossy(&out.stdout)).is_some())
     };
     !packages.is_empty() && packages.iter().all(offers)
 }
 
 /// The version that would be installed, from the output of `apt-cache policy`.
-fn candidate(policy: &str) -> Option<&str> {
+fn candidate_version(policy: &str) -> Option<&str> {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
 }
 
@@ -176,9 +176,9 @@ fn install(packages: &[&str]) -> Result<()> {
     }
     steps::headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
     // Update the package lists only if installation with the present lists fails.
-    if steps::run(apt(is_root, "install").args(packages)).is_err() {
-        steps::run(&mut apt(is_root, "update"))?;
-        if let Err(error) = steps::run(apt(is_root, "install").args(packages)) {
+    if steps::run(apt_command(is_root, "install").args(packages)).is_err() {
+        steps::run(&mut apt_command(is_root, "update"))?;
+        if let Err(error) = steps::run(apt_command(is_root, "install").args(packages)) {
             bail!(
                 "{error}: see apt-get's message above. LLVM 22 is part of Debian 12 and later (main and security); on other systems, use \
                     LLVM's own package archive"
@@ -188,7 +188,7 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn apt(is_root: bool, what: &str) -> Command {
+fn apt_command(is_root: bool, what: &str) -> Command {
     let mut command = Command::new(if is_root { "env" } else { "sudo" });
     command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600", what]);
     if what == "install" {
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn packages_without_a_candidate_are_not_offered() {
-        assert_eq!(candidate("a:\n  Installed: (none)\n  Candidate: 4.04c-4\n  Version table:\n"), Some("4.04c-4"));
-        assert_eq!(candidate("a:\n  Installed: (none)\n  Candidate: (none)\n"), None);
-        assert_eq!(candidate(""), None);
+        assert_eq!(candidate_version("a:\n  Installed: (none)\n  Candidate: 4.04c-4\n  Version table:\n"), Some("4.04c-4"));
+        assert_eq!(candidate_version("a:\n  Installed: (none)\n  Candidate: (none)\n"), None);
+        assert_eq!(candidate_version(""), None);
     }
 }

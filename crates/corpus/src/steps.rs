@@ -129,7 +129,7 @@ pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 /// Whether trodden's debug builds are used.
 static USES_DEBUG: AtomicBool = AtomicBool::new(false);
 
-/// Uses trodden's debug builds from now on, which take less time to build, but are slower, and check what they do.
+/// From now on, uses trodden's debug builds, which compile faster, run slower, and check assertions.
 pub fn use_debug_builds() {
     USES_DEBUG.store(true, Relaxed);
 }
@@ -142,7 +142,7 @@ pub fn programs() -> PathBuf {
 /// Builds the command and the plugin, creates links for the command's other names, and returns their folder.
 pub fn build_trodden() -> Result<PathBuf> {
     match USES_DEBUG.load(Relaxed) {
-        // With the features of all targets, so that nothing is compiled again.
+        // Build all targets, because other targets have different features and would compile the dependencies again.
         true => run(cargo().args(["build", "--workspace", "--all-targets"]))?,
         false => run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
     }

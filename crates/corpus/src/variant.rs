@@ -89,7 +89,7 @@ impl Variant {
     }
 
     /// Earlier runs whose profile the build uses.
-    pub fn trained(&self) -> Option<TrainingRuns> {
+    pub fn training_runs(&self) -> Option<TrainingRuns> {
         self.kind.trained
     }
 
@@ -170,11 +170,11 @@ impl Variant {
     /// The compiler is missing, the callbacks do not compile, or the target folder cannot be part of a search path.
     pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let kind = self.kind;
-        let (cc, cxx) = compilers(kind.compiler)?;
+        let (cc, cxx) = compiler_names(kind.compiler)?;
         let mut link = OsString::from(kind.flags);
         if let Some(source) = kind.callbacks {
             link.push(" ");
-            link.push(callbacks(source)?);
+            link.push(compile_callbacks(source)?);
         }
         let flags = [FLAGS, kind.flags].join(" ");
         let mut variables: Vec<(&'static str, OsString)> =
@@ -198,7 +198,7 @@ impl Variant {
     }
 }
 
-fn compilers(compiler: BenchCompiler) -> Result<(String, String)> {
+fn compiler_names(compiler: BenchCompiler) -> Result<(String, String)> {
     let pair = |cc: &str, cxx: &str| (cc.to_owned(), cxx.to_owned());
     Ok(match compiler {
         BenchCompiler::Clang => pair("clang-22", "clang++-22"),
@@ -224,7 +224,7 @@ fn clang_version(output: &str) -> Option<u32> {
 const CALLBACKS: &str = "crates/lab/src/experiments/bench/callbacks";
 
 /// Compiles a file of callbacks and returns the object.
-fn callbacks(name: &str) -> Result<PathBuf> {
+fn compile_callbacks(name: &str) -> Result<PathBuf> {
     let source = steps::root().join(CALLBACKS).join(name);
     let object = steps::target().join(format!("xtask-callbacks-{name}.o"));
     steps::output(Command::new("clang-22").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let chosen: Vec<&Target> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
-        eprintln!("trodden-fuzz: unknown target: choose from {}", names.join(", "));
+        eprintln!("trodden-fuzz: unknown target; choose from {}", names.join(", "));
         return ExitCode::from(2);
     }
     if let Some(folder) = &cli.work {
@@ -119,8 +119,8 @@ fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
     };
     for input in &corpus {
         if !read(input)? {
-            // Readers would also reject its mutations at once, and nothing would be tested.
-            return Err(io::Error::other("the reader rejects an input of the corpus. Replace it by a valid input in the current format"));
+            // The reader would also reject the input's mutations at once, so nothing would be tested.
+            return Err(io::Error::other("the reader rejects an input of the corpus. Replace it with a valid input in the current format"));
         }
     }
     while started.elapsed() < Duration::from_secs(cli.seconds) {

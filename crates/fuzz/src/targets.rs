@@ -1,6 +1,7 @@
 //! The fuzz targets, one for each format.
 //!
-//! The command's readers run in this process; those of the laboratory run in its program, which must be in the same folder as this one.
+//! The command's readers run in this process. The laboratory's readers run in `trodden-lab`, which must be in the same folder as this
+//! program.
 //! Errors are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
 
 use crate::sealed;
@@ -23,7 +24,7 @@ use trodden_wire::stream::STREAM_VERSION;
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// The name of the target and of its corpus folder.
     pub name: &'static str,
     /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
     /// cannot be written.
@@ -42,15 +43,15 @@ pub static TARGETS: [Target; 15] = [
     Target { name: "waits", read: waits },
     Target { name: "otf2", read: otf2 },
     Target { name: "perf-script", read: perf_script },
-    Target { name: "scheduler", read: |folder, input| command(folder, "F", input, &["report F --json"]) },
-    Target { name: "chrome", read: |folder, input| command(folder, "F", input, &["report F --json"]) },
-    Target { name: "graphs", read: |folder, input| laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
+    Target { name: "scheduler", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
+    Target { name: "chrome", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
+    Target { name: "graphs", read: |folder, input| run_laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
     Target { name: "toml", read: toml },
     Target { name: "expressions", read: expressions },
 ];
 
 /// Writes the input to a file and runs commands with `F` replaced by the file's path. Returns true if all commands succeed.
-fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
+fn run_commands(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join(name);
     fs::write(&file, input)?;
     let mut is_read = true;
@@ -65,7 +66,7 @@ fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Re
 ///
 /// # Panics
 /// If a process is killed or exits with a status above 2.
-fn laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool> {
+fn run_laboratory(folder: &Path, input: &[u8], commands: &[&str]) -> io::Result<bool> {
     let file = folder.join("F");
     fs::write(&file, input)?;
     let program = std::env::current_exe()?.with_file_name("trodden-lab");
@@ -131,7 +132,7 @@ fn frames(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(is_read)
 }
 
-/// Reads a map, followed by counts that need not fit it.
+/// Reads a map, followed by counts that need not match the map.
 fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(false) };
     let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
@@ -227,14 +228,14 @@ fn otf2(_: &Path, input: &[u8]) -> io::Result<bool> {
 
 fn perf_script(folder: &Path, input: &[u8]) -> io::Result<bool> {
     String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
-    command(folder, "F", input, &["simulate --partial --from F"])
+    run_commands(folder, "F", input, &["simulate --partial --from F"])
 }
 
 fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let text = String::from_utf8_lossy(input);
     let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
     // An input is valid in at most one of the three formats.
-    laboratory(folder, input, &["sweep F"]).map(|_| true)
+    run_laboratory(folder, input, &["sweep F"]).map(|_| true)
 }
 
 fn expressions(_: &Path, input: &[u8]) -> io::Result<bool> {

@@ -68,11 +68,11 @@ pub struct Agreement {
     pub overlap: Option<f64>,
 }
 
-/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics without a profile are left out.
+/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics without a profile are omitted.
 pub fn characterize(profiler: &Profiler, metrics: &[Metric]) -> Character {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));
-    let skew = |metric: &Metric| Some(Skew { metric: name(*metric), points: points(profiler.complete(*metric)?) });
+    let skew = |metric: &Metric| Some(Skew { metric: name(*metric), points: skew_points(profiler.complete(*metric)?) });
     let frequency = profiler.complete(Metric::Frequency);
     let event = |metric: &Metric| EventProfile {
         metric: name(*metric),
@@ -96,7 +96,7 @@ fn name(metric: Metric) -> String {
     }
 }
 
-fn points(profile: &PathProfile) -> Vec<SkewPoint> {
+fn skew_points(profile: &PathProfile) -> Vec<SkewPoint> {
     cumulative(&profile.hottest()).into_iter().map(|(paths, percent)| SkewPoint { paths, percent }).collect()
 }
 

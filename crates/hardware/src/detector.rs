@@ -189,7 +189,7 @@ impl Detector {
         let of_stacks = self.stacks.counts;
         DetectorCounts {
             overflows: self.stacks.overflows(),
-            max_depth: self.stacks.deepest() as u64,
+            max_depth: self.stacks.max_depth() as u64,
             repairs: self.counts.guessed_repairs + of_stacks.repairs,
             switches: of_stacks.switches,
             unfinished: of_stacks.unfinished,
@@ -209,7 +209,7 @@ impl Detector {
             }
             StreamEvent::Interrupt(handler) => {
                 self.counts.interrupts += 1;
-                self.stacks.interrupt(*handler);
+                self.stacks.enter_handler(*handler);
             }
             StreamEvent::Resume(_) => self.stacks.leave_handler(),
             StreamEvent::End(_) => self.stacks.discard_all(),
@@ -258,9 +258,9 @@ impl Detector {
     /// Repairs the path stack before a call or return if necessary. Returns the destination of a return, and `Caller` for other branches.
     fn repair_before(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
-            BranchType::Call => self.stacks.before_call(at),
+            BranchType::Call => self.stacks.prepare_call(at),
             BranchType::Return => {
-                let return_target = self.stacks.before_return(at, target);
+                let return_target = self.stacks.prepare_return(at, target);
                 self.counts.unmatched_returns += u64::from(return_target == ReturnTarget::Jump);
                 return return_target;
             }
@@ -269,7 +269,7 @@ impl Detector {
         ReturnTarget::Caller
     }
 
-    /// A branch's operations, and the entries that a return unwinds by a guessed repair.
+    /// Returns a branch's operations and, for a return, the entries that a guessed repair unwinds.
     fn operations(
         &mut self,
         class: BranchType,
@@ -291,14 +291,14 @@ impl Detector {
                     return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
-            (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.unwound(branch.target)),
+            (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.find_unwound(branch.target)),
             (BranchType::Indirect, _) => self.stacks.note_indirect_jump(),
             _ => {}
         }
         (operations, Unwound::Nothing)
     }
 
-    /// The operations of a class, as modified by the extension counter of the entry on top.
+    /// Returns the operations of a class, as modified by the top entry's extension counter.
     fn extended_operations(&mut self, class: BranchType) -> Operations {
         let default = self.parameters.mapping.operations(class);
         let Some(top) = self.stacks.paths().top() else { return default };
@@ -320,7 +320,7 @@ impl Detector {
         }
     }
 
-    /// Updates the entry on top. Returns [`PathEnd::Limit`] if the path reached the length limit.
+    /// Updates the top entry. Returns [`PathEnd::Limit`] if the path reached the length limit.
     fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
@@ -354,8 +354,8 @@ impl Detector {
         self.stacks.paths().push(entry);
     }
 
-    /// The entries that a return to `target` unwinds besides the one on top.
-    fn unwound(&mut self, target: Address) -> Unwound {
+    /// Finds the entries that a return to `target` unwinds in addition to the top entry.
+    fn find_unwound(&mut self, target: Address) -> Unwound {
         match self.stacks.paths().top().and_then(|top| top.return_address) {
             Some(expected) if expected != target => {}
             _ => return Unwound::Nothing,
@@ -383,12 +383,12 @@ fn callee_entry(branch: &RetiredBranch) -> PathEntry {
     PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
-/// The entries that a return unwinds besides its operations.
+/// The entries that a return unwinds in addition to the entry that it pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwound {
-    /// None: the return belongs to the entry on top.
+    /// No entries: the return belongs to the top entry.
     Nothing,
-    /// This many: the return belongs to the entry below them.
+    /// This many entries: the return belongs to the entry below them.
     Entries(usize),
     /// The return belongs to no entry.
     Unknown,

@@ -110,7 +110,7 @@ fn path_of_exactly_the_limit_is_not_split() {
 #[test]
 fn stack_is_repaired_after_longjmp() {
     let call = |at: u64, to: u64| branch(BranchKind::Call, at, to, true);
-    // The function at 0x100 calls 0x200, which calls 0x300. That jumps back into 0x100, which then returns to its caller.
+    // The function at 0x100 calls 0x200, which calls 0x300. The function at 0x300 jumps back into 0x100, which then returns to its caller.
     let branches = [
         call(0x80, 0x100),
         call(0x108, 0x200),

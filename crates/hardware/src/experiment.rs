@@ -40,12 +40,12 @@ pub struct Effect {
 /// exactly two levels.
 pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
-        Design::FullFactorial => full(levels),
+        Design::FullFactorial => full_factorial(levels),
         Design::PlackettBurman { foldover } => plackett_burman(levels, foldover),
     }
 }
 
-fn full(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
+fn full_factorial(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     const MAX: usize = 1 << 16;
     let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
     if !(1..=MAX).contains(&number) {

@@ -22,7 +22,7 @@ names! { IndexFunction { Start "start", Xor "xor", Fold "fold", Mix "mix" } }
 
 impl IndexFunction {
     /// The index of a path's set, below `sets`, which must be a power of two.
-    pub fn set(self, path: &PathDescriptor, sets: usize) -> usize {
+    pub fn set_index(self, path: &PathDescriptor, sets: usize) -> usize {
         let bits = sets.trailing_zeros();
         let (start, length) = (path.start.0, u64::from(path.length));
         let value = match self {
@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn published_index_functions_are_reproduced() {
         let path = PathDescriptor { start: Address(0x1234), length: 5, outcomes: 0b10110 };
-        assert_eq!(IndexFunction::Start.set(&path, 128), 0x34);
-        assert_eq!(IndexFunction::Xor.set(&path, 128), 0x34 ^ 5 ^ 0b10110);
+        assert_eq!(IndexFunction::Start.set_index(&path, 128), 0x34);
+        assert_eq!(IndexFunction::Xor.set_index(&path, 128), 0x34 ^ 5 ^ 0b10110);
     }
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
                 for at in 0..200u64 {
                     let path =
                         PathDescriptor { start: Address(at.wrapping_mul(0x1_0001_0001)), length: (at % 33) as u8, outcomes: at << 25 };
-                    assert!(function.set(&path, sets) < sets, "{function:?}");
+                    assert!(function.set_index(&path, sets) < sets, "{function:?}");
                 }
             }
         }

@@ -139,7 +139,7 @@ impl PathStack {
     }
 
     /// Maximum number of entries so far.
-    pub fn deepest(&self) -> usize {
+    pub fn max_depth(&self) -> usize {
         self.deepest
     }
 }
@@ -158,10 +158,10 @@ mod tests {
     fn full_stack_drops_or_spills_its_oldest_entry() {
         let starts = |mut stack: PathStack| std::iter::from_fn(move || stack.pop()).map(|e| e.path.start.0).collect::<Vec<_>>();
         let dropping = filled(Overflow::Drop);
-        assert_eq!((dropping.overflows(), dropping.deepest()), (2, 3));
+        assert_eq!((dropping.overflows(), dropping.max_depth()), (2, 3));
         assert_eq!(starts(dropping), [4, 3, 2]);
         let spilling = filled(Overflow::Spill);
-        assert_eq!((spilling.overflows(), spilling.deepest()), (2, 5));
+        assert_eq!((spilling.overflows(), spilling.max_depth()), (2, 5));
         assert_eq!(starts(spilling), [4, 3, 2, 1, 0]);
     }
 

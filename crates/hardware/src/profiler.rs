@@ -27,7 +27,7 @@ pub enum Metric {
 pub struct ProfilerParameters {
     /// The detectors.
     pub detector: DetectorParameters,
-    /// The tables, of which each metric gets a separate set.
+    /// The tables. Each metric has a separate set of these tables.
     pub tables: Vec<TableParameters>,
     /// The metrics to profile.
     pub metrics: Vec<Metric>,

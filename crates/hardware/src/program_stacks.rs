@@ -162,8 +162,8 @@ impl ProgramStacks {
         self.stacks.iter().map(|s| s.paths.overflows()).sum()
     }
 
-    pub fn deepest(&self) -> usize {
-        self.stacks.iter().map(|s| s.paths.deepest()).max().unwrap_or(0)
+    pub fn max_depth(&self) -> usize {
+        self.stacks.iter().map(|s| s.paths.max_depth()).max().unwrap_or(0)
     }
 
     /// Discards `number` entries on top.
@@ -194,7 +194,7 @@ impl ProgramStacks {
     }
 
     /// Prepares for a call that stores its return address at `at`. Afterwards, the entry of the calling frame is on top.
-    pub fn before_call(&mut self, at: Address) {
+    pub fn prepare_call(&mut self, at: Address) {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         let stack = &mut self.stacks[self.current];
@@ -215,7 +215,7 @@ impl ProgramStacks {
     }
 
     /// Prepares for a return that loads from `at`. Afterwards, the returning frame's entry is on top, unless the return switches stacks.
-    pub fn before_return(&mut self, at: Address, target: Address) -> ReturnTarget {
+    pub fn prepare_return(&mut self, at: Address, target: Address) -> ReturnTarget {
         self.place_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         if self.frame() == Some((at, target)) {
@@ -229,7 +229,7 @@ impl ProgramStacks {
             Some(place) if place == self.current => {}
             Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.move_path(Some(place), at, true),
             Some(place) => return ReturnTarget::Stack(place, self.frame()),
-            None => return ReturnTarget::Stack(self.add(), self.frame()),
+            None => return ReturnTarget::Stack(self.add_stack(), self.frame()),
         }
         self.unwind(at, true);
         self.stacks[self.current].extend_range(at);
@@ -260,10 +260,10 @@ impl ProgramStacks {
     }
 
     /// Enters a signal handler. It gets a provisional stack until a call or return shows which stack it runs on.
-    pub fn interrupt(&mut self, handler: Address) {
+    pub fn enter_handler(&mut self, handler: Address) {
         let is_free = |stack: &ProgramStack| stack.low > stack.high && stack.paths.depth() == 0 && stack.interrupted.is_none();
         let free = self.stacks.iter().position(is_free).filter(|place| *place != self.current);
-        let place = free.unwrap_or_else(|| self.add());
+        let place = free.unwrap_or_else(|| self.add_stack());
         let stack = &mut self.stacks[place];
         stack.paths.push(PathEntry { is_handler: true, ..PathEntry::starting_at(handler) });
         (stack.interrupted, stack.is_handler_new) = (Some(self.current), true);
@@ -315,7 +315,7 @@ impl ProgramStacks {
         other(0).or_else(|| current.spans(at, below, MARGIN).then_some(self.current)).or_else(|| other(MARGIN))
     }
 
-    fn add(&mut self) -> usize {
+    fn add_stack(&mut self) -> usize {
         self.stacks.push(ProgramStack::new(self.capacity, self.overflow));
         self.stacks.len() - 1
     }
@@ -343,7 +343,7 @@ impl ProgramStacks {
         if top.is_some_and(|top| top.frame() != left) {
             self.end_extended();
         }
-        let place = place.unwrap_or_else(|| self.add());
+        let place = place.unwrap_or_else(|| self.add_stack());
         self.leave(place, left, top);
         let stack = &mut self.stacks[self.current];
         stack.left = None;

@@ -62,7 +62,7 @@ pub struct RetiredBranch {
     pub kind: BranchKind,
     /// Whether the branch was taken; always true for unconditional branches.
     pub is_taken: bool,
-    /// Instructions since the previous branch, including this one.
+    /// Number of instructions since the previous branch, including this branch.
     pub instructions: u32,
     /// Stack address at which a call stores, or from which a return loads, its return address. `None` for other branches, and if the source
     /// does not provide it.

@@ -148,7 +148,7 @@ impl HotPathTable {
     pub fn update(&mut self, path: &PathDescriptor, count: u32) -> TableUpdate {
         self.clock += 1;
         let ways = self.parameters.associativity;
-        let first = self.parameters.index.set(path, self.parameters.entries / ways) * ways;
+        let first = self.parameters.index.set_index(path, self.parameters.entries / ways) * ways;
         let set = &mut self.entries[first..first + ways];
         if let Some(entry) = set.iter_mut().find(|e| e.is_valid && e.path == *path) {
             let sum = entry.count.checked_add(count);

@@ -125,7 +125,7 @@ impl Machine {
     }
 
     /// If frames exceed the path stack's capacity, the oldest lose their paths.
-    fn overflow(&mut self) {
+    fn drop_oldest_paths(&mut self) {
         let capacity = self.capacity;
         let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
         if owners.len() > capacity {
@@ -161,7 +161,7 @@ impl Machine {
         let size = 8 * (1 + self.random.below(40)) + if self.current == 0 && self.random.one_in(30) { 40_000 } else { 0 };
         let path = (!is_extended).then_some((target, Vec::new()));
         self.frames().push(Frame { call: Some((at, return_address)), pointer: at - size, path, is_extended, is_recreated: false });
-        self.overflow();
+        self.drop_oldest_paths();
         self.has_landed = false;
     }
 
@@ -198,7 +198,7 @@ impl Machine {
         self.has_landed = true;
     }
 
-    fn exception(&mut self, place: usize) {
+    fn throw_exception(&mut self, place: usize) {
         let landing = self.random_address();
         let (at, _) = self.frames()[place + 1].call.expect("a called frame");
         self.end(landing);
@@ -279,16 +279,16 @@ impl Machine {
             self.stacks[self.current].frames = vec![frame];
         } else {
             self.frames().push(frame);
-            self.overflow();
+            self.drop_oldest_paths();
         }
         self.interrupted = Some((usize::from(has_own_stack), interrupted));
         let resumed = self.address;
         self.address = handler;
-        self.in_handler(resumed);
+        self.run_handler(resumed);
     }
 
     /// Executes branches, calls and returns of a handler, until it returns or jumps out.
-    fn in_handler(&mut self, resumed: u64) {
+    fn run_handler(&mut self, resumed: u64) {
         let (has_own_stack, interrupted) = self.interrupted.take().expect("in a handler");
         let base = if has_own_stack == 1 { 0 } else { interrupted.frames.len() };
         for _ in 0..self.random.below(12) {
@@ -365,7 +365,7 @@ impl Machine {
             }
             11 if depth > 2 => {
                 let place = self.random.below(depth as u64 - 1) as usize;
-                self.exception(place);
+                self.throw_exception(place);
             }
             12 => self.indirect(),
             13 | 14 if has_stacks => self.switch(false),

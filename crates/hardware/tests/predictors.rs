@@ -94,8 +94,8 @@ fn with_predictor(direction: DirectionPredictor) -> ProcessorParameters {
     parameters
 }
 
-/// Mispredictions of both models, relative to the number of loop iterations.
-fn shares(parameters: ProcessorParameters, program: &Program) -> [f64; 2] {
+/// Returns each model's mispredictions per loop iteration.
+fn misprediction_rates(parameters: ProcessorParameters, program: &Program) -> [f64; 2] {
     [fast, reference].map(|run| run(parameters, program).mispredictions as f64 / ITERATIONS as f64)
 }
 
@@ -104,7 +104,7 @@ fn periodic_branches_are_predicted_by_history() {
     for direction in [DirectionPredictor::Gshare, DirectionPredictor::Combined] {
         for period in [1, 2, 3, 4, 5] {
             for padding in [0, 2, 10, 40] {
-                for share in shares(with_predictor(direction), &branch_in_loop(padding, |i| i % period == 0)) {
+                for share in misprediction_rates(with_predictor(direction), &branch_in_loop(padding, |i| i % period == 0)) {
                     assert!(share < 0.01, "{direction:?}, period {period}, {padding} instructions before: {share}");
                 }
             }
@@ -116,7 +116,7 @@ fn periodic_branches_are_predicted_by_history() {
 fn bimodal_predictor_misses_the_rarer_direction() {
     // Taken once in `period` iterations: a two-bit counter stays at "not taken".
     for (period, expected) in [(3, 1.0 / 3.0), (5, 0.2), (8, 0.125)] {
-        for share in shares(with_predictor(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
+        for share in misprediction_rates(with_predictor(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
             assert!((share - expected).abs() < 0.01, "period {period}: {share}");
         }
     }
@@ -126,7 +126,7 @@ fn bimodal_predictor_misses_the_rarer_direction() {
 fn random_branches_are_not_predictable() {
     for direction in [DirectionPredictor::Bimodal, DirectionPredictor::Gshare, DirectionPredictor::Combined] {
         let mut random = Random(0x1234_5678_9abc_def1);
-        for share in shares(with_predictor(direction), &branch_in_loop(10, |_| random.below(2) == 0)) {
+        for share in misprediction_rates(with_predictor(direction), &branch_in_loop(10, |_| random.below(2) == 0)) {
             assert!((share - 0.5).abs() < 0.02, "{direction:?}: {share}");
         }
     }
@@ -134,11 +134,11 @@ fn random_branches_are_not_predictable() {
 
 #[test]
 fn short_inner_loop_is_learnt_and_long_one_is_missed_once_per_round() {
-    for share in shares(ProcessorParameters::default(), &nested_loops(5)) {
+    for share in misprediction_rates(ProcessorParameters::default(), &nested_loops(5)) {
         assert!(share < 0.01, "{share}");
     }
     // A 12-bit history cannot distinguish the last of 40 iterations.
-    for share in shares(ProcessorParameters::default(), &nested_loops(40)) {
+    for share in misprediction_rates(ProcessorParameters::default(), &nested_loops(40)) {
         assert!((share - 1.0 / 40.0).abs() < 0.002, "{share}");
     }
 }

@@ -123,7 +123,7 @@ fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
 }
 
 /// Counts of complete paths, by first block and number.
-fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
+fn count_by_software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
     let numbers = numbering(ends);
     let mut counts = BTreeMap::new();
     let (mut start, mut number) = (0, 0);
@@ -141,7 +141,7 @@ fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTr
 }
 
 /// Counts of paths by descriptor.
-fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMapping) -> BTreeMap<PathDescriptor, u64> {
+fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMapping) -> BTreeMap<PathDescriptor, u64> {
     let mut detector = Detector::new(DetectorParameters { length_limit: 64, ..DetectorParameters::published(mapping) }).unwrap();
     let mut counts = BTreeMap::new();
     let mut emit = |completed: &CompletedPath| *counts.entry(completed.path).or_default() += 1;
@@ -173,21 +173,21 @@ fn paths_correspond_one_to_one() {
     for number in 0..3000 {
         let ends = program(&mut random);
         let steps = execute(&ends, &mut random);
-        let expected = software(&ends, &steps);
-        let found = hardware(&steps, OperationMapping::preset(Preset::BallLarus, 1));
+        let expected = count_by_software(&ends, &steps);
+        let found = count_by_detector(&steps, OperationMapping::preset(Preset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
         // The number of paths is equal; each descriptor must lead to a number with the same count.
         let numbers = numbering(&ends);
         for (path, count) in &found {
             let start = ((path.start.0 - 0x1000) / SIZE) as usize;
-            let number = walk(&ends, &numbers, start, path);
+            let number = ball_larus_number(&ends, &numbers, start, path);
             assert_eq!(expected.get(&(start, number)), Some(count), "program {number}: {path:?} of {ends:?}");
         }
     }
 }
 
-/// The Ball-Larus number of a descriptor's path.
-fn walk(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
+/// Returns the Ball-Larus number of a descriptor's path.
+fn ball_larus_number(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
     let mut outcomes = path.outcomes();
     let (mut at, mut number) = (start, 0);
     loop {

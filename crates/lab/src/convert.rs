@@ -1,4 +1,4 @@
-//! `trodden-lab convert`: converts traces of other simulators to recordings for `trodden simulate --from`.
+//! `trodden-lab convert`: converts traces from other simulators to recordings for `trodden simulate --from`.
 
 use crate::cli::Convert;
 use anyhow::Result;

@@ -1,6 +1,6 @@
 //! `trodden-lab`: tools for researchers and maintainers of trodden. One module per subcommand; `cli` defines the command line.
 //! | `options_in_text.rs` | a test: options that messages and the guide name exist |
-//! | `with.rs` | commands of trodden with published methods instead of its own |
+//! | `with.rs` | trodden commands with published methods instead of the built-in ones |
 #![forbid(unsafe_code)]
 
 mod cli;

@@ -19,7 +19,7 @@ const HOT_LENGTH: Length = Length { min: 2, max: 50 };
 const HOT_SHARE: f64 = 1.0;
 /// Default number of consecutive iterations.
 const ITERATIONS: usize = 4;
-/// Default minimum percentage of equal beginnings that go on with the same pattern of iterations.
+/// Default minimum percentage: of the places where a pattern's beginning occurs, those where the pattern continues.
 const PATTERN_SHARE: f64 = 90.0;
 /// Default maximum number of phases: the chart has a colour for each.
 const PHASES: usize = 10;

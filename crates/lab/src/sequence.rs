@@ -1,4 +1,4 @@
-//! `trodden-lab sequence`: counts paths of a recorded sequence with published methods, and checks counted segments against it.
+//! `trodden-lab sequence`: counts paths in a recorded sequence with published methods, and checks counted segments against the sequence.
 
 use crate::cli::{Check, CountedPaths, Sequence};
 use anyhow::{Result, ensure};

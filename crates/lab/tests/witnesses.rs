@@ -179,7 +179,7 @@ fn invalid_files_are_rejected_with_a_reason() {
         let message = error(arguments, &file);
         assert!(message.contains(what), "{what}: {message}");
     };
-    bad("witnesses -", json!([]), "not the JSON of a graph");
+    bad("witnesses -", json!([]), "the JSON is not a graph");
     bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
     bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
     bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "edge 8 does not exist");

@@ -63,14 +63,14 @@ pub fn check(
     let variant = &Variant { parameters, ..variant.clone() };
     let counting = Build { language, variant, tools, folder };
     let counted = folder.join("counted");
-    counting.link(&counting.objects(sources, true)?, &counted, true)?;
+    counting.link(&counting.compile_objects(sources, true)?, &counted, true)?;
     let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
     let addresses = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
     let marking = Build { variant: &addresses, ..counting };
     let probed = folder.join("addresses");
-    let objects = marking.objects(sources, true)?;
+    let objects = marking.compile_objects(sources, true)?;
     // Link statically, since the dynamic linker would take most of the steps.
     run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&probed))?;
     let mut trace = Vec::new();
@@ -119,9 +119,9 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// Finds counters whose estimate exceeds its upper bound, if there is a window after every branch. Each execution of a path adds `size` to
-/// the estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start
-/// of the trace are shorter.
+/// Finds counters whose estimate exceeds the upper bound for a window after every branch. Each execution of a path adds `size` to the
+/// estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start of
+/// the trace are shorter.
 fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

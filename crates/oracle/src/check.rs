@@ -57,7 +57,7 @@ pub fn check_sources(
     folder: &Path,
 ) -> Result<CheckFindings, Error> {
     let build = Build { language, variant, tools, folder };
-    let (objects, plain) = (build.objects(sources, true)?, build.objects(sources, false)?);
+    let (objects, plain) = (build.compile_objects(sources, true)?, build.compile_objects(sources, false)?);
     let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
     build.link(&objects, &instrumented, true)?;
     build.link(&plain, &original, false)?;
@@ -92,7 +92,7 @@ pub fn check_sources(
 ///
 /// # Errors
 /// The settings are invalid or inconsistent, or name a file that cannot be read.
-pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
+pub fn write_request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
     let inputs = UnitCache::new(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
 }
@@ -109,7 +109,7 @@ impl Build<'_> {
         if self.language == RandomLanguage::C { "clang" } else { "clang++" }
     }
 
-    pub fn objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
+    pub fn compile_objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
         let mut objects = Vec::new();
         for (i, source) in sources.iter().enumerate() {
             let object = self.folder.join(format!("{i}.{}.o", if instrumented { "instrumented" } else { "plain" }));
@@ -119,7 +119,7 @@ impl Build<'_> {
                 let mut plugin = OsString::from("-fpass-plugin=");
                 plugin.push(&self.tools.plugin);
                 let store = self.folder.join("store");
-                clang.env(EXPERIMENT_VARIABLE, request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_CACHE", store);
+                clang.env(EXPERIMENT_VARIABLE, write_request(&self.variant.parameters, &store)?).arg(plugin).env("TRODDEN_CACHE", store);
                 clang.env("TRODDEN_CODEGEN", self.variant.options.join("\u{1f}"));
             }
             run(&mut clang)?;
@@ -134,14 +134,14 @@ impl Build<'_> {
         if instrumented {
             link.arg(&self.tools.runtime);
         }
-        if let Some(helper) = self.helper()?.filter(|_| instrumented) {
+        if let Some(helper) = self.compile_helper()?.filter(|_| instrumented) {
             link.arg(helper);
         }
         run(&mut link).map(drop)
     }
 
     /// Compiles the variant's additional object; `None` if it has none.
-    fn helper(&self) -> Result<Option<PathBuf>, Error> {
+    fn compile_helper(&self) -> Result<Option<PathBuf>, Error> {
         let Some(text) = self.variant.helper else { return Ok(None) };
         let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
         fs::write(&source, text).map_err(Error::file(&source))?;
@@ -154,7 +154,7 @@ impl Build<'_> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
         arguments.push(LinkArgument::Plain("-pthread".into()));
-        arguments.extend(self.helper()?.map(|helper| LinkArgument::Plain(helper.into())));
+        arguments.extend(self.compile_helper()?.map(|helper| LinkArgument::Plain(helper.into())));
         Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), arguments })
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("cannot read or write {path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum Error {
         source: nix::Error,
     },
     /// A command failed.
-    #[error("the command failed: {command}\n{message}")]
+    #[error("`{command}` failed:\n{message}")]
     Failed {
         /// Its command line.
         command: String,

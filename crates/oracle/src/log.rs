@@ -228,7 +228,7 @@ impl<'a> Walk<'a> {
             LogStep::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
                 // After a second return, the path that was in progress stays unfinished.
                 if !activation.is_between_paths {
-                    self.unfinished(activation, observed);
+                    self.record_unfinished(activation, observed);
                 }
                 activation.sum = self.enter[node as usize].unwrap_or(0);
                 activation.path.clear();
@@ -330,7 +330,7 @@ impl<'a> Walk<'a> {
         activation.is_between_paths = true;
     }
 
-    fn unfinished(&self, activation: &mut Activation, observed: &mut Observed) {
+    fn record_unfinished(&self, activation: &mut Activation, observed: &mut Observed) {
         let path = std::mem::take(&mut activation.path);
         let at = path.last().copied().unwrap_or(0);
         if self.reach[at as usize].is_none() {
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
             self.go_to(&mut activation, to, observed);
             self.step(&mut activation, LogStep::End, to, observed);
         } else if !activation.is_between_paths {
-            self.unfinished(&mut activation, observed);
+            self.record_unfinished(&mut activation, observed);
         }
     }
 }

@@ -53,7 +53,7 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Check a program given as C or C++ sources, with all oracles at several levels of optimisation. It is run without arguments.
+    /// Check a program given as C or C++ sources, with all oracles at several levels of optimisation. The program is run without arguments.
     File {
         /// Source files of the program.
         #[arg(required = true)]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// Options that restrict the profile to edge counts and make these exact when threads share counters.
+/// Options that restrict the profile to edge counts, and make the counts exact when threads share counters.
 const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
 /// LLVM's counts for a function's blocks, by label, and edges, by pair of labels.
@@ -59,7 +59,7 @@ pub fn check(
         return Ok((outcome, verdict));
     }
     let profile = merge(subject, tools, &raw)?;
-    let profiled = functions_in(tools, &profile)?;
+    let profiled = profiled_functions(tools, &profile)?;
     let read = subject.units.iter().map(|unit| dump_unit(subject, unit, tools, &profile, &profiled)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = CountVerdict::default();
     let kept = linked_copies(&both, &paths);
@@ -102,7 +102,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
         objects.insert(unit.identity, object);
     }
     let program = subject.folder.join("pgo");
-    let more = ["-fprofile-generate".into(), tools.runtime.clone().into(), writer(subject, tools)?.into()];
+    let more = ["-fprofile-generate".into(), tools.runtime.clone().into(), build_profile_writer(subject, tools)?.into()];
     subject.link.run(tools, &objects, &more, &program)?;
     Ok(program)
 }
@@ -120,7 +120,7 @@ __attribute__((destructor(101))) static void write_at_the_end(void) {
 }
 ";
 
-fn writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
+fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
     let (source, object) = (subject.folder.join("writer.c"), subject.folder.join("writer.o"));
     fs::write(&source, WRITER).map_err(Error::file(&source))?;
     run(tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
@@ -155,7 +155,7 @@ fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     out
 }
 
-fn functions_in(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Error> {
+fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Error> {
     let shown = run(tools.command("llvm-profdata").args(["show", "--all-functions"]).arg(profile))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let name = |line: &str| line.strip_prefix("  ").and_then(|l| l.strip_suffix(':')).filter(|l| !l.starts_with(' ')).map(str::to_owned);
@@ -185,20 +185,20 @@ fn dump_unit(
     let profiled = profiled.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
     let mismatches = messages.lines().filter(|l| l.contains("warning") && l.contains("mismatch"));
     let rejected = mismatches.flat_map(|l| l.split(' ').map(str::to_owned)).collect();
-    Ok(UnitDump { dumps: dumps(&messages), profiled, rejected, labels: labels.collect() })
+    Ok(UnitDump { dumps: parse_dumps(&messages), profiled, rejected, labels: labels.collect() })
 }
 
 /// Parses the dumps of all functions in the output of `opt`.
-fn dumps(messages: &str) -> HashMap<String, Dump> {
+fn parse_dumps(messages: &str) -> HashMap<String, Dump> {
     let mut all = HashMap::new();
     for part in messages.split("pgo-view-raw-counts: ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap_or((part, ""));
-        all.insert(name.to_owned(), dump(rest));
+        all.insert(name.to_owned(), parse_dump(rest));
     }
     all
 }
 
-fn dump(text: &str) -> Dump {
+fn parse_dump(text: &str) -> Dump {
     let mut names = HashMap::new();
     let mut blocks = HashMap::new();
     let mut edges: Vec<(u32, u32, u64)> = Vec::new();
@@ -206,12 +206,12 @@ fn dump(text: &str) -> Dump {
         if let Some((name, rest)) = line.strip_prefix("  BB: ").and_then(|l| l.rsplit_once("  Index=")) {
             let index: u32 = rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
             names.insert(index, name.to_owned());
-            if let Some(count) = count_in(rest) {
+            if let Some(count) = parse_count(rest) {
                 blocks.insert(index, count);
             }
         } else if let Some((from, rest)) = line.strip_prefix("  Edge ").and_then(|l| l.split_once(": ")?.1.split_once("-->")) {
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            if let (Ok(from), Ok(to), Some(count)) = (from.parse(), rest[..digits].parse(), count_in(rest)) {
+            if let (Ok(from), Ok(to), Some(count)) = (from.parse(), rest[..digits].parse(), parse_count(rest)) {
                 edges.push((from, to, count));
             }
         }
@@ -219,7 +219,7 @@ fn dump(text: &str) -> Dump {
     assemble(&names, &blocks, &edges)
 }
 
-fn count_in(text: &str) -> Option<u64> {
+fn parse_count(text: &str) -> Option<u64> {
     text.split_once("Count=")?.1.trim().parse().ok()
 }
 

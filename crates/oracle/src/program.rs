@@ -35,12 +35,12 @@ struct Recipe<'a> {
 
 impl Recipe<'_> {
     fn link(&self) -> Result<Link, Error> {
-        let directory = PathBuf::from(os_string(&self.value["directory"]));
+        let directory = PathBuf::from(parse_os_string(&self.value["directory"]));
         let inputs = self.inputs()?;
         let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = elements(&self.value["arguments"]).map(os_string).enumerate();
+        let mut arguments = elements(&self.value["arguments"]).map(parse_os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
@@ -68,7 +68,7 @@ impl Recipe<'_> {
     fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
         let mut inputs = HashMap::new();
         for (number, file) in elements(&self.value["files"]).enumerate() {
-            let path = PathBuf::from(os_string(&file["path"]));
+            let path = PathBuf::from(parse_os_string(&file["path"]));
             let content = self.content(&file["content"]);
             let bytes = fs::read(&content).map_err(Error::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
@@ -134,7 +134,7 @@ fn elements(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Converts an argument in the recipe: a string, or an array of bytes if the argument is not UTF-8.
-fn os_string(value: &Value) -> OsString {
+fn parse_os_string(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
         None => OsString::from_vec(elements(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),

@@ -119,7 +119,7 @@ impl Subject {
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// Makes a unit store provide the inputs of the program's build.
+    /// Returns the subject with a unit store as the source of its build inputs.
     #[must_use]
     pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }

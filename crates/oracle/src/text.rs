@@ -57,7 +57,7 @@ impl<'a> TextModule<'a> {
             let line = module.lines[at];
             if inside {
                 inside = line != "}";
-                module.body_line(at, line);
+                module.parse_body_line(at, line);
             } else if line.starts_with("define ") {
                 let name = callee_of(line).unwrap_or_default();
                 module.attributes.insert(name.clone(), attribute_groups_of(line));
@@ -66,13 +66,13 @@ impl<'a> TextModule<'a> {
             } else if line.starts_with("declare ") {
                 module.attributes.insert(callee_of(line).unwrap_or_default(), attribute_groups_of(line));
             } else if let Some(rest) = line.strip_prefix("attributes #") {
-                module.attribute_group(rest);
+                module.parse_attribute_group(rest);
             }
         }
         module
     }
 
-    fn body_line(&mut self, at: usize, line: &str) {
+    fn parse_body_line(&mut self, at: usize, line: &str) {
         let blocks = &mut self.functions.last_mut().expect("inside a function").blocks;
         let bytes = line.as_bytes();
         match bytes {
@@ -89,7 +89,7 @@ impl<'a> TextModule<'a> {
         }
     }
 
-    fn attribute_group(&mut self, rest: &str) {
+    fn parse_attribute_group(&mut self, rest: &str) {
         let Some(number) = rest.split(' ').next().and_then(|n| n.parse().ok()) else { return };
         let has = |word: &str| rest.split(' ').any(|w| w == word);
         if has("returns_twice") {

@@ -11,7 +11,7 @@ pub struct CountVerdict {
     pub executed: usize,
     /// Functions with unfinished paths.
     pub unfinished: Vec<String>,
-    /// Functions with tail calls that did not return. Their returning block is counted although it was not reached.
+    /// Functions with tail calls that did not return. The block after such a call is counted although it was not reached.
     pub left_by_tail_call: Vec<String>,
     /// Functions that the oracle cannot check, each with the reason.
     pub not_checked: Vec<String>,

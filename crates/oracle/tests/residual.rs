@@ -68,8 +68,7 @@ fn only_unknown_paths_are_counted_and_exactly() {
     assert!(known_paths > 50 * seeds().len() && unknown_paths > 50 * seeds().len(), "{known_paths} known, {unknown_paths} unknown paths");
 }
 
-/// The result of an `invoke` is defined at the end of its block. If only unknown paths get there, the block exists in the instrumented code
-/// only.
+/// An `invoke` defines its result at the end of its block. If only unknown paths reach that block, it exists only in the instrumented code.
 #[test]
 fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +112,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
-    // In each trial another quarter of the paths is unknown, so the path whose tail call does not return is unknown in one of them.
+    // Each trial leaves a different quarter of the paths unknown, so one trial does so with the path whose tail call does not return.
     for trial in 0..4 {
         let mut tested = full.profile.clone();
         for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions).enumerate() {

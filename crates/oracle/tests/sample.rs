@@ -123,7 +123,7 @@ fn bursts_count_at_most_the_executions_and_keep_the_behaviour() {
     assert!(partly > 0, "no run was counted partly");
 }
 
-/// C code with which an interpreted program sets the switch.
+/// C code that the interpreter calls to set the switch.
 const TURN: &str = r#"
 extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden")));
 void turn(int on) { __trodden_switch[0] = on; }

@@ -106,7 +106,7 @@ pub enum Classification {
     Hashed(PerfectHash),
 }
 
-/// Decides whether a sum is that of a path of interesting edges, without listing these paths.
+/// Decides whether any path that consists of interesting edges has a given sum, without enumerating those paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosureMembership {
     interesting: DagEdgeSet,

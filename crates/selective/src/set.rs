@@ -151,7 +151,7 @@ impl InterestingSet {
     }
 }
 
-/// Checks a path. The error is the reason why it is not one.
+/// Checks that these edges form a path from the entry to the exit. The error says why they do not.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
         return Err(format!("edge {} does not exist", bad.0));

@@ -1,7 +1,8 @@
 //! Comparison of two sequences: the first difference, and all differences, aligned by calls.
 //!
-//! At a difference, both sequences are in the same frames. The rest of the innermost frame is, in each, a list of units: paths of that
-//! frame, and complete calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica 1986).
+//! At a difference, both sequences are in the same frames. In each sequence, the rest of the innermost frame is a list of units: the
+//! frame's paths, and complete calls. The lists are aligned (E. W. Myers, "An O(ND) difference algorithm and its variations", Algorithmica
+//! 1986).
 //! Among the remaining units, calls of the same function are paired in order and compared recursively. The comparison then continues after
 //! the frame. An additional iteration, or a changed call, is therefore one small difference. Equal ranges are skipped by fingerprint and
 //! never expanded.

@@ -1,9 +1,9 @@
-//! Enumeration of the short strings of a sequence from its grammar, each occurrence once, without an expansion of the sequence (J. R.
-//! Larus, "Whole program paths", PLDI 1999, section 4).
+//! Enumerates the short strings of a sequence from its grammar, each occurrence once, without expanding the sequence (J. R. Larus, "Whole
+//! program paths", PLDI 1999, section 4).
 //!
-//! Each occurrence of a string of length l has a smallest rule of the derivation that contains it, in whose body it crosses a boundary
-//! between two items. Each string that crosses such a boundary is therefore counted as often as its rule occurs. Only the first and
-//! last l - 1 symbols of an item's expansion are needed. The others are replaced by a gap. Time and memory are O(items x l).
+//! In the body of the smallest rule that contains an occurrence of a string of length l, the string crosses a boundary between two items.
+//! Each string that crosses such a boundary is therefore counted as often as its rule occurs. Only the first and last l - 1 symbols of an
+//! item's expansion are needed, so a gap replaces the others. Time and memory are O(items x l).
 
 use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(crate) struct CrossingTexts {
     /// Terminal numbers and gaps, rule after rule.
     pub text: Vec<u32>,
     /// For each position in the text, the end of its item. For a terminal, this is the position itself, so that a string of length 1
-    /// crosses.
+    /// counts as crossing.
     ends: Vec<u32>,
     /// Range of each rule in `text`, and the number of the rule's occurrences.
     pub rules: Vec<(Range<usize>, u64)>,

@@ -36,19 +36,19 @@ pub enum SequenceError {
         max: usize,
     },
     /// A parameter is out of range.
-    #[error("{parameter} = {value}: must be {remedy}")]
+    #[error("{parameter} = {value}: must be {permitted}")]
     Parameter {
         /// Name of the parameter.
         parameter: &'static str,
         /// The rejected value.
         value: String,
         /// The permitted values.
-        remedy: &'static str,
+        permitted: &'static str,
     },
 }
 
 impl SequenceError {
-    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, remedy: &'static str) -> SequenceError {
-        SequenceError::Parameter { parameter, value: value.to_string(), remedy }
+    pub(crate) fn parameter(parameter: &'static str, value: impl ToString, permitted: &'static str) -> SequenceError {
+        SequenceError::Parameter { parameter, value: value.to_string(), permitted }
     }
 }

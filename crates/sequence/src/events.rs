@@ -1,6 +1,6 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
-//! The events of a call are between `Enter` and `Leave`. Calls of functions that record no events do not have these. Paths with calls are
+//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither. Paths with calls are
 //! recorded by one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
 
 /// The way in which paths that contain calls are recorded.
@@ -10,7 +10,7 @@ pub enum Convention {
     Subpaths,
     /// As one event, after the events of their calls.
     WholePaths,
-    /// As one event, after the events of their calls. In addition, before each call, the prefix up to it is recorded as a subpath that ends
+    /// As one event, after the events of their calls. In addition, before each call, the path's prefix is recorded as a subpath that ends
     /// at the call. Prefixes are redundant, but strings of events then identify the executed code as well as subpaths do.
     Prefixes,
 }
@@ -22,7 +22,7 @@ pub enum SubpathEnd {
     Call,
     /// At a back edge. The frame continues.
     BackEdge,
-    /// At the function's return, or where an exception left it.
+    /// At the function's return, or where an exception exits the function.
     Return,
 }
 

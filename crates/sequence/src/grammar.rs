@@ -322,7 +322,7 @@ impl Terminals {
 impl RawRules {
     /// Builds a grammar from the rules that the root uses, sorted so that rules are after those that they use.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
-        let order = self.order();
+        let order = self.postorder();
         let size: usize = order.iter().map(|rule| self.bodies[*rule as usize].len()).sum();
         if size + self.terminals.len() > MAX_ITEMS {
             return Err(SequenceError::TooLarge { items: size, max: MAX_ITEMS });
@@ -345,7 +345,7 @@ impl RawRules {
         for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {
             uses[(item & !RULE) as usize] += 1;
         }
-        for rule in self.order() {
+        for rule in self.postorder() {
             let body = std::mem::take(&mut self.bodies[rule as usize]);
             let mut longer = Vec::with_capacity(body.len());
             for item in body {
@@ -361,7 +361,7 @@ impl RawRules {
     }
 
     /// Returns the rules reachable from the root in depth-first postorder, computed without recursion.
-    fn order(&self) -> Vec<u32> {
+    fn postorder(&self) -> Vec<u32> {
         let mut seen = vec![false; self.bodies.len()];
         let mut order = Vec::new();
         let mut open = vec![(self.root as u32, 0)];

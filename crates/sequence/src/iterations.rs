@@ -1,9 +1,9 @@
 //! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly, without storing the sequence.
 //!
 //! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
-//! paths of an activation form a sequence, split into slabs of k - 1 paths. A trie contains, for each executed path, the string from the
-//! start of the previous slab. Its node has the count. A string of k paths lies within two consecutive slabs, so it is a suffix of a node's
-//! string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
+//! paths of an activation form a sequence, split into slabs of k - 1 paths. For each executed path, a trie contains the string from the
+//! start of the previous slab up to this path, and the string's node holds a count. A string of k paths is within two consecutive slabs, so
+//! it is a suffix of a node's string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
 
 use crate::compress::hashing::BuildMixer;
 use crate::events::{Classify, EventClass, SubpathEnd};

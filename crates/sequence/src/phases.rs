@@ -96,10 +96,10 @@ const STRONG_EVIDENCE: f64 = 5.0;
 
 /// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
 ///
-/// Vectors of paths may have few features, and executions few intervals, so there are differences from the source. The criterion uses the
-/// effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events). The number
-/// of phases is at most the square root of the number of intervals. Several phases need "very strong" evidence over one (R. E. Kass and A.
-/// E. Raftery, "Bayes factors", 1995).
+/// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The
+/// criterion uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W
+/// events). The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very
+/// strong" evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995).
 ///
 /// # Errors
 /// A parameter is zero, or `enough` is not between 0 and 1.

@@ -3,7 +3,7 @@
 //!
 //! The search first finds a few of the shortest call stacks with which runs reach the branch. From each, two runs continue at different
 //! successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records. A shortest
-//! path to the end completes both. For each profile, the search stores the symbols that one run has recorded and the other not yet. It
+//! path to the end completes both. For each profile, the search stores the symbols that only one run has recorded so far. It
 //! drops a pair of runs whose records contradict each other. The pairwise condition is only sufficient, so there may be no such
 //! executions. Every part of the search is bounded.
 
@@ -92,7 +92,7 @@ fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessF
     data.executes.then_some((data.function, data.node))
 }
 
-/// Returns, for each branch, a few call stacks with which runs reach it, each with the blocks executed before.
+/// Returns, for each branch, a few call stacks with which runs reach the branch, each with the blocks executed on the way.
 fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
@@ -138,7 +138,7 @@ struct Lead {
 }
 
 impl Lead {
-    /// Records a symbol of a run. Returns false if the records of the two runs contradict each other, or one is too far ahead.
+    /// Records a symbol of a run. Returns false if the two runs' records contradict each other, or if one run is too far ahead.
     fn add(&mut self, second: bool, symbol: u32) -> bool {
         if self.symbols.is_empty() || self.second == second {
             self.second = second;

@@ -43,9 +43,9 @@ pub enum Role {
     Call,
     /// A call of unknown code; the successors are its possible outcomes: return, end of the run, unwinding.
     Opaque,
-    /// Unwinding; the successors are landing pads, and leaving the frame.
+    /// Unwinding; the successors are the landing pads, and leaving the frame.
     Unwinding,
-    /// Code outside; the successors are external entries, and leaving.
+    /// Code outside; the successors are the external entries, and leaving this code.
     Outside,
 }
 

@@ -36,7 +36,7 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
         if alone {
             sum += single_profile_bound(&View::new(&structure, kind, weights, function));
         }
-        if !structure.recursive(function) {
+        if !structure.is_recursive(function) {
             loops = loops.max(loop_bound(program, weights, function));
         }
     }
@@ -83,9 +83,9 @@ fn region(view: &View, postdominators: &[Option<u32>], branch: usize) -> (f64, H
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns, for each component, whether the weights into and out of its nodes are equal. Estimates for irreducible or endless loops are
-/// not.
-fn consistent(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
+/// Returns, for each component, whether the weights into and out of its nodes are equal. Estimates for irreducible or endless loops can
+/// differ.
+fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
     for node in graph.nodes() {
@@ -109,11 +109,11 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // Executions of the entry node that its in-edges do not have are entries of the function.
+    // The entry node's executions in excess of those of its in-edges are entries of the function.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);
-    let consistent = consistent(program, weights, function, &component);
+    let consistent = has_consistent_weights(program, weights, function, &component);
     let mut max = 0.0f64;
     for node in graph.nodes().filter(|n| consistent[component[n.index()] as usize]) {
         let own = component[node.index()];

@@ -18,8 +18,9 @@ use trodden_flow::graph::{Edge, Graph, Node};
 /// - nodes without code and their neighbours: a function returns after them, and they determine whether a call is a tail call;
 /// - predecessors of the entry: without them, a loop back to the entry would look like a second call of the function.
 ///
-/// An edge represents all paths from one kept node to the next. Executions of the reduced program are those of the program without the
-/// other nodes. Partial traces of the program are therefore also those of the reduced one, provided that witnesses are kept nodes.
+/// An edge represents all paths from one kept node to the next. The reduced program's executions are the original ones with all other
+/// nodes removed. A partial trace of the original program is therefore also one of the reduced program, provided that all witnesses are
+/// kept nodes.
 /// Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each function.
 #[derive(Clone, Debug)]
 pub struct CallProgram {
@@ -51,8 +52,8 @@ impl CallProgram {
         self.origin[witness.index()]
     }
 
-    /// Derives weights of the reduced program from those of the original. Nodes keep their executions. Those of an edge are unknown.
-    /// The minimum of its two ends is assumed.
+    /// Derives the reduced program's weights from those of the original. Nodes keep their executions. An edge's executions are unknown, so
+    /// the minimum of its two nodes' executions is assumed.
     pub fn weights(&self, weights: &Weights) -> Weights {
         let nodes: Vec<f64> = self.origin.iter().map(|node| weights.cost(WitnessKind::Nodes, *node)).collect();
         let of = |function: WitnessFunctionId, node: Node| nodes[self.program.node_witness(function, node).index()];

@@ -37,7 +37,7 @@ pub(super) struct Completion<'a> {
 }
 
 impl Completion<'_> {
-    /// Returns the candidate that is cheapest after completion. Of equally cheap ones, the first.
+    /// Returns the candidate that is cheapest after completion, or the first of several equally cheap ones.
     ///
     /// # Panics
     /// `candidates` is empty.

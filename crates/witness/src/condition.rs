@@ -15,7 +15,7 @@ use super::structure::{Scope, Structure};
 use std::collections::BTreeMap;
 use trodden_flow::graph::{Edge, Node};
 
-/// The part of a trace that must be read to distinguish two successors.
+/// How far a trace must be read to distinguish two successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookahead {
     /// To its next symbol.
@@ -42,7 +42,7 @@ pub enum BranchNode {
 /// A successor of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BranchTarget {
-    /// A node; if edges are witnesses, reached by this edge.
+    /// A node and, if edges are witnesses, the edge that leads to it.
     Node(Node, Option<Edge>),
     /// The called function.
     Function(WitnessFunctionId),

@@ -30,9 +30,9 @@ pub enum PlanError {
         /// The limit.
         limit: usize,
     },
-    /// The search for witnesses within the limit was stopped. It is unknown whether there are any.
+    /// The search for witnesses within the limit was stopped before it had found any or shown that none exist.
     #[error(
-        "no {limit} witnesses that distinguish two successors of a branch were found in function {} in {MAX_SETS_PER_PAIR} tries. \
+        "found no set of {limit} witnesses that distinguishes two successors of a branch in function {}, in {MAX_SETS_PER_PAIR} tries. \
          Raise the limit to {enough}",
         .function.0
     )]
@@ -93,7 +93,7 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // With separators, each profile of the function would need to contain all of them.
+        // If the function had separators, each of its profiles would need to contain all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
@@ -129,9 +129,9 @@ struct Slot {
 
 impl Slot {
     /// Returns the function's plan with one more job. Additional witnesses never distinguish less, so existing witnesses stay, and only
-    /// states of the new job's region are tried. One variant drops them in the order of their costs. The other drops the farthest first,
-    /// because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
-    fn plan_with(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
+    /// states of the new job's region are tried. One variant drops these states in the order of their costs. The other drops the farthest
+    /// first, because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
+    fn plan_with_job(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let before = self.functions.get(&job.view).map_or_else(|| view.mark_separators(), |p| p.member.clone());
         let new: Vec<u32> = job.region.iter().copied().filter(|s| !before[*s as usize]).collect();
@@ -206,7 +206,7 @@ impl<'a> Slots<'a> {
         Slots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
     }
 
-    /// Returns the load of the machine that runs a profile, if the profile has this cost.
+    /// Returns the load that the machine of a profile would have if the profile had this cost.
     fn machine_load(&self, at: usize, cost: f64) -> f64 {
         // With very many profiles, the machines have nearly equal loads, independently of the cost of one profile.
         const MAX_PROFILES: usize = 64;
@@ -243,7 +243,7 @@ impl<'a> Slots<'a> {
             return self.add_cheapest(job);
         }
         for at in self.slots_by_load() {
-            let plan = self.slots[at].plan_with(&self.views[job.view], &job);
+            let plan = self.slots[at].plan_with_job(&self.views[job.view], &job);
             if self.fits(at, job.view, &plan) {
                 self.slots[at].set_plan(job.view, Some(plan));
                 return Ok(());
@@ -252,7 +252,7 @@ impl<'a> Slots<'a> {
         self.add_to_new_slot(job)
     }
 
-    /// Adds a job to the profile where the load of the machine grows least. Of equal ones, to the profile that grows least.
+    /// Adds a job to the profile whose machine's load grows least; if several are equal, to the one whose own cost grows least.
     fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -270,7 +270,7 @@ impl<'a> Slots<'a> {
         let mut best: Option<((f64, f64), usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
-            let plan = slot.plan_with(view, &job);
+            let plan = slot.plan_with_job(view, &job);
             if !self.fits(at, job.view, &plan) {
                 continue;
             }
@@ -325,7 +325,7 @@ impl<'a> Slots<'a> {
     /// split.
     fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
-        let mut plan = Slot::default().plan_with(view, &job);
+        let mut plan = Slot::default().plan_with_job(view, &job);
         if let Some(limit) = self.limit {
             if self.add_to_full_profile(&job, limit) {
                 return Ok(());
@@ -379,7 +379,7 @@ fn ordered_jobs(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> V
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == WitnessJobOrder::LongestFirst {
         all.sort_by_cached_key(|job| {
-            let cost = Slot::default().plan_with(&views[job.view], job).cost;
+            let cost = Slot::default().plan_with_job(&views[job.view], job).cost;
             // The bits of non-negative floats are ordered like the numbers.
             std::cmp::Reverse(cost.max(0.0).to_bits())
         });

@@ -58,7 +58,7 @@ pub fn marked(member: &[bool]) -> Vec<u32> {
     (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s).collect()
 }
 
-/// Sorts states by descending cost; of equally expensive ones, those with higher numbers come first, so that entries are more often kept.
+/// Sorts states by descending cost, and equally expensive states by descending number, so that entries are kept more often.
 pub fn most_expensive_first(view: &View, states: &[u32]) -> Vec<u32> {
     let mut order = states.to_vec();
     order.sort_by(|a, b| view.cost[*b as usize].total_cmp(&view.cost[*a as usize]).then(b.cmp(a)));

@@ -19,7 +19,7 @@ pub enum FewestSearch {
     Exhausted,
 }
 
-/// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts those tried from it.
+/// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts the number of sets tried from `effort`.
 pub fn find_fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
     for count in 1..=limit {
         let mut member = vec![false; view.state_count()];

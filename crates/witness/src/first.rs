@@ -95,8 +95,8 @@ fn local_sets(
     unions(sets, &Adjacency::new(scope.states.len(), &pairs), &own)
 }
 
-/// Returns, for each function of the scope, the symbols that can follow its return, and then, for each, those that can follow its
-/// unwinding.
+/// Returns, for each function of the scope, the symbols that can follow its return; then, for each function, the symbols that can follow
+/// its unwinding.
 fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;

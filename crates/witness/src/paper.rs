@@ -96,8 +96,8 @@ struct Function<'a> {
 
 impl Function<'_> {
     fn check(&self, check: &mut PaperCheck) {
-        let all = self.union(&(0..self.profiles.len()).collect::<Vec<_>>());
-        let unbroken = self.on_cycle(&all);
+        let all = self.mark_witnesses_of(&(0..self.profiles.len()).collect::<Vec<_>>());
+        let unbroken = self.mark_cycles_without(&all);
         for state in 0..self.view.state_count() as u32 {
             let data = self.structure.pushdown.state(AutomatonState(self.view.first.0 + state));
             let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
@@ -112,7 +112,7 @@ impl Function<'_> {
                     if endless || self.has_open_diamond(state, a, b) {
                         check.graph.push(self.violation(state, a, b));
                     }
-                    if !self.path_condition(state, a, b) {
+                    if !self.meets_path_condition(state, a, b) {
                         check.path.push(self.violation(state, a, b));
                     }
                 }
@@ -128,12 +128,12 @@ impl Function<'_> {
     }
 
     /// Marks the states with a witness of one of the given profiles.
-    fn union(&self, of: &[usize]) -> Vec<bool> {
+    fn mark_witnesses_of(&self, of: &[usize]) -> Vec<bool> {
         (0..self.view.state_count()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
     }
 
-    /// Marks the states on directed cycles without a witness.
-    fn on_cycle(&self, member: &[bool]) -> Vec<bool> {
+    /// Marks the states on directed cycles that avoid the states of `member`.
+    fn mark_cycles_without(&self, member: &[bool]) -> Vec<bool> {
         let free = |s: u32| !member[s as usize];
         let pairs: Vec<(u32, u32)> = (0..self.view.state_count() as u32)
             .filter(|s| free(*s))
@@ -170,12 +170,12 @@ impl Function<'_> {
             member[fork as usize] || [a, b].iter().all(|q| member[*q as usize] || !self.reach(*q, member).contains(&fork))
         };
         let breaking_cycles: Vec<usize> = (0..self.profiles.len()).filter(breaks_cycles).collect();
-        let stops = self.union(&breaking_cycles);
+        let stops = self.mark_witnesses_of(&breaking_cycles);
         let (over_a, over_b) = (self.reach(a, &stops), self.reach(b, &stops));
         over_a.iter().any(|join| over_b.contains(join))
     }
 
-    fn path_condition(&self, fork: u32, a: u32, b: u32) -> bool {
+    fn meets_path_condition(&self, fork: u32, a: u32, b: u32) -> bool {
         let none = vec![false; self.view.state_count()];
         let loops = |q: u32| self.reach(q, &none).contains(&fork);
         let sets: Vec<[Vec<u32>; 2]> = self.profiles.iter().map(|m| [a, b].map(|q| first_of(self.view, m, q))).collect();
@@ -188,7 +188,7 @@ impl Function<'_> {
             all.dedup();
             all
         };
-        let union = self.union(&(0..self.profiles.len()).collect::<Vec<_>>());
+        let union = self.mark_witnesses_of(&(0..self.profiles.len()).collect::<Vec<_>>());
         let unseen = [a, b].iter().all(|q| first_of(self.view, &union, *q).contains(&END));
         !unseen && disjoint(&all(0), &all(1))
     }

@@ -75,8 +75,8 @@ pub fn place(
     let plain = |member| Ok(PlacedWitnesses { member, proven: false });
     match (placement, kind) {
         (Placement::Blocks, _) => plain(view.witness.iter().map(Option::is_some).collect()),
-        (Placement::Targets, _) => plain(targets(view)),
-        (Placement::SpanningTree, WitnessKind::Edges) => plain(outside_spanning_tree(view)),
+        (Placement::Targets, _) => plain(mark_branch_targets(view)),
+        (Placement::SpanningTree, WitnessKind::Edges) => plain(mark_edges_outside_tree(view)),
         (Placement::SpanningTree, _) => Err(WrongWitnessKind { placement, needs: WitnessKind::Edges }),
         (Placement::Paper, WitnessKind::Nodes) => plain(paper_nodes(program, structure, view, weights)),
         (Placement::Repaired, WitnessKind::Nodes) => {
@@ -102,7 +102,7 @@ pub fn require_all(view: &View) -> Vec<Requirement> {
 pub fn eliminate_cheapest(view: &View) -> Vec<bool> {
     let required = require_all(view);
     let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
-    let mut from_targets = targets(view);
+    let mut from_targets = mark_branch_targets(view);
     if !distinguishes(view, &required, &from_targets) {
         from_targets = from_all.clone();
     }
@@ -113,7 +113,7 @@ pub fn eliminate_cheapest(view: &View) -> Vec<bool> {
     if view.sum(&from_targets) < view.sum(&from_all) { from_targets } else { from_all }
 }
 
-fn targets(view: &View) -> Vec<bool> {
+fn mark_branch_targets(view: &View) -> Vec<bool> {
     let mut member = vec![false; view.state_count()];
     for target in view.next.iter().filter(|next| next.len() > 1).flatten() {
         member[*target as usize] = view.witness[*target as usize].is_some();
@@ -139,7 +139,7 @@ fn repair(view: &View, member: &mut [bool]) {
 
 /// Marks the states of edges outside a maximum spanning tree. Edges that have no witness, such as exit -> entry, are put into the tree
 /// first.
-fn outside_spanning_tree(view: &View) -> Vec<bool> {
+fn mark_edges_outside_tree(view: &View) -> Vec<bool> {
     let end = Node(view.state_count() as u32);
     let mut sets = DisjointSets::new(view.state_count() + 1);
     let mut before = vec![None; view.state_count()];
@@ -171,7 +171,7 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, wei
     if structure.repeated[view.function.index()] {
         sets.join(graph.exit(), graph.entry());
     }
-    let edges: Vec<Edge> = graph.edges().filter(|e| is_first(graph, *e)).collect();
+    let edges: Vec<Edge> = graph.edges().filter(|e| is_first_parallel_edge(graph, *e)).collect();
     let special: Vec<Edge> = edges.iter().copied().filter(|e| closes_diamond(graph, *e)).collect();
     let mut others: Vec<Edge> = edges.into_iter().filter(|e| !special.contains(e)).collect();
     let weight = |e: Edge| weights.edge(program, view.function, e);
@@ -179,7 +179,7 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, wei
     let outside: Vec<Edge> = special.into_iter().chain(others).filter(|e| !sets.join(graph.from(*e), graph.to(*e))).collect();
     let mut member = vec![false; view.state_count()];
     for edge in outside {
-        let node = node_for(function, edge, |n| weights.node(program, view.function, n));
+        let node = choose_end(function, edge, |n| weights.node(program, view.function, n));
         let state = structure.pushdown.node(view.function, node).0 - view.first.0;
         member[state as usize] = view.witness[state as usize].is_some();
     }
@@ -187,7 +187,7 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, wei
 }
 
 /// Returns true if an edge is the first of its parallel edges.
-fn is_first(graph: &Graph, edge: Edge) -> bool {
+fn is_first_parallel_edge(graph: &Graph, edge: Edge) -> bool {
     graph.out(graph.from(edge)).iter().find(|e| graph.to(**e) == graph.to(edge)) == Some(&edge)
 }
 
@@ -208,8 +208,8 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     false
 }
 
-/// Returns the end of an edge that breaks the same cycles as the edge.
-fn node_for(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
+/// Returns the end of an edge at which a witness breaks the same cycles as a witness on the edge.
+fn choose_end(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));
     let distinct = |nodes: &mut Vec<Node>| {

@@ -19,12 +19,12 @@ use decision::DecisionTables;
 use std::collections::VecDeque;
 use trodden_flow::graph::Node;
 
-/// The end of the traces.
+/// Where the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceEnding {
-    /// With the run. Each trace is complete.
+    /// At the end of the run: each trace is complete.
     Complete,
-    /// Anywhere, because the run was killed or the traces were truncated. The execution after the last symbol is unknown.
+    /// At any point, because the run was killed or the traces were truncated. The execution after the last symbol is unknown.
     Truncated,
 }
 
@@ -237,7 +237,7 @@ enum Next {
 /// The walk along a thread.
 ///
 /// Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
-/// otherwise, the first branch or witness at which no execution agrees with the traces is reported. Memory: the call stack one symbol per
+/// otherwise, the first branch or witness at which no execution agrees with the traces is reported. Memory: the call stack, one symbol per
 /// trace, and, where the condition needs an unbounded lookahead, the symbols before the component's next one. Time per step: a lookup for
 /// each trace and successor.
 pub struct Reconstructor<'r, I> {
@@ -339,7 +339,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     fn act(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         self.idle_steps += 1;
         if self.idle_steps > MAX_IDLE_STEPS {
-            return Err(self.stuck(state));
+            return Err(self.stuck_error(state));
         }
         let data = self.reconstruction.structure.pushdown.state(state);
         match &data.action {
@@ -357,7 +357,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             StateAction::Call { callee, .. } => Ok(self.call(state, *callee)),
             StateAction::Return | StateAction::Unwind => Ok(self.leave(data.function, data.action == StateAction::Return)),
             StateAction::End => {
-                self.all_read()?;
+                self.check_all_read()?;
                 let last = self.place(state).map(|_| state);
                 self.finish(ReconstructionOutcome::Complete, last);
                 Ok(None)
@@ -368,18 +368,19 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// Handles a node that control cannot leave, which ends the run only if all traces are read.
     fn stop(&mut self, state: AutomatonState) -> Result<(), ReconstructError> {
         if self.traces.iter_mut().any(|t| t.peek().is_some()) {
-            return Err(self.stuck(state));
+            return Err(self.stuck_error(state));
         }
         self.finish(ReconstructionOutcome::Complete, Some(state));
         Ok(())
     }
 
-    fn stuck(&self, state: AutomatonState) -> ReconstructError {
+    fn stuck_error(&self, state: AutomatonState) -> ReconstructError {
         let data = self.pushdown().state(state);
         ReconstructError::Stuck { function: data.function, node: data.node, blocks: self.blocks }
     }
 
-    fn all_read(&mut self) -> Result<(), ReconstructError> {
+    /// Returns an error if a trace has symbols left.
+    fn check_all_read(&mut self) -> Result<(), ReconstructError> {
         let blocks = self.blocks;
         match self.traces.iter_mut().enumerate().find_map(|(i, t)| t.peek().map(|found| (i, found, t.read))) {
             Some((profile, found, position)) => Err(ReconstructError::TraceContinues { profile, position, found, blocks }),

@@ -1,9 +1,10 @@
 //! Repair: adds witnesses to a distribution that violates the pairwise condition.
 //!
-//! For a pair of successors that no profile distinguishes, the responsible profile receives the first witnesses after one of them, if every
-//! node or edge were a witness. It receives those of the cheaper successor first, then those of the other. With both, the profile records
-//! the same symbol at this branch as a profile of all witnesses. So the next symbol cannot resolve the remaining violations, such as two
-//! callbacks of unknown code between which the known code executes nothing. Each pass checks the whole program.
+//! For a pair of successors that no profile distinguishes, the responsible profile receives the witnesses that would come first after the
+//! cheaper successor if every node or edge were a witness, and, if they do not suffice, those after the other successor. With both, the
+//! profile records the same next symbol at this branch as a profile of all witnesses would. The next symbol therefore cannot resolve the
+//! violations that remain, such as two callbacks of unknown code between which the known code executes nothing. Each pass checks the whole
+//! program.
 
 use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead, Violation, check_structure, mark_witnesses};

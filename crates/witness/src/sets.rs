@@ -190,7 +190,7 @@ pub fn components(graph: &Adjacency) -> Vec<u32> {
     component
 }
 
-/// Returns, for each node the union of the `own` sets of all nodes that it reaches, itself included.
+/// Returns, for each node, the union of the `own` sets of all nodes that it reaches, itself included.
 pub fn unions(sets: &mut Sets, graph: &Adjacency, own: &[Vec<SetId>]) -> Vec<SetId> {
     let component = components(graph);
     let count = component.iter().max().map_or(0, |m| *m as usize + 1);

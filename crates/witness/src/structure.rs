@@ -48,7 +48,7 @@ impl Structure {
         structure.exits = structure.exits_without(&structure.whole(), &|_| false);
         structure.reached = structure.reachable();
         structure.component = structure.call_components();
-        structure.repeated = structure.repeated();
+        structure.repeated = structure.mark_repeated();
         structure
     }
 
@@ -133,7 +133,7 @@ impl Structure {
         reached
     }
 
-    /// Calls `visit` with each possible next state: of a call, the callee's entry, and the states after the call that `exits` allows.
+    /// Calls `visit` with each possible next state: for a call, the callee's entry, and the states after the call that `exits` allows.
     pub fn for_each_step(&self, state: AutomatonState, exits: &dyn Fn(AutomatonState) -> u8, mut visit: impl FnMut(AutomatonState)) {
         match &self.pushdown.state(state).action {
             StateAction::Choose(next) => next.iter().for_each(|s| visit(*s)),
@@ -163,13 +163,13 @@ impl Structure {
     }
 
     /// Returns true if a function can call itself, directly or indirectly.
-    pub fn recursive(&self, function: WitnessFunctionId) -> bool {
+    pub fn is_recursive(&self, function: WitnessFunctionId) -> bool {
         self.recursive[function.index()]
     }
 
     /// Marks the functions that are called from several places, in a cycle, recursively, or by such a function.
-    fn repeated(&mut self) -> Vec<bool> {
-        let in_cycle = self.in_cycle();
+    fn mark_repeated(&mut self) -> Vec<bool> {
+        let in_cycle = self.mark_states_on_cycles();
         self.recursive = vec![false; self.pushdown.function_count()];
         let mut repeated = vec![false; self.pushdown.function_count()];
         let (mut called, mut calls) = (vec![0u32; repeated.len()], Vec::new());
@@ -195,7 +195,7 @@ impl Structure {
     }
 
     /// Marks the states that lie on a cycle of their function.
-    fn in_cycle(&self) -> Vec<bool> {
+    fn mark_states_on_cycles(&self) -> Vec<bool> {
         let mut pairs = Vec::new();
         self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));
         let component = components(&Adjacency::new(self.pushdown.state_count(), &pairs));
@@ -226,7 +226,7 @@ fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Returns, for each state the states whose exits depend on its own.
+/// Returns, for each state, the states whose exits depend on its own.
 fn dependents(pushdown: &Pushdown) -> Adjacency {
     let mut pairs = Vec::new();
     for state in pushdown.states() {

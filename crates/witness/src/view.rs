@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dominators::immediate_dominators;
 use trodden_flow::graph::Node;
 
-/// The end of the run, in the place of a local state.
+/// Represents the end of the run in lists of local states.
 pub const END: u32 = u32::MAX;
 
 /// Functions with at least this many branches have separators. Without them, functions of 2,500 branches in a row take 4 to 10 times as
@@ -88,7 +88,7 @@ impl View {
         view
     }
 
-    /// Returns the immediate postdominator of each state, without the edge exit -> entry; `None` if it is the end, or there is none.
+    /// Returns the immediate postdominator of each state, without the edge exit -> entry; `None` if it is the run's end or does not exist.
     pub fn postdominators(&self) -> Vec<Option<u32>> {
         let count = self.state_count();
         let exit = count as u32;

@@ -58,8 +58,8 @@ impl Weights {
         Weights { nodes, edges }
     }
 
-    /// Corrects the weights by measured executions of some nodes ([`correction_points`] is enough). The executions of a node are those of
-    /// the head of its innermost loop, or of its function's entry, times the ratio of the two in the uncorrected weights.
+    /// Corrects the weights with the measured executions of some nodes; the [`correction_points`] suffice. A node gets the executions of
+    /// its innermost loop's head, or of its function's entry, times the ratio of the two in the uncorrected weights.
     pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {

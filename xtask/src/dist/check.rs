@@ -23,7 +23,7 @@ struct Mirrors {
     security: String,
 }
 
-/// Installs the packages that the check needs. Called before the compilation, which takes long, so that errors are found early.
+/// Installs the packages that the check needs. Called before the lengthy compilation, so that errors are found early.
 ///
 /// # Errors
 /// The user is not root, or a package cannot be installed.

@@ -3,8 +3,8 @@
 //! Compilers embed the paths of sources in programs, for the messages of panics and assertions. The options below replace this machine's
 //! folders in these paths by short names.
 //!
-//! Zig's C compiler links against the C library [`GLIBC`], so that the programs run on older systems than this one. Without zig they need
-//! this machine's C library, which is said.
+//! Zig's C compiler links against the C library [`GLIBC`], so that the programs run on older systems than this one. Without zig, they
+//! need this machine's C library, and a message says so.
 
 use super::tree;
 use anyhow::{Context, Result, bail, ensure};
@@ -71,7 +71,7 @@ fn zig() -> Option<&'static str> {
 /// Writes a script that compiles and links with zig for [`GLIBC`], and returns its file.
 fn write_zig_compiler(zig: &str) -> Result<PathBuf> {
     let script = steps::target().join("dist-work/zig-cc");
-    // Zig does not know Rust's names of targets, and its default checks for undefined behaviour need a runtime library.
+    // Zig does not know Rust's names for targets, and its default checks for undefined behaviour need a runtime library.
     let text = format!(
         "#!/bin/sh\nfor argument do\n  shift\n  case $argument in --target=*) ;; *) set -- \"$@\" \"$argument\" ;; esac\ndone\n\
             exec {zig} cc -target x86_64-linux-gnu.{GLIBC} -fno-sanitize=undefined \"$@\"\n"

@@ -69,7 +69,7 @@ pub fn bill_of_materials(version: &str) -> Result<String> {
 fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     let mut cargo = steps::cargo();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
-    let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
+    let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;
     let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, &Value> = elements(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
     let nodes: BTreeMap<String, &Value> = elements(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();

@@ -1,7 +1,8 @@
 //! Makes the Debian package, the archive and the rpm package.
 //!
 //! The packages depend on the shared libraries that the programs need, and on the compiler that they run. The Debian package is made by
-//! `dpkg-deb`, not by `cargo-deb`, since archive and rpm package need the same tree of files anyway, and what remains is a control file.
+//! `dpkg-deb`, not by `cargo-deb`, since archive and rpm package need the same tree of files anyway, which leaves only a control file to
+//! write.
 
 use super::{VERSION, compile, tree};
 use anyhow::{Context, Result, bail};

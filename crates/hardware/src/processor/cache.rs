@@ -75,17 +75,17 @@ impl Hierarchy {
     }
 
     pub fn fetch(&mut self, address: u64) -> CacheAccess {
-        let (cycles, is_hit) = (self.instruction.latency, self.instruction.access(address));
-        self.next_levels(address, cycles, is_hit)
+        let (cycles, is_l1_hit) = (self.instruction.latency, self.instruction.access(address));
+        self.access_beyond_l1(address, cycles, is_l1_hit)
     }
 
-    pub fn data(&mut self, address: u64) -> CacheAccess {
-        let (cycles, is_hit) = (self.data.latency, self.data.access(address));
-        self.next_levels(address, cycles, is_hit)
+    pub fn access_data(&mut self, address: u64) -> CacheAccess {
+        let (cycles, is_l1_hit) = (self.data.latency, self.data.access(address));
+        self.access_beyond_l1(address, cycles, is_l1_hit)
     }
 
-    fn next_levels(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> CacheAccess {
-        if is_hit {
+    fn access_beyond_l1(&mut self, address: u64, mut cycles: u64, is_l1_hit: bool) -> CacheAccess {
+        if is_l1_hit {
             return CacheAccess { cycles, ..CacheAccess::default() };
         }
         cycles += self.l2.latency;
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn latencies_of_the_levels_add_up() {
         let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
-        assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
-        assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
+        assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
+        assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
         // The other half of the second-level block.
         assert_eq!(hierarchy.fetch(0x1020), CacheAccess { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
     }

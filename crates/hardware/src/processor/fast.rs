@@ -158,7 +158,7 @@ impl FastModel {
         let dispatched = self.dispatch(instruction, fetched);
         let completed = self.execute(instruction, dispatched, &mut events);
         if let (Some(branch), Some(prediction)) = (branch, &prediction) {
-            self.after_branch(branch, prediction.outcome, dispatched, completed, &mut events);
+            self.redirect_fetch(branch, prediction.outcome, dispatched, completed, &mut events);
         }
         let committed = self.commit(completed, branch.is_some(), &mut events);
         self.in_reorder_buffer.push_back(committed);
@@ -234,7 +234,7 @@ impl FastModel {
         let issued = self.issue(instruction.class, is_memory, earliest);
         let mut completed = issued + latency(&self.parameters, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
-            let access = self.caches.data(address.0);
+            let access = self.caches.access_data(address.0);
             access.count(events, self.parameters.power.data_cache);
             if instruction.load == Some(address) {
                 completed = completed.max(issued + access.cycles);
@@ -269,7 +269,8 @@ impl FastModel {
         cycle
     }
 
-    fn after_branch(
+    /// Delays the next fetch as the branch and its prediction require, and counts a misprediction.
+    fn redirect_fetch(
         &mut self,
         branch: &RetiredBranch,
         outcome: PredictionOutcome,

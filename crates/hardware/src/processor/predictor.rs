@@ -1,5 +1,5 @@
-//! The branch predictor of table 5.3: gshare and bimodal counters with a choice between them (S. McFarling, *Combining branch predictors*,
-//! WRL TN-36, 1993), a branch target buffer, and a return address stack.
+//! The branch predictor of table 5.3: gshare and bimodal counters, counters that choose between the two (S. McFarling, *Combining branch
+//! predictors*, WRL TN-36, 1993), a branch target buffer, and a return address stack.
 //!
 //! Branches are predicted at fetch, which also updates the history and the return stack. As mispredicted paths are not modelled, this is
 //! equivalent to a speculative history that is repaired at every misprediction. The calling model updates counters and targets at commit.
@@ -92,17 +92,17 @@ impl Predictor {
                 if predicted == Some(branch.target.0) { Right } else { Misprediction }
             }
             BranchKind::Conditional => match (direction.is_some_and(|d| d.taken), branch.is_taken) {
-                (true, true) if self.target(address) != Some(branch.target.0) => Misfetch,
+                (true, true) if self.look_up_target(address) != Some(branch.target.0) => Misfetch,
                 (predicted, taken) if predicted == taken => Right,
                 _ => Misprediction,
             },
             BranchKind::Jump | BranchKind::Call => {
                 self.push_return(branch);
-                if self.target(address) == Some(branch.target.0) { Right } else { Misfetch }
+                if self.look_up_target(address) == Some(branch.target.0) { Right } else { Misfetch }
             }
             BranchKind::IndirectJump | BranchKind::IndirectCall => {
                 self.push_return(branch);
-                if self.target(address) == Some(branch.target.0) { Right } else { Misprediction }
+                if self.look_up_target(address) == Some(branch.target.0) { Right } else { Misprediction }
             }
         }
     }
@@ -118,7 +118,7 @@ impl Predictor {
             train(&mut self.bimodal[lookup.bimodal], branch.is_taken);
         }
         if branch.is_taken && branch.kind != BranchKind::Return {
-            let set = self.set(address);
+            let set = self.target_set(address);
             let place = set.iter().position(|(a, _)| *a == address).unwrap_or(set.len() - 1);
             set[..=place].rotate_right(1);
             set[0] = (address, branch.target.0);
@@ -142,14 +142,15 @@ impl Predictor {
         DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, taken }
     }
 
-    fn set(&mut self, address: u64) -> &mut [(u64, u64)] {
+    /// Returns the set of the branch target buffer that an address maps to.
+    fn target_set(&mut self, address: u64) -> &mut [(u64, u64)] {
         let ways = self.parameters.target_associativity;
         let first = (address as usize & (self.parameters.target_entries / ways - 1)) * ways;
         &mut self.targets[first..first + ways]
     }
 
-    fn target(&mut self, address: u64) -> Option<u64> {
-        self.set(address).iter().find(|(a, _)| *a == address).map(|(_, target)| *target)
+    fn look_up_target(&mut self, address: u64) -> Option<u64> {
+        self.target_set(address).iter().find(|(a, _)| *a == address).map(|(_, target)| *target)
     }
 
     fn push_return(&mut self, branch: &RetiredBranch) {

@@ -175,7 +175,7 @@ impl ReferenceModel {
             if entry.completed.is_some() || entry.dispatched >= self.cycle || units[unit] == 0 || !self.is_ready(entry) {
                 continue;
             }
-            let Some(divider) = self.divider(entry.instruction.class) else { continue };
+            let Some(divider) = self.find_free_divider(entry.instruction.class) else { continue };
             slots -= 1;
             units[unit] -= 1;
             if let Some((kind, place)) = divider {
@@ -195,7 +195,7 @@ impl ReferenceModel {
     }
 
     /// Returns a free divider for instruction classes that need one, `Some(None)` for other classes, and `None` if all dividers are busy.
-    fn divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
+    fn find_free_divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
         let kind = match class {
             InstructionClass::Divide => 0,
             InstructionClass::FloatDivide => 1,
@@ -210,7 +210,7 @@ impl ReferenceModel {
         let instruction = entry.instruction;
         let mut completed = cycle + latency(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
-            let access = self.caches.data(address.0);
+            let access = self.caches.access_data(address.0);
             access.count(&mut entry.events, p.power.data_cache);
             count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);

@@ -15,7 +15,7 @@ pub struct NumberJob {
     pub scheme: NumberingScheme,
     #[command(flatten)]
     pub interesting: Interesting,
-    /// Number of other out-edge orders that ppp tries besides that of the graph [default: 16].
+    /// Number of out-edge orders that ppp tries in addition to the graph's own [default: 16].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub restarts: Option<u32>,
     /// Time limit of ppp-optimal, in seconds; when it expires, the best numbering so far and the proven bound are printed [default: 60].
@@ -81,7 +81,7 @@ pub struct ModelJob {
     /// Interesting paths, by their Ball-Larus numbers [default: the paths that the file lists].
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub interesting: Vec<u64>,
-    /// Number of preceding edges that form the context of an edge, besides its source (executed).
+    /// Number of preceding edges that, together with an edge's source node, form the edge's context (executed).
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub order: usize,
     /// Execution counts of the interesting paths, in the same order (executed) [default: 1 each].

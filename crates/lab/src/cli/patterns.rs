@@ -44,7 +44,7 @@ pub struct Patterns {
     pub length: Option<Length>,
     /// Minimum percentage [default: 1 for hot, 90 for iterations].
     ///
-    /// `hot`: of all paths. `iterations`: of the equal beginnings, those that go on with the same pattern.
+    /// `hot`: share of all paths. `iterations`: of the places where a pattern's beginning occurs, those where the pattern continues.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub threshold: Option<f64>,
     /// Maximum results, 0 for all [default: 10; JSON: all; phases: 10].

@@ -25,7 +25,7 @@ pub struct Plan {
     /// Profile of the program: a file, a run or a suite. By default, frequencies are estimated.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
-    /// Maximum number of probes per copy; uses as many copies as that takes, instead of --copies and --strategy.
+    /// Maximum number of probes per copy; uses as many copies as needed, instead of --copies and --strategy.
     #[arg(long, value_name = "N", conflicts_with_all = ["copies", "strategy"], value_parser = clap::value_parser!(u32).range(1..))]
     pub max_probes: Option<u32>,
     /// Functions to divide (p3).

@@ -7,11 +7,11 @@
 mod compare;
 mod exact;
 pub mod instructions;
-mod known;
 pub mod measure;
 mod overlap;
 mod plot;
 pub mod result;
+mod result_cache;
 pub mod statistics;
 mod table;
 pub mod usage;
@@ -19,9 +19,9 @@ pub mod usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use instructions::Counter;
-use known::FigureCache;
 use measure::{Bench, PreparedVariant};
 use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInfo};
+use result_cache::ResultCache;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::Variant;
@@ -142,8 +142,8 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     let corpus = Corpus::in_target();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
-    let variants = variants(&options.variants)?;
-    let (bench, mut suite) = begin(options, &corpus, &variants)?;
+    let variants = resolve_variants(&options.variants)?;
+    let (bench, mut suite) = prepare_bench(options, &corpus, &variants)?;
     if options.prepare {
         programs.iter().try_for_each(|program| bench.prepare(program))?;
         return Ok(None);
@@ -165,7 +165,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
 }
 
 /// Builds the tools and oracles, and chooses the instruction counter. Returns them with an empty result or the result to resume.
-fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
+fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
@@ -178,7 +178,7 @@ fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
     let counter = if options.no_instructions { None } else { Counter::available() };
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
-    let cache = FigureCache::in_file(&corpus.folder().join("known.json"));
+    let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
     let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, cache };
     let new = BenchResult {
@@ -219,7 +219,7 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
 }
 
 /// Returns the requested variants, each after its base, and the plain build first.
-fn variants(asked: &[String]) -> Result<Vec<Variant>> {
+fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
         Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
     } else {
@@ -298,14 +298,14 @@ mod tests {
     use super::*;
 
     fn names(asked: &[&str]) -> Vec<String> {
-        variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
+        resolve_variants(&asked.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()).unwrap().iter().map(Variant::name).collect()
     }
 
     #[test]
     fn base_precedes_its_variants_and_is_listed_once() {
         assert_eq!(names(&["gcc-coverage", "plain", "trodden"]), ["plain", "gcc", "gcc-coverage", "trodden"]);
         assert_eq!(names(&["all", "trodden:chords=off"]).len(), Variant::names().len() + 1);
-        assert!(variants(&["nothing".into()]).is_err());
+        assert!(resolve_variants(&["nothing".into()]).is_err());
     }
 
     #[test]

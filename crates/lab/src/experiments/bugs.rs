@@ -48,7 +48,7 @@ struct Bug {
     /// Texts that identify the two branches. A branch extends from the first line with its text to the closing brace, because a path may
     /// start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
+    /// The parts that runs are composed of. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
     /// Creates the input files in a folder, with the unpatched program.
     prepare: fn(&Path, &Path) -> Result<()>,
@@ -63,7 +63,7 @@ const BUGS: &[Bug] = &[
         definition: "local int get_method(in)",
         branches: ["discard_input_bytes (len, flags);", "discard_input_bytes (-1, flags);\n            header_rest"],
         parts: ["none.gz", "extra.gz", "comment.gz", "both.gz"],
-        prepare: compressed_files,
+        prepare: write_compressed_files,
         arguments: |_, _, parts| Ok(["-dcv"].iter().chain(parts).map(OsString::from).collect()),
     },
     Bug {
@@ -76,7 +76,7 @@ const BUGS: &[Bug] = &[
         arguments: |folder, number, parts| {
             let calls: String = parts.iter().map(|p| format!("show(os.date({p}86400000))\n")).collect();
             let show = "local function show(v) if type(v) == 'table' then print(v.year, v.yday) else print(v) end end\n";
-            script(folder, number, &format!("{show}{calls}"))
+            write_script(folder, number, &format!("{show}{calls}"))
         },
     },
     Bug {
@@ -88,13 +88,13 @@ const BUGS: &[Bug] = &[
         prepare: |_, _| Ok(()),
         arguments: |folder, number, parts| {
             let calls: String = parts.iter().map(|p| format!("print substr({p})\n")).collect();
-            let file = script(folder, number, &format!("BEGIN {{\n{calls}}}\n"))?;
+            let file = write_script(folder, number, &format!("BEGIN {{\n{calls}}}\n"))?;
             Ok([OsString::from("-f")].into_iter().chain(file).collect())
         },
     },
 ];
 
-/// Results of the runs of a bug.
+/// Results of a bug's runs.
 struct Outcome {
     failing: usize,
     passing: usize,
@@ -183,14 +183,14 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
     for (number, parts) in compose_runs(&bug.parts).iter().enumerate() {
         let arguments = (bug.arguments)(&work, number, parts)?;
         let result = |output: &Output| (output.status.code(), output.stdout.clone(), output.stderr.clone());
-        let expected = result(&subject(&plain, &arguments, &work).output()?);
+        let expected = result(&subject_command(&plain, &arguments, &work).output()?);
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
         record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS)).args(&arguments).env("TRODDEN_QUIET", "1");
         let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
-        coverage.push(covered(&binary(COVERAGE), &arguments, &work)?);
+        coverage.push(measure_coverage(&binary(COVERAGE), &arguments, &work)?);
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
@@ -203,7 +203,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
         passing: failed.iter().filter(|f| !**f).count(),
         lines: compare(&failed, coverage.iter().map(|c| &c.0)),
         branches: compare(&failed, coverage.iter().map(|c| &c.1)),
-        path: rank(trodden, &work, &failed, bug, &source)?,
+        path: rank_path(trodden, &work, &failed, bug, &source)?,
     })
 }
 
@@ -229,7 +229,8 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs of four parts, in several orders: the first three parts, followed by one of them again or, in failing runs, by the fourth.
+/// Composes runs of four parts. Each run has the first three parts in some order, followed by one of them again or, in failing runs, by the
+/// fourth part.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {
@@ -250,7 +251,7 @@ fn in_folder(mut command: Command, folder: &Path) -> Command {
     command
 }
 
-fn subject(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
+fn subject_command(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
     let mut command = Command::new(binary);
     command.args(arguments);
     in_folder(command, folder)
@@ -259,9 +260,9 @@ fn subject(binary: &Path, arguments: &[OsString], folder: &Path) -> Command {
 /// Source locations of covered lines or of taken branches.
 type Locations = BTreeSet<String>;
 
-fn covered(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Locations, Locations)> {
+fn measure_coverage(binary: &Path, arguments: &[OsString], work: &Path) -> Result<(Locations, Locations)> {
     let (raw, profile) = (work.join("run.profraw"), work.join("run.profdata"));
-    subject(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
+    subject_command(binary, arguments, work).env("LLVM_PROFILE_FILE", &raw).output().context("cannot run the coverage build")?;
     steps::output(Command::new("llvm-profdata-22").args(["merge", "-o"]).arg(&profile).arg(&raw))?;
     let mut export = Command::new("llvm-cov-22");
     export.args(["export", "--format=lcov", "--instr-profile"]).arg(&profile).arg(binary);
@@ -305,7 +306,7 @@ fn compare<'a>(failed: &[bool], coverage: impl Iterator<Item = &'a Locations>) -
 }
 
 /// Returns the rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
-fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
+fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path) -> Result<Option<(usize, f64, usize)>> {
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;
     let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
@@ -337,17 +338,17 @@ fn rank(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &Path)
     }))
 }
 
-fn script(folder: &Path, number: usize, text: &str) -> Result<Vec<OsString>> {
+fn write_script(folder: &Path, number: usize, text: &str) -> Result<Vec<OsString>> {
     let name = format!("{number}.script");
     fs::write(folder.join(&name), text).with_context(|| format!("cannot write {name}"))?;
     Ok(vec![name.into()])
 }
 
 /// Creates a gzip file with each combination of two optional header fields of RFC 1952: none, an extra field, a comment, both.
-fn compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
+fn write_compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
     let text: String = (0..2000).map(|i| format!("line {} of a text that is to be packed\n", i * i % 977)).collect();
     fs::write(folder.join("text"), text)?;
-    let packed = subject(gzip, &["-nc".into(), "text".into()], folder).output()?.stdout;
+    let packed = subject_command(gzip, &["-nc".into(), "text".into()], folder).output()?.stdout;
     ensure!(packed.len() > 18 && packed[3] == 0, "gzip -n wrote a header with optional fields");
     let (extra, comment) = ([&[0x2c, 1][..], &[b'x'; 0x12c]].concat(), b"a comment\0".to_vec());
     let file = |name: &str, flags: u8, fields: &[&[u8]]| {

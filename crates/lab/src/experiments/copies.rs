@@ -171,7 +171,7 @@ impl<'a> Subject<'a> {
         Ok(subject)
     }
 
-    fn sequential(&mut self, options: &CopiesOptions) -> Result<[f64; 2]> {
+    fn measure_sequential(&mut self, options: &CopiesOptions) -> Result<[f64; 2]> {
         if let Some(known) = self.sequential {
             return Ok(known);
         }
@@ -213,44 +213,44 @@ impl<'a> Subject<'a> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,
-            None => self.hits(setting, options)?,
+            None => self.measure_hits(setting, options)?,
         };
         if options.times {
             let (arguments, costs) = self.arguments(copies, &strategy);
-            row.times = Some(self.times(&arguments, &costs, options)?);
+            row.times = Some(self.measure_times(&arguments, &costs, options)?);
         }
         Ok(row)
     }
 
     /// Runs copies that count their hits.
-    fn hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
-        let [sequential_hits, sequential_label_hits] = self.sequential(options)?;
+    fn measure_hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
+        let [sequential_hits, sequential_label_hits] = self.measure_sequential(options)?;
         let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
         let output_sum = match options.engine {
             Engine::Local => self.record(&counting, options)?,
-            Engine::Slurm => self.on_cluster(&counting, options)?,
+            Engine::Slurm => self.record_on_cluster(&counting, options)?,
         };
         if output_sum != self.output_sum {
             bail!("the output of the copies differs from that of the program");
         }
         let counted = read_json(&costs)?;
         let [hits, label_hits] = max_counted_hits(&counted)?;
-        let attempts = each_copy(&counted).map(|c| number(c, "attempts")).collect::<Result<Vec<_>>>()?;
+        let attempts = each_copy(&counted).map(|c| number_field(c, "attempts")).collect::<Result<Vec<_>>>()?;
         Ok(CopiesRow {
             setting,
             hits,
             label_hits,
             sequential_hits,
             sequential_label_hits,
-            proven_hits: number(&counted, "lower_bound_hits")?,
+            proven_hits: number_field(&counted, "lower_bound_hits")?,
             run_again: attempts.iter().filter(|n| **n > 1.0).count(),
             times: None,
         })
     }
 
     /// Runs copies that only count paths, one at a time, and returns the minimum times of all rounds.
-    fn times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
+    fn measure_times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
         let lower = |ns: &mut f64, now: f64| *ns = ns.min(now);
         let mut single = [[f64::INFINITY; 2]; 2];
         let mut each = [Vec::<f64>::new(), Vec::new()];
@@ -262,10 +262,10 @@ impl<'a> Subject<'a> {
             {
                 for (at, copy) in each_copy(&costs).enumerate() {
                     each[kind].resize(each[kind].len().max(at + 1), f64::INFINITY);
-                    lower(&mut each[kind][at], number(copy, of_copy)?);
+                    lower(&mut each[kind][at], number_field(copy, of_copy)?);
                 }
-                lower(&mut single[kind][0], number(&costs["baseline"], plain)?);
-                lower(&mut single[kind][1], number(&costs["baseline"], sequential)?);
+                lower(&mut single[kind][0], number_field(&costs["baseline"], plain)?);
+                lower(&mut single[kind][1], number_field(&costs["baseline"], sequential)?);
             }
         }
         let [wall, cpu] = [0, 1].map(|kind| ComparedTimes {
@@ -276,7 +276,7 @@ impl<'a> Subject<'a> {
         Ok(CopiesTimes { wall, cpu, rounds: options.rounds })
     }
 
-    fn on_cluster(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
+    fn record_on_cluster(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
         let work = self.folder.join("work");
         if work.exists() {
             std::fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
@@ -324,7 +324,7 @@ fn read_json(path: &Path) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-fn number(of: &Value, name: &str) -> Result<f64> {
+fn number_field(of: &Value, name: &str) -> Result<f64> {
     of[name].as_f64().with_context(|| format!("the cost file has no field {name}"))
 }
 

@@ -30,7 +30,8 @@ const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"
 const SHARED: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";
-/// Measured builds: without a profile, with clang's, with the derived one, by `trodden pgo` with edges only, and with paths.
+/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by
+/// `trodden pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
 const BUILD_COUNT: usize = 5;
 
@@ -119,7 +120,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Co
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
     let user = measure_times(corpus, program, rounds)?;
-    let count = |build: &str, counter: Counter| instructions(corpus, program, build, counter);
+    let count = |build: &str, counter: Counter| count_instructions(corpus, program, build, counter);
     let each = |counter: Counter| -> Result<[u64; BUILD_COUNT]> {
         let mut all = [0; BUILD_COUNT];
         for (build, to) in BUILDS.iter().zip(&mut all) {
@@ -133,7 +134,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Co
         user,
         instructions: counter.map(each).transpose()?,
         profiling: counter.map(two).transpose()?,
-        profiles: agreement(&clang, &paths)?,
+        profiles: compare_profiles(&clang, &paths)?,
         same_bytes,
     })
 }
@@ -227,7 +228,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
 }
 
 /// Counts the instructions of the short run, in a copy without debug information, because valgrind cannot read clang's.
-fn instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -> Result<u64> {
+fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
     let to = binary(corpus, &stripped, program);
@@ -243,7 +244,7 @@ fn instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -
 }
 
 /// Counts the functions that have the same counters in both profiles.
-fn agreement(one: &Path, other: &Path) -> Result<Agreement> {
+fn compare_profiles(one: &Path, other: &Path) -> Result<Agreement> {
     let (one, other) = (functions(one)?, functions(other)?);
     Ok(Agreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }

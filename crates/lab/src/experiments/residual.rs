@@ -187,7 +187,7 @@ impl<'a> Subject<'a> {
         let tests = self.profile(&full, Input::Train, "train")?;
         let field = self.profile(&full, Input::Ref, "ref")?;
         let untested = self.compare_with_oracle(&[&tests], &field)?;
-        let residual_build = self.residual_build(&tests, &field)?;
+        let residual_build = self.check_residual_build(&tests, &field)?;
         let suite = match self.corpus.suite_runs(self.program)? {
             0 => None,
             runs => {
@@ -222,7 +222,7 @@ impl<'a> Subject<'a> {
         for known in tests {
             residual.arg("--known").arg(known);
         }
-        let reported = summary(&mut residual)?;
+        let reported = untested_summary(&mut residual)?;
         let expected = [
             ("untested_paths", checked.untested_paths),
             ("counted_paths", checked.executed_paths),
@@ -249,10 +249,10 @@ impl<'a> Subject<'a> {
     }
 
     /// Runs the field input with a residual build, which must count exactly the untested paths.
-    fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
+    fn check_residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
         let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
-            let reported = summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
+            let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
             Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
         };
         let expected = of(field)?;
@@ -283,7 +283,7 @@ impl<'a> Subject<'a> {
 
     /// Returns the sizes of the program, by build.
     fn sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
-        let mut sizes = BTreeMap::from([("plain".to_owned(), sections(&self.corpus.program(self.program, &Variant::plain()))?)]);
+        let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
         for name in SIZES {
             let program = match name {
                 "trodden" => self.corpus.program(self.program, &Variant::trodden()),
@@ -294,13 +294,13 @@ impl<'a> Subject<'a> {
                     self.corpus.folder().join("bin").join(build).join(self.program)
                 }
             };
-            sizes.insert(name.to_owned(), sections(&program)?);
+            sizes.insert(name.to_owned(), section_sizes(&program)?);
         }
         Ok(sizes)
     }
 }
 
-fn summary(residual: &mut Command) -> Result<serde_json::Value> {
+fn untested_summary(residual: &mut Command) -> Result<serde_json::Value> {
     let text = steps::output(residual.args(["--json", "--top", "0"]))?;
     let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden untested --json` printed invalid JSON")?;
     Ok(reported["summary"].take())
@@ -312,7 +312,7 @@ fn number(value: &serde_json::Value) -> String {
 }
 
 /// Returns the sizes of `.text` and of all loaded sections (text, data and bss), in bytes.
-fn sections(program: &Path) -> Result<[u64; 2]> {
+fn section_sizes(program: &Path) -> Result<[u64; 2]> {
     let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
     let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
     let loaded = loaded.with_context(|| format!("`size` printed no total for {}", program.display()))?;

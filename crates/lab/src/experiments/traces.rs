@@ -156,8 +156,8 @@ impl Bench<'_> {
         command
     }
 
-    /// Collects the complete trace in one run. Returns the number of hits, and the time in seconds. The trace by trampolines later provides
-    /// weights.
+    /// Collects the complete trace in one run. Returns the number of hits, and the time in seconds. The trace that trampolines collect
+    /// later provides weights.
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;

@@ -49,9 +49,9 @@ pub fn run(options: &WaitsOptions) -> Result<()> {
     bench.write("calls.c", CALLS)?;
     bench.write("ring.c", RING)?;
     bench.write("archive.py", ARCHIVE)?;
-    let mut rows = bench.calls()?;
-    rows.extend(bench.analysis()?);
-    rows.extend(bench.readers()?);
+    let mut rows = bench.measure_calls()?;
+    rows.extend(bench.measure_analysis()?);
+    rows.extend(bench.measure_readers()?);
     println!("| what | figure |\n|---|---|");
     rows.iter().for_each(|(what, figure)| println!("| {what} | {figure} |"));
     Ok(())
@@ -84,7 +84,7 @@ impl Bench<'_> {
     }
 
     /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
-    fn calls(&self) -> Result<Rows> {
+    fn measure_calls(&self) -> Result<Rows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
         let count = LOOP.to_string();
         let mut rows = Rows::new();
@@ -96,12 +96,12 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    fn analysis(&self) -> Result<Rows> {
+    fn measure_analysis(&self) -> Result<Rows> {
         let text = steps::output(&mut self.command(steps::target().join("release/examples/throughput"), &[]))?;
         Ok(text.lines().map(|line| ("analysis, from calls in memory to classes".to_owned(), line.to_owned())).collect())
     }
 
-    fn readers(&self) -> Result<Rows> {
+    fn measure_readers(&self) -> Result<Rows> {
         let iterations = self.options.iterations.to_string();
         steps::run(&mut self.command("mpicc", &["-O2", "-o", "ring", "ring.c"]))?;
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "./ring", &iterations];

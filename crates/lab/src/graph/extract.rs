@@ -58,7 +58,7 @@ fn has_name(function: &FunctionGraph, name: &str) -> bool {
     function.name == name || readable == name || readable.split('(').next() == Some(name)
 }
 
-/// Returns the end of the error message: similar names, or a hint how to list the functions.
+/// Returns the end of the error message: similar names, or a hint on how to list the functions.
 fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
     let names: Vec<String> = graph.functions.iter().filter(|f| !f.name.starts_with("sub_")).map(|f| demangle(&f.name)).collect();
     let lower = name.to_lowercase();

@@ -17,7 +17,7 @@ use trodden_witness::{
 
 pub struct WitnessFile {
     pub program: WitnessProgram,
-    /// Costs of the program's witnesses.
+    /// Cost of each witness.
     pub weights: Weights,
     /// Witnesses of each run.
     pub profiles: Option<Vec<Vec<Witness>>>,
@@ -28,7 +28,7 @@ pub struct WitnessFile {
     names: FileNames,
 }
 
-/// The names used in the file.
+/// The names of functions and nodes in the file.
 struct FileNames {
     /// Whether the file has a single graph without a function name.
     is_single: bool,
@@ -80,12 +80,12 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if !text.trim_start().starts_with(['{', '[']) {
         return single_graph(resolve(dot::parse(text)?)?, Vec::new(), kind, None, None);
     }
-    let Value::Object(mut file) = serde_json::from_str(text).context("not JSON")? else {
-        bail!("not the JSON of a graph: expected an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
+    let Value::Object(mut file) = serde_json::from_str(text).context("invalid JSON")? else {
+        bail!("the JSON is not a graph; write an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
     };
     let (profiles, traces) = (file.remove("profiles"), file.remove("traces"));
     if file.contains_key("functions") {
-        return functions(file, kind, profiles, traces);
+        return parse_functions(file, kind, profiles, traces);
     }
     let spellings = spellings(&file);
     single_graph(graph(file)?, spellings, kind, profiles, traces)
@@ -94,7 +94,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
 fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
-        .context("not the JSON of a graph; expected for example {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
+        .context("the JSON is not a graph; write an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
     resolve(input)
 }
 
@@ -129,7 +129,7 @@ fn single_graph(
     WitnessFile::new(program, &[weights], names, profiles, traces)
 }
 
-fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<Value>, traces: Option<Value>) -> Result<WitnessFile> {
+fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<Value>, traces: Option<Value>) -> Result<WitnessFile> {
     let Some(Value::Object(graphs)) = file.remove("functions") else {
         bail!("`functions` must be an object: {{\"functions\": {{\"main\": {{\"entry\": ..., \"exit\": ..., \"edges\": ...}}}}}}");
     };
@@ -160,7 +160,7 @@ fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<V
 
 /// Lists the nodes, except entry and exit, whose in-edges and out-edges have different sums of weights. Nodes with calls are skipped,
 /// because a call may end the run.
-fn unbalanced(program: &WitnessProgram, weights: &[EdgeWeights]) -> Vec<(WitnessFunctionId, Node)> {
+fn find_unbalanced_nodes(program: &WitnessProgram, weights: &[EdgeWeights]) -> Vec<(WitnessFunctionId, Node)> {
     let mut found = Vec::new();
     for (function, weights) in program.function_ids().zip(weights) {
         let (of, EdgeWeights::PerRun(weights)) = (program.function(function), weights) else { continue };
@@ -228,24 +228,23 @@ impl FileNames {
         })
     }
 
-    /// Parses a witness.
-    fn witness(&self, program: &WitnessProgram, value: &Value) -> Result<Witness> {
+    fn parse_witness(&self, program: &WitnessProgram, value: &Value) -> Result<Witness> {
         let (function, of) = match (self.is_single, value) {
             (true, of) => (WitnessFunctionId(0), of),
             (false, Value::Array(pair)) if pair.len() == 2 && pair[0].is_string() => {
                 (self.function(pair[0].as_str().expect("checked by the pattern's guard"))?, &pair[1])
             }
-            (false, _) => bail!("`{value}` is not a witness; expected [FUNCTION, {}]", self.site_name()),
+            (false, _) => bail!("cannot parse witness `{value}`; write it as [FUNCTION, {}]", self.site_name()),
         };
         if self.kind == WitnessKind::Edges {
-            let edge = of.as_u64().with_context(|| format!("`{of}` is not an edge; expected its number"))?;
+            let edge = of.as_u64().with_context(|| format!("`{of}` is not the number of an edge"))?;
             let count = program.function(function).graph.edge_count();
             if edge >= count as u64 {
                 bail!("edge {edge} does not exist; edges are numbered from 0 to {}", count as i64 - 1);
             }
             return Ok(program.edge_witness(function, Edge(edge as u32)));
         }
-        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is not a node; expected its name"))?;
+        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is not the name of a node"))?;
         Ok(program.node_witness(function, self.node(function, &name.0)?))
     }
 
@@ -256,7 +255,7 @@ impl FileNames {
     fn parse_lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
         let Some(lists) = from_value::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
         let list = |(at, list): (usize, &Vec<Value>)| -> Result<Vec<Witness>> {
-            list.iter().map(|v| self.witness(program, v)).collect::<Result<_>>().with_context(|| format!("`{key}`, list {at}"))
+            list.iter().map(|v| self.parse_witness(program, v)).collect::<Result<_>>().with_context(|| format!("`{key}`, list {at}"))
         };
         Ok(Some(lists.iter().enumerate().map(list).collect::<Result<_>>()?))
     }
@@ -270,7 +269,7 @@ impl WitnessFile {
         profiles: Option<Value>,
         traces: Option<Value>,
     ) -> Result<WitnessFile> {
-        let unbalanced = unbalanced(&program, weights);
+        let unbalanced = find_unbalanced_nodes(&program, weights);
         let weights = Weights::new(&program, weights);
         let profiles = names.parse_lists(&program, profiles, "profiles")?;
         let traces = names.parse_lists(&program, traces, "traces")?;

@@ -68,8 +68,8 @@ pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge>
     }
 }
 
-/// Returns the paths that take only the given edges and the dummy edges that replace cut ones of them. Dummy edges that end a path without
-/// replacing an edge are also allowed.
+/// Returns the paths that take only the given edges and the dummy edges that replace given edges that were cut. Dummy edges that end a path
+/// without replacing an edge are also allowed.
 fn paths_over(acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<InterestingSet> {
     let marked = |id: DagEdgeId| acyclic.dag.underlying(id).is_none_or(|e| edges.contains(&e));
     let marked = DagEdgeSet::from_fn(acyclic.dag.edges().len(), marked);

@@ -138,7 +138,7 @@ fn parse(text: &str) -> Result<NamedGraph> {
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
         true => serde_json::from_str(text)
-            .context("not the JSON of a graph; expected for example {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
+            .context("the JSON is not a graph; write an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
         false => dot::parse(text)?,
     };
     resolve(input)
@@ -239,8 +239,8 @@ fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     }
 }
 
-/// Cuts cycles and, if there are 2^63 paths or more, other edges, those of interest last.
-pub fn acyclic(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
+/// Returns the acyclic version of a graph. If it has 2^63 paths or more, cuts further edges, those in `of_interest` last.
+pub fn cut_cycles(named: &NamedGraph, of_interest: &[Edge]) -> AcyclicGraph {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let limited = cut_to_limit_avoiding_edges(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
@@ -340,8 +340,8 @@ mod tests {
         assert!(!answer["cut"].as_array().unwrap().is_empty());
     }
 
-    /// A chain of pairs of parallel edges, with additional JSON keys.
-    fn row(pairs: u32, more: &str) -> String {
+    /// Returns a chain in which two parallel edges connect each node to the next, with additional JSON keys.
+    fn chain_graph(pairs: u32, more: &str) -> String {
         let edges: Vec<String> = (0..pairs).map(|d| format!(r#"["n{d}","n{}"],["n{d}","n{}"]"#, d + 1, d + 1)).collect();
         format!(r#"{{"entry":"n0","exit":"n{pairs}","edges":[{}]{more}}}"#, edges.join(","))
     }
@@ -350,18 +350,19 @@ mod tests {
     fn edges_of_interesting_paths_are_cut_last() {
         let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
         let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
-        let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
+        let with =
+            |paths: &str| numbered_by(&chain_graph(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
         let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         let job = |edges: &[u32]| {
             let interesting = crate::cli::Interesting { interesting_edges: Some(edges.to_vec()), ..Default::default() };
             NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, interesting, ..NumberJob::default() }
         };
-        let answer = number::number(&parse(&row(80, "")).unwrap(), &job(&first)).unwrap();
+        let answer = number::number(&parse(&chain_graph(80, "")).unwrap(), &job(&first)).unwrap();
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         // If all edges are of interest, some of them have to be cut.
         let second: Vec<u32> = (0..80).map(|d| 2 * d + 1).collect();
-        let named = parse(&row(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
+        let named = parse(&chain_graph(80, &format!(r#","interesting":[{{"edges":{first:?}}},{{"edges":{second:?}}}]"#))).unwrap();
         let error = number::number(&named, &NumberJob::default()).unwrap_err();
         assert!(format!("{error:#}").contains("2^63 paths"), "{error:#}");
     }
@@ -467,6 +468,6 @@ mod tests {
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"],["s","t"]],"interesting":[["s","t"]]}"#).contains("2 edges lead"));
         assert!(error(r#"{"entry":"s","exit":"t","edges":[["s","t"]],"interesting":[["s","x"]]}"#).contains("node `x` does not exist"));
         assert!(error("digraph { a -> }").contains("line 1"));
-        assert!(error("[]").contains("not the JSON of a graph"));
+        assert!(error("[]").contains("the JSON is not a graph"));
     }
 }

@@ -1,7 +1,7 @@
 //! `trodden-lab graph model`: a path numbering as a probability model, and the numbers that an arithmetic coder assigns to paths under it.
 
 use super::interesting::{edges_of_interest, interesting_set, listed_paths};
-use super::{AcyclicGraph, NamedGraph, acyclic, nodes_json, number_json};
+use super::{AcyclicGraph, NamedGraph, cut_cycles, nodes_json, number_json};
 use crate::cli::{Interesting, ModelJob, ModelScheme};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use trodden_selective::preferential;
 /// The model cannot be built from the graph, or options contradict each other.
 pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
-    let acyclic = acyclic(named, &edges_of_interest(named, &options));
+    let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
     ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions needs --scheme executed");
     let Model { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
     let row = |path: &Vec<DagEdgeId>| {

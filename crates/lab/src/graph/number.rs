@@ -1,7 +1,7 @@
 //! `trodden-lab graph number`: a scheme's values, probes and path numbers for a graph, verified before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{AcyclicGraph, NamedGraph, acyclic, cut_json, explain, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, cut_cycles, cut_json, explain, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
     ensure!(has_restarts || job.restarts.is_none(), "--restarts needs --scheme ppp or ppp-optimal");
     ensure!(is_optimal || job.time_limit.is_none(), "--time-limit needs --scheme ppp-optimal");
-    let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
+    let acyclic = cut_cycles(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let start = Instant::now();
     let limit = Duration::from_secs(job.time_limit.unwrap_or(DEFAULT_TIME_LIMIT));

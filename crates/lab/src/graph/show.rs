@@ -43,7 +43,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the end of the error message: names that contain `wanted`, or a hint how to list the functions.
+/// Returns the end of the error message: names that contain `wanted`, or a hint on how to list the functions.
 fn suggest_names<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
     let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {

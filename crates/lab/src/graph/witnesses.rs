@@ -113,7 +113,8 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
         PlanError::LimitNotMet { function, limit, enough } => {
             let function = file.function(function);
             anyhow!(
-                "found no {limit} witnesses that distinguish two successors of a branch in function `{function}`; raise --limit to {enough}"
+                "found no set of {limit} witnesses that distinguishes two successors of a branch in function `{function}`; \
+                raise --limit to {enough}"
             )
         }
         PlanError::WrongWitnessKind(WrongWitnessKind { needs: WitnessKind::Edges, .. }) => {

@@ -96,7 +96,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         );
     }
     let view = View::from_profile(&profile);
-    let hottest = hottest(&view, counted, job)?;
+    let hottest = select_hottest(&view, counted, job)?;
     let mut assemblies = HashMap::new();
     let mut loops = Vec::new();
     for (function, found) in &hottest {
@@ -105,7 +105,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
             Entry::Occupied(compiled) => compiled.into_mut(),
             Entry::Vacant(place) => {
                 note(format_args!("compiling {} twice", function.units_map().source));
-                place.insert(compile::assemble(&frame(&image, unit)?, &job.settings())?)
+                place.insert(compile::assemble(&load_frame(&image, unit)?, &job.settings())?)
             }
         };
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
@@ -130,7 +130,7 @@ fn image_profile<'a>(profile: &'a Profile, image: &Image, job: &Loops) -> Result
 }
 
 /// Returns the loops with the most executed instructions, of all functions or of the selected one.
-fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, Loop)>> {
+fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, Loop)>> {
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
@@ -144,7 +144,7 @@ fn hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Res
 }
 
 /// Returns a unit with its bitcode, from the program or else from the store.
-fn frame(image: &Image, unit: Identity) -> Result<Frame> {
+fn load_frame(image: &Image, unit: Identity) -> Result<Frame> {
     let own = image.frames.iter().find(|f| f.unit == unit);
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());

@@ -1,7 +1,7 @@
 //! Finds the loop nest of the executed part of a function.
 //!
 //! A loop is a strongly connected component of the executed graph. Removing the edges into its header (where the loop is entered) leaves
-//! the inner loops. In reducible graphs, these are the natural loops; in irreducible graphs, a reasonable approximation.
+//! the inner loops. In reducible graphs, these are the natural loops; in irreducible graphs, they are a reasonable approximation.
 
 use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;

@@ -74,11 +74,11 @@ impl LoopCode {
         let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
         let mut side = LoopCode::default();
         for (at, block) in code.iter().enumerate() {
-            let from = nearest(at, &named, |at| &before[at]);
+            let from = nearest_named(at, &named, |at| &before[at]);
             let place = match named[at] {
-                Some(own) => part.owns_block(own).then(|| (LoopPlace::Block(own), graph.arrivals(own, &from))),
+                Some(own) => part.owns_block(own).then(|| (LoopPlace::Block(own), graph.executions_from(own, &from))),
                 None => {
-                    let to = nearest(at, &named, |at| &code[at].next);
+                    let to = nearest_named(at, &named, |at| &code[at].next);
                     let place = graph.place_between(&from, &to, part).or_else(|| graph.place_around_duplicate(&from, &to, part, &present));
                     place.or_else(|| graph.place_landing(&from, &to, part))
                 }
@@ -107,7 +107,7 @@ impl LoopCode {
 }
 
 /// Returns the nearest named blocks that are reached through unnamed ones.
-fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
+fn nearest_named<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
     let (mut found, mut seen, mut work) = (BTreeSet::new(), BTreeSet::from([start]), vec![start]);
     while let Some(at) = work.pop() {
         for block in next(at) {
@@ -127,7 +127,7 @@ impl Graph {
     /// Returns how often a block's machine code ran, given its predecessors `from`. The number is lower than the block's count if the code
     /// generator duplicated the block into other predecessors. If a predecessor has no edge to the block in the graph, the code was
     /// restructured more deeply, and the block's count is used.
-    fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
+    fn executions_from(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];
         let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
         seen.map_or(all, |seen| all.min(seen + self.unseen.get(&block).copied().unwrap_or(0)))
@@ -171,7 +171,7 @@ impl Graph {
     }
 }
 
-/// Returns the places of both versions, first those of the plain code in layout order.
+/// Returns the places that have code in either version: first the plain version's places in layout order, then the others.
 pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
@@ -198,7 +198,7 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let at = |row: usize, column: usize| row * (columns + 1) + column;
     // best[at(r, c)] is the highest similarity of the remaining instructions from r and c on.
     let mut best = vec![0u32; (rows + 1) * (columns + 1)];
-    let shapes = |side: &[&str]| side.iter().map(|i| shape(i)).collect::<Vec<_>>();
+    let shapes = |side: &[&str]| side.iter().map(|i| mask_operands(i)).collect::<Vec<_>>();
     let (left, right) = (shapes(plain), shapes(counted));
     let similarity = |r: usize, c: usize| match () {
         () if plain[r] == counted[c] => 5,
@@ -228,7 +228,7 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
 }
 
 /// Returns an instruction without the names of registers and labels.
-fn shape(instruction: &str) -> String {
+fn mask_operands(instruction: &str) -> String {
     let mut out = String::new();
     let mut skipping = false;
     for (at, c) in instruction.char_indices() {
@@ -301,9 +301,9 @@ mod tests {
     fn duplicated_block_runs_less_often_itself() {
         let edges = HashMap::from([((1, 3), 60), ((2, 3), 40)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![0, 60, 40, 105], edges, unseen: HashMap::from([(3, 5)]) };
-        assert_eq!(graph.arrivals(3, &BTreeSet::from([1, 2])), 105);
-        assert_eq!(graph.arrivals(3, &BTreeSet::from([2])), 45, "copied into block 1");
-        assert_eq!(graph.arrivals(3, &BTreeSet::from([0, 2])), 105, "the graph has no edge from 0");
+        assert_eq!(graph.executions_from(3, &BTreeSet::from([1, 2])), 105);
+        assert_eq!(graph.executions_from(3, &BTreeSet::from([2])), 45, "copied into block 1");
+        assert_eq!(graph.executions_from(3, &BTreeSet::from([0, 2])), 105, "the graph has no edge from 0");
     }
 
     #[test]

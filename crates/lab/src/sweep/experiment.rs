@@ -45,7 +45,7 @@ pub struct Configuration {
 }
 
 /// Formats a level of a factor.
-pub fn text_of(value: &toml::Value) -> String {
+pub fn format_level(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
@@ -78,7 +78,7 @@ impl Experiment {
 
     /// Builds the configuration of each combination of levels.
     pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<Configuration>> {
-        let base = base(self, folder)?;
+        let base = base_configuration(self, folder)?;
         combinations.iter().map(|c| apply_levels(self, &base, c)).collect()
     }
 }
@@ -95,7 +95,7 @@ fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
     Ok(Metric::Event(event as usize))
 }
 
-fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
+fn base_configuration(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
         Some(file) => read_processor(&folder.join(file))?,
         None => ProcessorParameters::default(),
@@ -110,7 +110,7 @@ fn apply_levels(experiment: &Experiment, base: &Configuration, levels: &[usize])
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
-        set(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", text_of(value)))?;
+        set_factor(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", format_level(value)))?;
     }
     configuration.detector.mapping = OperationMapping::preset(configuration.preset, configuration.extensions);
     configuration.detector.check()?;
@@ -119,7 +119,7 @@ fn apply_levels(experiment: &Experiment, base: &Configuration, levels: &[usize])
     Ok(configuration)
 }
 
-fn set(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Result<()> {
+fn set_factor(configuration: &mut Configuration, name: &str, value: &toml::Value) -> Result<()> {
     let number = || value.as_integer().and_then(|n| usize::try_from(n).ok()).context("expected a number");
     let word = || value.as_str().context("expected a string");
     match name {

@@ -86,7 +86,7 @@ fn plot(title: &str, unit: &str, lines: &[PlottedLine], axis: Axis, page: &mut S
     if max_x <= 0.0 {
         return;
     }
-    let top = top_of_axis(max_y);
+    let top = axis_maximum(max_y);
     let decades = max_x.log10().ceil().max(1.0);
     let x = |v: f64| {
         LEFT + WIDTH
@@ -145,7 +145,7 @@ pub fn scaled_to_fit(width: f64) -> String {
 }
 
 /// Returns the upper end of a percentage axis, so that its quarters are short numbers. Values may slightly exceed 100.
-pub fn top_of_axis(max: f64) -> f64 {
+pub fn axis_maximum(max: f64) -> f64 {
     if max > 20.0 {
         return 100.0;
     }
@@ -155,9 +155,9 @@ pub fn top_of_axis(max: f64) -> f64 {
 
 /// Returns the ends of a percentage axis for bars. If all values are close together and far from 0, the axis begins just below the smallest
 /// value, so that the differences are visible.
-pub fn range_of_axis(values: &[f64]) -> (f64, f64) {
+pub fn axis_range(values: &[f64]) -> (f64, f64) {
     let (min, max) = values.iter().fold((f64::INFINITY, 0.0), |(min, max), v| (f64::min(min, *v), f64::max(max, *v)));
-    let top = top_of_axis(max);
+    let top = axis_maximum(max);
     // Lengths whose quarters are short numbers.
     let lengths = [1.0, 2.0, 4.0, 8.0, 20.0, 40.0];
     let fitting = lengths.into_iter().find(|length| top - length < min - length * 0.05);
@@ -178,10 +178,10 @@ mod tests {
 
     #[test]
     fn the_axis_shows_differences_of_close_values() {
-        assert_eq!(range_of_axis(&[97.1, 98.2, 99.9]), (96.0, 100.0));
-        assert_eq!(range_of_axis(&[99.5, 99.7]), (99.0, 100.0));
-        assert_eq!(range_of_axis(&[3.0, 99.0]), (0.0, 100.0));
-        assert_eq!(range_of_axis(&[0.1, 0.4]), (0.0, 1.0));
-        assert_eq!(range_of_axis(&[]), (0.0, 1.0));
+        assert_eq!(axis_range(&[97.1, 98.2, 99.9]), (96.0, 100.0));
+        assert_eq!(axis_range(&[99.5, 99.7]), (99.0, 100.0));
+        assert_eq!(axis_range(&[3.0, 99.0]), (0.0, 100.0));
+        assert_eq!(axis_range(&[0.1, 0.4]), (0.0, 1.0));
+        assert_eq!(axis_range(&[]), (0.0, 1.0));
     }
 }

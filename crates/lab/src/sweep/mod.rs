@@ -10,7 +10,7 @@ mod page;
 mod parquet;
 mod results;
 
-use self::experiment::{Configuration, Experiment, text_of};
+use self::experiment::{Configuration, Experiment, format_level};
 use self::results::{Results, SweepOutcome, sort_by_rank};
 use crate::cli::Sweep;
 use anyhow::{Context, Result, bail};
@@ -107,7 +107,7 @@ fn run_experiment(experiment: &Experiment, folder: &Path, window: u64) -> Result
         schema_version: 1,
         sources: experiment.sources.iter().map(|s| s.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect(),
         factors: experiment.factors.keys().cloned().collect(),
-        levels: experiment.factors.values().map(|levels| levels.iter().map(text_of).collect()).collect(),
+        levels: experiment.factors.values().map(|levels| levels.iter().map(format_level).collect()).collect(),
         effects: (0..metrics.len()).map(effects_of).collect(),
         combinations,
         outcomes,
@@ -166,8 +166,8 @@ impl SweepJob<'_> {
             let mut opened = open_file_or_trace(path, self.format)?;
             if self.model.is_some() && opened.source.level() == Level::Branches {
                 bail!(
-                    "{} contains only branches, but metrics and branch-queue need all instructions; record with --event, or use a trace of \
-                     CBP2025 or ChampSim",
+                    "{} contains only branches, but metrics and branch-queue need all instructions; record with --event, or use a trace in \
+                     the format of CBP2025 or ChampSim",
                     path.display()
                 );
             }

@@ -1,7 +1,7 @@
 //! The HTML page of an experiment: overlap of each source and configuration, effects of factors, slowdown, and a table of all results.
 //! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
 
-use super::lines::{self, COLOURS, escape_html, range_of_axis};
+use super::lines::{self, COLOURS, axis_range, escape_html};
 use super::results::{Results, SweepOutcome, sort_by_rank};
 use std::fmt::Write;
 use trodden_report::words::plural;
@@ -39,9 +39,9 @@ pub fn page(results: &Results) -> String {
 <title>Hot path tables: {sources}</title><style>{STYLE}</style><h1>Hot path tables: {} of {sources}</h1><p>Metrics: {}.{}</p>",
         plural(results.combinations.len() as u128, "configuration", "configurations"),
         metrics.join(", "),
-        constants(results)
+        describe_constants(results)
     );
-    effects(results, &mut page);
+    render_effects(results, &mut page);
     for (title, value, is_shared) in PLOTS {
         let last = if is_shared { 1 } else { results.metrics.len() };
         for metric in (0..last).filter(|m| results.outcomes.iter().any(|o| o.metric == *m && value(o).is_some())) {
@@ -52,13 +52,13 @@ pub fn page(results: &Results) -> String {
     }
     lines::plot_slowdown_by_queue(results, &mut page);
     lines::plot_path_statistics(results, &mut page);
-    events(results, &mut page);
-    table(results, &mut page);
+    render_events(results, &mut page);
+    render_table(results, &mut page);
     page.push_str("</html>\n");
     page
 }
 
-fn effects(results: &Results, page: &mut String) {
+fn render_effects(results: &Results, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
         let _ = write!(
@@ -80,7 +80,7 @@ fn effects(results: &Results, page: &mut String) {
 }
 
 /// Renders the overlap of event profiles with that of frequency, and the agreement of the power models.
-fn events(results: &Results, page: &mut String) {
+fn render_events(results: &Results, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
         page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2>");
@@ -125,7 +125,7 @@ fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Op
     order
 }
 
-/// The values of a plot: a group of bars for each source, and one of their means if there are several sources.
+/// Returns a plot's values: a group of bars for each source and, if there are several sources, a group for their means.
 fn groups<'r>(results: &'r Results, shown: &[usize], value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<(&'r str, Vec<Option<f64>>)> {
     let of = |source: usize, configuration: usize| {
         results.outcomes.iter().filter(|o| o.source == source && o.configuration == configuration).find_map(value)
@@ -152,7 +152,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     let width = LEFT + group * groups.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
     let values: Vec<f64> = groups.iter().flat_map(|(_, bars)| bars.iter().flatten().copied()).collect();
-    let (low, high) = range_of_axis(&values);
+    let (low, high) = axis_range(&values);
     let y = |v: f64| 20.0 + HEIGHT * (1.0 - (v.clamp(low, high) - low) / (high - low));
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
@@ -192,7 +192,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     page.push_str("</svg></div>");
 }
 
-fn table(results: &Results, page: &mut String) {
+fn render_table(results: &Results, page: &mut String) {
     page.push_str("<h2>All results</h2><div class=scroll tabindex=0><table><tr><th>source");
     results.factors.iter().for_each(|f| {
         let _ = write!(page, "<th>{}", escape_html(f));
@@ -223,8 +223,8 @@ fn format_levels(results: &Results, configuration: usize) -> String {
     if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
 }
 
-/// The factors with the same level in all configurations, as a sentence; empty if there are none.
-fn constants(results: &Results) -> String {
+/// Returns a sentence that lists the factors with the same level in all configurations, or an empty string if there are none.
+fn describe_constants(results: &Results) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();
     if words.is_empty() { String::new() } else { format!(" In all configurations: {}.", words.join(", ")) }

@@ -17,7 +17,7 @@ pub struct SweepOutcome {
     pub windows: u64,
     /// Cycles, if there is a processor model.
     pub cycles: Option<u64>,
-    /// Slowdown by the profiler in percent, if there is a branch queue.
+    /// Slowdown caused by the profiler, in percent, if there is a branch queue.
     pub slowdown: Option<f64>,
     /// Slowdown with frozen predictions, in percent.
     pub frozen_slowdown: Option<f64>,

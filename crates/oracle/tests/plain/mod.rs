@@ -21,7 +21,7 @@ pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf]
     // Make the compiler overwrite freed memory, so that a use after free in the plugin is noticed.
     compile.env("MALLOC_PERTURB_", "165");
     let store = folder.join("store");
-    let request = trodden_oracle::check::request(words, &store).unwrap();
+    let request = trodden_oracle::check::write_request(words, &store).unwrap();
     run(compile.env("TRODDEN_CACHE", store).env("TRODDEN_EXPERIMENT", request));
     let mut link = tools.command(driver);
     link.arg(folder.join("subject.o")).arg(&tools.runtime).args(more).args(["-pthread", "-o"]).arg(&path);

@@ -150,7 +150,7 @@ impl Rules {
         RULE | rule
     }
 
-    /// Returns the item for a run: the binary representation of its length, by rules that double.
+    /// Returns the item for a run. Each rule doubles an item, and the binary representation of the run's length selects the doubled items.
     fn run(&mut self, item: u32, times: u64) -> u32 {
         let mut powers = Vec::new();
         let (mut power, mut rest) = (item, times);

@@ -18,7 +18,7 @@ const MIN_LENGTH: usize = 4;
 const MAX_LENGTH: usize = 256;
 /// A phrase ends where this many upper bits of the hash are 0: at one symbol in sixteen.
 const CUT_BITS: u32 = 4;
-/// Odd multipliers without structure.
+/// Arbitrary odd multipliers.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 

@@ -10,7 +10,7 @@ use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
-/// The value that is not a position and not an item.
+/// Represents the absence of a position, pair or item.
 const NONE: u32 = u32::MAX;
 
 /// The Re-Pair compressor, which collects the symbols of the window.
@@ -52,7 +52,7 @@ struct Pairs {
     /// Neighbours among the positions that still contain an item.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// The pair in whose list a position is, and its neighbours in that's list.
+    /// For each position, the pair whose list contains it, and the position's neighbours in that list.
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
@@ -134,7 +134,7 @@ impl Pairs {
         self.list(place);
     }
 
-    /// Lists the pair that begins at a place.
+    /// Adds a position to the list of the pair that begins there.
     fn list(&mut self, place: u32) {
         if place == NONE || self.next[place as usize] == NONE {
             return;

@@ -183,7 +183,7 @@ impl Sequitur {
         self.free_nodes.push(guard);
         self.free_rules.push(rule);
         self.check(left);
-        // If the first check removed the last node, that is free and has no digram.
+        // If the first check removed the last node, that node is free and has no digram.
         self.check(last);
     }
 

@@ -52,7 +52,7 @@ impl WindowWriter {
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }
 
-    /// Appends a symbol. Returns the window if this completes it.
+    /// Appends a symbol. Returns the window if this symbol completes it.
     ///
     /// # Errors
     /// The window's grammar is too large, which the limits prevent.

@@ -9,7 +9,7 @@ use super::{Grammar, GrammarItem};
 use crate::compress::hashing::mix;
 
 const PRIME: u64 = (1 << 61) - 1;
-/// A number below the prime without structure.
+/// The base of the fingerprints: an arbitrary number below the prime.
 const BASE: u64 = 0x0d1b_54a3_2d19_2ed1;
 
 /// Fingerprint of a range.

@@ -30,7 +30,7 @@ pub struct Occurrences<'a> {
 }
 
 impl<'a> SearchPattern<'a> {
-    /// Prepares a search. Returns `None` if the string is empty or has a symbol that does not occur, so that there is no match.
+    /// Prepares a search. Returns `None` if there cannot be a match, because the string is empty or has a symbol that does not occur.
     pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<SearchPattern<'a>> {
         let string: Vec<u32> = symbols.iter().map(|symbol| grammar.terminal(*symbol).map(|t| t.0)).collect::<Option<_>>()?;
         if string.is_empty() {

@@ -133,7 +133,7 @@ fn segments_match_the_expanded_sequence() {
 }
 
 #[test]
-fn sequence_that_begins_within_a_frame_has_unbegun_paths() {
+fn paths_that_began_before_the_sequence_are_counted_separately() {
     let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
     let grammar = CompressionMethod::Sequitur.compress(events).unwrap();
     let paths = supergraph_paths(&grammar, &class, 0).unwrap();

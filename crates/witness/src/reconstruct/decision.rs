@@ -106,7 +106,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// Drops successors that do not agree with the next symbols of the branch's own component. Returns true if a truncated trace has no
-    /// more of them.
+    /// further symbol of that component.
     fn consult_component(&mut self, state: AutomatonState, next: &[AutomatonState], left: &mut Vec<usize>) -> bool {
         let (of, mut at_end) = (self.reconstruction, false);
         let function = of.structure.pushdown.state(state).function;

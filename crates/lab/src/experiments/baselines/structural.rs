@@ -7,7 +7,7 @@ use trodden_flow::frequency::innermost_loops;
 use trodden_flow::{CutReason, Edge, Graph};
 
 /// Returns the forced cuts and cuts at the borders of loops.
-pub fn cuts(graph: &Graph, forced: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
+pub fn loop_border_cuts(graph: &Graph, forced: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let level = innermost_loops(graph);
     let mut cuts = forced.to_vec();
     for edge in graph.edges() {

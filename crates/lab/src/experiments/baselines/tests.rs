@@ -76,7 +76,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
     }
 }
 
-/// Finds the edges of a path in a DAG. Returns `None` if one is missing.
+/// Finds the edges of a path in a DAG. Returns `None` if an edge is missing.
 fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
     let find = |wanted: &dyn Fn(Origin, Node) -> bool| dag.edge_ids().find(|id| wanted(dag.edge(*id).origin, dag.edge(*id).to));
     let mut path = Vec::new();

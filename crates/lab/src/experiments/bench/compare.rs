@@ -68,7 +68,7 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> 
         let time = time_change(&time_ratios(old, program, variant), &time_ratios(new, program, variant));
         let counted = old.ratios(program, variant).instructions.zip(new.ratios(program, variant).instructions);
         let instructions =
-            counted.filter(|_| same_counter).map(|(old, new)| Change { old, new, verdict: direction(old, new, MIN_INSTRUCTIONS_CHANGE) });
+            counted.filter(|_| same_counter).map(|(old, new)| Change { old, new, verdict: classify(old, new, MIN_INSTRUCTIONS_CHANGE) });
         if time.is_some() || instructions.is_some() {
             all.push(Comparison { program: program.to_owned(), variant: variant.to_owned(), time, instructions });
         }
@@ -97,12 +97,12 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     let verdict = match () {
         () if min_p_value > SIGNIFICANCE => Verdict::TooFewRuns,
         () if rank_test(old, new) > SIGNIFICANCE => Verdict::Same,
-        () => direction(old_median, new_median, MIN_TIME_CHANGE),
+        () => classify(old_median, new_median, MIN_TIME_CHANGE),
     };
     Some(Change { old: old_median, new: new_median, verdict })
 }
 
-fn direction(old: f64, new: f64, threshold: f64) -> Verdict {
+fn classify(old: f64, new: f64, threshold: f64) -> Verdict {
     match new / old - 1.0 {
         change if change >= threshold => Verdict::Slower,
         change if change <= -threshold => Verdict::Faster,
@@ -166,7 +166,7 @@ fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: 
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
 }
 
-/// Returns the tool that counted instructions, and the run in which it did.
+/// Returns the tool that counted instructions, and the run whose instructions it counted.
 fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }

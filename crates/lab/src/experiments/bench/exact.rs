@@ -16,7 +16,7 @@ pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -
     }
 }
 
-/// Parses the verdicts, and sums up those of one oracle over several processes.
+/// Parses the verdicts, and adds up each oracle's verdicts over all processes.
 fn parse_verdicts(text: &str) -> ExactnessCheck {
     let mut all: Vec<OracleVerdict> = Vec::new();
     for one in text.lines().filter(|l| !l.starts_with(' ')).filter_map(parse_verdict) {

@@ -2,9 +2,9 @@
 
 use super::exact;
 use super::instructions::Counter;
-use super::known::FigureCache;
 use super::overlap::{self, Margins};
 use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
+use super::result_cache::ResultCache;
 use super::statistics::Spread;
 use super::usage::{self, Usage};
 use crate::experiments::progress;
@@ -30,11 +30,11 @@ pub struct Bench<'a> {
     pub counted: Input,
     /// Whether to rebuild variants that are already built.
     pub rebuild: bool,
-    /// Cache of figures that do not vary between runs.
-    pub cache: FigureCache,
+    /// Cache of the results that do not vary between runs.
+    pub cache: ResultCache,
 }
 
-/// A variant, and the reason why it is not available on this machine, if so.
+/// A variant and, if it is not available on this machine, the reason.
 pub struct PreparedVariant {
     variant: Variant,
     missing: Option<String>,
@@ -201,12 +201,12 @@ impl Bench<'_> {
         }
         let figures = match runs.variant.simulator() {
             Some(_) => self.measure_under_tool(program, runs.variant),
-            None => self.figures(program, &runs, base_sum),
+            None => self.compute_figures(program, &runs, base_sum),
         };
         figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::strip_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
-    fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
+    fn compute_figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
         let variant = runs.variant;
         let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);
@@ -242,7 +242,8 @@ impl Bench<'_> {
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, and one of the base. The ratio only shows the order of magnitude, so a cached figure suffices.
+    /// Measures one short run under a tool, and one of the base build. Only the ratio's order of magnitude matters, so a cached result
+    /// suffices.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("the variant has no base to compare with")?;
         let compute = || {

@@ -35,10 +35,10 @@ impl Margins {
             serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
                 .context("`trodden report --json` printed invalid JSON")
         };
-        Margins::from_reports(&report(full)?, &report(sampled)?).context("`trodden report --json` lacks a field")
+        Margins::from_reports(&report(full)?, &report(sampled)?)
     }
 
-    fn from_reports(full: &Value, sampled: &Value) -> Option<Margins> {
+    fn from_reports(full: &Value, sampled: &Value) -> Result<Margins> {
         let truth: HashMap<PathName, f64> =
             paths(full)?.into_iter().filter_map(|(name, path)| Some((name, path["count"].as_f64()?))).collect();
         let mut found = Margins::default();
@@ -53,7 +53,7 @@ impl Margins {
             found.inside += usize::from((executions - truth).abs() <= margin);
             found.narrow += usize::from(margin < NARROW * executions);
         }
-        Some(found)
+        Ok(found)
     }
 
     /// Adds the statistics of another run.
@@ -85,19 +85,30 @@ impl fmt::Display for Margins {
     }
 }
 
-/// Identifies a path in all builds: source file of its unit, function, path number.
+/// Identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
 type PathName = (String, String, u64);
 
-/// Returns the paths of a report, or `None` if it lacks a field.
-fn paths(report: &Value) -> Option<Vec<(PathName, &Value)>> {
-    let units = report["images"].as_array()?.iter().filter_map(|image| image["units"].as_array()).flatten();
+/// Returns a report's paths with their names.
+///
+/// # Errors
+/// The report lacks a field.
+fn paths(report: &Value) -> Result<Vec<(PathName, &Value)>> {
+    let images = report["images"].as_array().with_context(|| lacks("images"))?;
+    let units = images.iter().filter_map(|image| image["units"].as_array()).flatten();
     let sources: HashMap<&str, &str> = units.filter_map(|unit| Some((unit["identity"].as_str()?, unit["source"].as_str()?))).collect();
-    let name = |path: &Value| {
-        let function = &report["functions"][path["function"].as_u64()? as usize];
-        let source = sources.get(function["unit"].as_str()?)?;
-        Some((source.to_string(), function["linkage_name"].as_str()?.to_owned(), path["id"].as_u64()?))
+    let name = |path: &Value| -> Result<PathName> {
+        let function = &report["functions"][path["function"].as_u64().with_context(|| lacks("paths[].function"))? as usize];
+        let unit = function["unit"].as_str().with_context(|| lacks("functions[].unit"))?;
+        let source = sources.get(unit).with_context(|| lacks("images[].units[].source"))?;
+        let linkage_name = function["linkage_name"].as_str().with_context(|| lacks("functions[].linkage_name"))?;
+        Ok((source.to_string(), linkage_name.to_owned(), path["id"].as_u64().with_context(|| lacks("paths[].id"))?))
     };
-    report["paths"].as_array()?.iter().map(|path| Some((name(path)?, path))).collect()
+    let all = report["paths"].as_array().with_context(|| lacks("paths"))?;
+    all.iter().map(|path| Ok((name(path)?, path))).collect()
+}
+
+fn lacks(field: &str) -> String {
+    format!("the output of `trodden report --json` lacks the field `{field}`")
 }
 
 /// Returns the overlap of two profiles, between 0 and 1: the sum over all paths of the smaller of their two shares of executions.
@@ -111,7 +122,7 @@ pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
 
 fn parse_overlap(text: &str) -> Result<f64> {
     let found: serde_json::Value = serde_json::from_str(text).context("`trodden diff --json` printed invalid JSON")?;
-    found["overlap"]["executions"].as_f64().context("`trodden diff --json` printed no overlap")
+    found["overlap"]["executions"].as_f64().context("the output of `trodden diff --json` lacks the field `overlap.executions`")
 }
 
 #[cfg(test)]
@@ -143,7 +154,8 @@ mod tests {
         assert_eq!(found, Margins { judged: 3, inside: 2, narrow: 2, missing: 1 });
         found.add(found.clone());
         assert_eq!((found.judged, found.missing, Margins::default().is_empty()), (6, 2, true));
-        assert_eq!(Margins::from_reports(&full, &serde_json::json!({})), None);
+        let error = Margins::from_reports(&full, &serde_json::json!({})).unwrap_err();
+        assert!(error.to_string().contains("`images`"), "{error}");
     }
 
     #[test]

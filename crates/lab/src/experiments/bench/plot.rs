@@ -1,7 +1,7 @@
 //! A bar chart of the time that each variant adds to each program, with geometric means.
 //!
 //! The colours are those of Okabe and Ito (2008), which are distinguishable with all kinds of colour vision. A bar that exceeds the chart
-//! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all of their bars would be.
+//! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all their bars would be truncated.
 
 use super::result::BenchResult;
 use super::statistics::geometric_mean;

@@ -4,7 +4,7 @@
 //! The counts are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both
 //! builds were trained. This needs half as many builds as the full comparison, and no timing.
 
-use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, instructions, profile_by_clang};
+use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, count_instructions, profile_by_clang};
 use crate::experiments::bench::instructions::Counter;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -48,9 +48,9 @@ fn measure_row(corpus: &Corpus, program: &str, counter: Counter) -> Result<Strin
     let changed = build_by_trodden_pgo(corpus, program, PATHS, "")?;
     let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
     ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from that of the plain build");
-    let count = |build: &str| instructions(corpus, program, build, counter).map(|n| n as f64);
+    let count = |build: &str| count_instructions(corpus, program, build, counter).map(|n| n as f64);
     let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
-    // `instructions` has created the stripped copies.
+    // `count_instructions` has created the stripped copies.
     let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
     let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
     let ratio = |of: fn(&branches::Branches) -> u64| of(&after) as f64 / of(&before) as f64;

@@ -1,6 +1,6 @@
-//! A cache of figures that depend only on the built program, not on the state of the machine.
+//! A cache of results that depend only on the built program, not on the state of the machine.
 //!
-//! A figure's key consists of its name and the checksums of the files that it depends on, so the figures remain valid after a rebuild that
+//! A result's key consists of its name and the checksums of the files that it depends on, so the results remain valid after a rebuild that
 //! produces the same program.
 
 use anyhow::{Context, Result};
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Figures cached in a file.
-pub struct FigureCache {
+/// Results cached in a file.
+pub struct ResultCache {
     file: PathBuf,
 }
 
-impl FigureCache {
-    /// Uses a file, which need not exist yet.
-    pub fn in_file(file: &Path) -> FigureCache {
-        FigureCache { file: file.to_owned() }
+impl ResultCache {
+    /// Creates a cache that is stored in a file. The file need not exist yet.
+    pub fn in_file(file: &Path) -> ResultCache {
+        ResultCache { file: file.to_owned() }
     }
 
-    /// Returns the cached figure for these files, or computes it, and caches it if `is_final` returns true.
+    /// Returns the cached result for these files. If there is none, computes the result, and caches it if `is_final` returns true for it.
     pub fn get_or_compute<T: Serialize + DeserializeOwned>(
         &self,
         what: &str,
@@ -71,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cached_figure_is_recomputed_only_after_a_file_changed() {
+    fn cached_result_is_recomputed_only_after_a_file_changed() {
         let folder = std::env::temp_dir().join(format!("trodden-lab-known-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let (program, cache) = (folder.join("program"), FigureCache::in_file(&folder.join("known.json")));
+        let (program, cache) = (folder.join("program"), ResultCache::in_file(&folder.join("known.json")));
         let ask = |what: &str, is_final: bool, answer: u64| cache.get_or_compute(what, &[&program], |_| is_final, || Ok(answer)).unwrap();
         std::fs::write(&program, "one").unwrap();
         assert_eq!([ask("a", false, 1), ask("a", true, 2), ask("a", true, 3), ask("b", true, 4)], [1, 2, 2, 4]);
