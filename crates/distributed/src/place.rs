@@ -76,7 +76,7 @@ impl TraceLocation {
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
-            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called. Write a line as FILE:LINE"),
+            None => bail!("no function `{name}` was called in the trace; `trodden report` lists the functions. To name a source line, write FILE:LINE"),
         }
     }
 

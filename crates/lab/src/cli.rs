@@ -66,7 +66,7 @@ pub enum Command {
     Simulate(Box<Simulate>),
     /// Simulate all configurations of an experiment (TOML) with the hardware path profiler, reading each recording once.
     Sweep(Sweep),
-    /// Convert a trace of another simulator (CBP-5, CBP2025, ChampSim) to a recording for `trodden simulate --from`.
+    /// Convert a trace from another simulator (CBP-5, CBP2025, ChampSim) to a recording for `trodden simulate --from`.
     Convert(Convert),
     /// Compare compression methods on a sequence of paths and calls: size, symbols, depth and time.
     Grammar(Grammar),

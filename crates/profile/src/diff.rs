@@ -204,7 +204,7 @@ type DiffKey = (String, String, String, usize);
 /// One decoded profile.
 struct DecodedProfile<'a> {
     functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
-    /// Instructions executed on all complete paths.
+    /// Number of instructions executed on complete paths.
     instructions: u128,
     /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.
     estimated: (f64, f64),

@@ -45,7 +45,7 @@ pub struct FunctionEdges {
 }
 
 impl FunctionEdges {
-    /// Adds the counts and test vectors of the same function in a different program. Does not add profiled values.
+    /// Adds the counts and test vectors that a different program has for the same function. Does not add profiled values.
     pub fn add(&mut self, other: &FunctionEdges) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);

@@ -42,7 +42,7 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
-    /// A file from a version of trodden whose files had a different header.
+    /// The file was written by a version of trodden whose files had a different header.
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier {
         /// The file.

@@ -1,4 +1,4 @@
-//! Registry of temporary files and folders, from which a program removes them when a signal ends it.
+//! Registry of the temporary files and folders that a program removes when a signal ends it.
 //!
 //! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove all files misses
 //! none, and no name is created after that. This crate does not handle signals; a program passes the function that installs its signal

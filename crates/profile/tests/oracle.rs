@@ -39,7 +39,7 @@ struct Activation {
     /// Number of `edges` taken before the last call that might not return.
     last_call: Option<usize>,
     steps: u32,
-    /// Whether it continues after the call in its block, and does not enter the block.
+    /// Whether the activation continues after the call in its current block instead of entering the block.
     is_after_call: bool,
 }
 
@@ -48,7 +48,7 @@ struct Machine<'a> {
     subject: &'a RandomFunction,
     counts: BTreeMap<i64, u64>,
     log: Log,
-    /// Percentage of calls that do not return, percentage that return twice, and kills per thousand steps.
+    /// Percentage of calls that do not return, percentage of calls that return twice, and number of kills per thousand steps.
     rates: (u64, u64, u64),
     activations: u64,
 }

@@ -326,8 +326,7 @@ extern "C" fn counter_lost(thread: &mut EventThread) {
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
-            events are not counted from here on\
-",
+            events are not counted from here on\n",
     );
 }
 

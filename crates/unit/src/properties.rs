@@ -31,9 +31,9 @@ pub struct ClassId(pub u32);
 pub struct UnitProperties {
     /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// Source files of positions. They are the same as in the unit's map if both were computed from the same bitcode.
+    /// The source files that positions refer to, as in the unit's map if both were computed from the same bitcode.
     pub files: Vec<String>,
-    /// Scopes of positions. They are the same as in the unit's map if both were computed from the same bitcode.
+    /// The scopes that positions refer to, as in the unit's map if both were computed from the same bitcode.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,

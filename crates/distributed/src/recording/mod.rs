@@ -423,8 +423,10 @@ impl<'a> Recording<'a> {
         writer.finish(&end)?;
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
-            "{blocks} blocks in {}, from {hits} hits of witnesses in {}; `trodden report {}` shows the calls",
+            "recorded {} in {}, reconstructed from {} in {}; `trodden report {}` shows the calls",
+            plural(blocks.into(), "block", "blocks"),
             self.options.output.display(),
+            plural(hits.into(), "witness hit", "witness hits"),
             runs_in_words(end.runs.len()),
             shell_word(&self.options.output.to_string_lossy())
         );

@@ -103,7 +103,7 @@ pub enum Inexact {
     /// Tables overflowed.
     #[error(
         "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
-            without it",
+            omit table-slots",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
@@ -145,7 +145,7 @@ pub enum Inexact {
         scheme: String,
         /// Number of functions with such paths.
         functions: u64,
-        /// Number of uninteresting paths that share the counter of an interesting one. May be found by sampling.
+        /// Number of uninteresting paths that share an interesting path's counter; possibly determined by sampling.
         aliases: u64,
     },
     /// Number of functions whose numbering was tested on random paths instead of verified.

@@ -72,7 +72,7 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
-    /// Returns true if another simulator wrote the file, so that only the laboratory reads it.
+    /// Returns true if another simulator wrote the file; only the laboratory reads such files.
     fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }
@@ -95,12 +95,12 @@ pub fn qemu_version() -> Result<String> {
 /// Opens a file of branches, which may be compressed.
 ///
 /// # Errors
-/// The file cannot be read or its format is unknown, or it is a trace of another simulator; the message then says how to convert it.
+/// The file cannot be read or its format is unknown, or it is a trace from another simulator; the message then says how to convert it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
     open(path, format, programs, false)
 }
 
-/// Like [`open_file`], but also accepts traces of other simulators.
+/// Like [`open_file`], but also accepts traces from other simulators.
 ///
 /// # Errors
 /// The file cannot be read, or its format is unknown.
@@ -117,7 +117,7 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces:
     let format = if format == SourceFormat::Auto { recognise_format(path, beginning)? } else { format };
     ensure!(
         accepts_traces || !format.is_of_another_simulator(),
-        "{0} is a trace of another simulator. Convert it by `trodden-lab convert {0} -o FILE`, and pass that file to --from",
+        "{0} is a trace from another simulator. Convert it with `trodden-lab convert {0} -o FILE`, and pass FILE to --from",
         path.display()
     );
     ensure!(
