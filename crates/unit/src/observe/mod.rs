@@ -187,7 +187,7 @@ impl CounterWords {
 }
 
 impl Kind {
-    /// Returns whether the two are the same kind.
+    /// Returns whether `self` and `other` are the same kind.
     pub(crate) fn is(&self, other: &Kind) -> bool {
         std::ptr::eq(self, other)
     }
