@@ -1,4 +1,4 @@
-//! Parser of the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
+//! Parser for the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
 //!
 //! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies are added by `-mllvm
 //! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect code generation, so it may come from a side build: a second

@@ -197,7 +197,8 @@ pub struct CallSite {
     pub returns: Returns,
     /// The landing pad for exceptions thrown by the callee.
     pub landing_pad: Option<u64>,
-    /// Whether every exception reaches the landing pad, since the pad is a cleanup or catches everything. `longjmp` bypasses it anyway.
+    /// Whether every exception reaches the landing pad, because the pad is a cleanup or catches everything. `longjmp` bypasses the pad even
+    /// then.
     pub always_lands: bool,
 }
 
@@ -334,7 +335,7 @@ impl FunctionGraph {
         Some(BlockIndex(at as u32))
     }
 
-    /// The block that contains an address. If several overlapping blocks do, the one with the highest start address.
+    /// The block that contains an address. If several overlapping blocks contain it, returns the block with the highest start address.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
         let after = self.blocks.partition_point(|b| b.start <= address);
         // Overlapping blocks are rare and close together.

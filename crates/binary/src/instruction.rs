@@ -83,8 +83,8 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     }
 }
 
-/// Whether a block switches to another stack: it loads the stack pointer from memory or, in a block that leaves its function (`leaves`),
-/// from a register that holds an argument.
+/// Whether a block switches to a different stack: it loads the stack pointer from memory or, in a block that leaves its function
+/// (`leaves`), from a register that holds an argument.
 pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
     const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
