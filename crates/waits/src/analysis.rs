@@ -28,7 +28,7 @@ pub struct AnalysisOptions {
     pub rule: ClassRule,
     /// Further thresholds at which the number of classes is counted.
     pub other_thresholds: Vec<f64>,
-    /// Code blocks, and the fraction of their time that they would take in a what-if prediction of the run time.
+    /// Code blocks, and the fraction of their measured time that a what-if prediction of the run time assumes for them.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
     /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
     pub expand: bool,
@@ -116,7 +116,7 @@ pub struct Analysis {
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
     pub(crate) objects: Objects,
-    /// The moment at which each MPI job started, which is the origin of its members' paths.
+    /// The moment at which each MPI job started. It is the origin of the paths of the job's members.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: Classes,
     pub(crate) other_classes: Vec<Classes>,

@@ -37,7 +37,8 @@ pub enum WaitTarget {
     /// This entry, possibly the member's own.
     Entry(Moment),
     Nothing,
-    /// Unknown: the member left before the members that it had to wait for entered, or members called different operations.
+    /// Unknown, because the member left before the members that it had to wait for had entered, or because members called different
+    /// operations.
     Unexplained(Diagnostic),
 }
 

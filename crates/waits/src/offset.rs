@@ -64,7 +64,7 @@ pub struct Bounds {
 pub struct Offset {
     /// The offset as a function of time.
     pub shift: Shift,
-    /// Uncertainty, ns: the largest distance, at either end of a piece, to any line that the bounds admit.
+    /// Uncertainty, ns: the largest distance, at either end of a piece, from the estimate to any line that the bounds admit.
     pub error_ns: i128,
     /// Number of bounds that the estimate violates. Nonzero if the clock's rate changes faster than the pieces can follow.
     pub violated: usize,
