@@ -1,4 +1,4 @@
-//! Importers for traces of other tools. A trace is read completely and then fed to the analysis in chronological order.
+//! Importers for traces from other tools. A trace is read completely and then fed to the analysis in chronological order.
 //!
 //! | file | contents |
 //! |---|---|
@@ -73,7 +73,7 @@ pub(crate) enum EventKind {
 /// Reads and decompresses a complete file. Fails if the content exceeds the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
-/// Analyses a trace of another tool.
+/// Analyses a trace from another tool.
 ///
 /// # Errors
 /// Fails if the format is unknown, if the trace is corrupt, or if no code belongs to the function of a prediction.

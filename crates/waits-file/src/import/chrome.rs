@@ -184,7 +184,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
         while let Some(event) = list.next_element::<Value>()? {
             if let Err(error) = (self.take)(number, &event) {
                 *self.failure = Some(error);
-                return Err(A::Error::custom("an event is not understood"));
+                return Err(A::Error::custom("an event cannot be interpreted"));
             }
             number += 1;
         }
