@@ -26,7 +26,7 @@ fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
 /// Makes a system call.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     let call = || system_call(number, [a, b, c, d, e, f]);

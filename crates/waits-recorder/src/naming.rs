@@ -13,7 +13,7 @@ pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Whether the environment specifies a folder.
 pub fn has_folder() -> bool {
-    // SAFETY: the name is a C string, and so is the value.
+    // SAFETY: both the name and the value are C strings.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
 }
 

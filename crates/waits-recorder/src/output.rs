@@ -71,7 +71,7 @@ pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
 pub fn page_size() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     if SIZE.load(Ordering::Relaxed) == 0 {
-        // SAFETY: this has no pointer arguments.
+        // SAFETY: `sysconf` has no pointer arguments.
         SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
     }
     SIZE.load(Ordering::Relaxed)

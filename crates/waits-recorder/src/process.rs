@@ -21,7 +21,7 @@ static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
 /// The process file.
 static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// The text of [`add_environment`].
+/// The text that [`add_environment`] adds.
 static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
 /// Number of loads and unloads of images when the maps were last written.
 static IMAGES: AtomicU64 = AtomicU64::new(0);

@@ -86,7 +86,7 @@ impl Variable {
 
 /// Looks up a symbol by one of the linker's handles. Returns 0 if the symbol is not found or is defined by this library.
 fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
-    // SAFETY: a valid handle, and C strings.
+    // SAFETY: the caller passes a valid handle, and the name and version are C strings.
     let address = unsafe {
         match version {
             Some(version) => libc::dlvsym(handle, name.as_ptr(), version.as_ptr()),

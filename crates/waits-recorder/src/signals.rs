@@ -121,7 +121,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
 /// signal only if the program chose it explicitly.
 fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SIGNAL.load(Ordering::Acquire);
-    // SAFETY: a valid set.
+    // SAFETY: the reference guarantees a valid set.
     let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
     if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
         return None;
@@ -143,7 +143,7 @@ pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*
 /// Sets the action for a signal.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
@@ -177,7 +177,7 @@ macro_rules! handlers {
         /// Installs a signal handler.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -208,7 +208,7 @@ macro_rules! masks {
         /// Changes the set of blocked signals.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -226,7 +226,7 @@ masks! { pthread_sigmask sigprocmask }
 /// Creates or changes a file from which signals are read.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
     static REAL: Real = Real::new(c"signalfd");

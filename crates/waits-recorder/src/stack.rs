@@ -126,7 +126,7 @@ impl Stacks {
         }
         let Some(place) = self.records.allocate((addresses.len() + 1) * size_of::<usize>()) else { return NO_STACK };
         let place = place.cast::<usize>();
-        // SAFETY: there is room for the count and the addresses.
+        // SAFETY: the allocated record has room for the count and the addresses.
         unsafe {
             place.add(1).copy_from_nonoverlapping(addresses.as_ptr(), addresses.len());
             // The count is written last, so that a stack is either complete or absent.
