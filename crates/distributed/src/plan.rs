@@ -1,5 +1,5 @@
-//! Planning of the witnesses that each run watches. They are placed and distributed by a strategy or according to the user's file, and
-//! checked before anything runs.
+//! Plans which witnesses each run watches. A strategy or the user's file determines their placement and distribution, which are checked
+//! before anything runs.
 //!
 //! A distribution that does not determine the execution is rejected. The message names a branch with two of its targets and, if a search
 //! finds them, two executions with the same partial traces.
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// The error that a distribution does not determine the execution.
+/// The error for a distribution that does not determine the execution.
 #[derive(Debug)]
 pub struct UnrealizablePlan {
     /// The branch, its targets, and executions with equal partial traces.

@@ -2,7 +2,7 @@
 //! the end of the program may leave the block at the call. So traces cut blocks at calls, and at faults, to show only executed code.
 //!
 //! The piece after a call is watched only if later blocks do not show whether it was executed. Usually they do: calls of traced code are
-//! seen, and functions of the C library return unless the stack is unwound.
+//! seen, and C library functions return unless the stack is unwound.
 
 use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -80,7 +80,7 @@ impl<'f> Pieces<'f> {
         Pieces { old, cuts, all }
     }
 
-    /// The index of the piece that starts at an address. Panics if there is none.
+    /// The index of the piece that starts at an address. Panics if no piece starts there.
     fn index(&self, start: u64) -> BlockIndex {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }

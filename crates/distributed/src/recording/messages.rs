@@ -39,7 +39,7 @@ pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
 pub(super) fn stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(
-        "a thread continued on another stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
+        "a thread continued on a different stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
          function is shown as called again"
     )
 }
