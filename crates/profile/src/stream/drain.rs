@@ -21,8 +21,8 @@ use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 const FRAME_CHUNKS: usize = 16;
 /// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
-/// Number of consecutive polls without a full chunk after which all chunks are examined. They are examined again whenever the number of such
-/// polls reaches a power of two.
+/// Number of consecutive polls without a full chunk after which all chunks are examined. They are examined again whenever the number of
+/// such polls reaches a power of two.
 const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
 /// Number of consecutive polls without a full chunk after which the open windows are closed.
 const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;

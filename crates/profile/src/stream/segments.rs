@@ -76,7 +76,8 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                // A frame inherited through a fork may have taken back edges before the fork. If the frame's path is known, its start shows that.
+                // A frame inherited through a fork may have taken back edges before the fork. If its path is known, the path's start shows
+                // that.
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
                 self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS } });
