@@ -77,7 +77,7 @@ impl TraceLocation {
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
             None => bail!(
-                "no function `{name}` was called in the trace; `trodden report` lists the functions. To name a source line, write FILE:LINE"
+                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as FILE:LINE"
             ),
         }
     }

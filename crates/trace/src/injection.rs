@@ -66,7 +66,7 @@ impl Session {
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
         }
-        // These contain the number of an interrupted system call, so that the kernel restarts it.
+        // The registers contain the number of an interrupted system call, so that the kernel restarts the call.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {

@@ -2,7 +2,7 @@
 //!
 //! Branches come in two forms. With `-F ...,brstack` each sample is a line with a window of branches, newest first: `PID/TID TIME:
 //! 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Other
-//! fields may precede them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read. Where perf
+//! fields may precede them. From `--show-mmap-events` and `--show-task-events`, the parser reads mappings, forks and exits. Where perf
 //! reports lost records, all affected paths are interrupted.
 
 use trodden_binary::MappedFile;

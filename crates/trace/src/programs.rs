@@ -39,7 +39,7 @@ pub struct StartedProgram {
     pub started: SystemTime,
     /// The run time of its first process.
     pub duration: Duration,
-    /// The exit status of its first process; `None` if the process executed another program or outlived the command.
+    /// The exit status of its first process; `None` if the process executed a different program or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
@@ -218,7 +218,7 @@ fn privilege(path: &Path) -> Option<&'static str> {
 
 /// The error for a process that was killed before it executed its program.
 fn killed(status: i32) -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed it before it began", libc::WTERMSIG(status)))
+    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
 
 /// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.

@@ -1,4 +1,4 @@
-//! Where collectors send what they see.
+//! Sinks, to which collectors send the hits that they record.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -37,7 +37,7 @@ pub trait Sink {
     /// Takes the hits of one thread at several sites, in order.
     ///
     /// # Errors
-    /// They cannot be stored.
+    /// The hits cannot be stored.
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for site in sites {
             if self.record(thread, u64::from(*site))? == SinkFlow::Stop {
@@ -60,7 +60,7 @@ pub enum Trap {
 /// A sink that keeps its first error and from then on asks for the collection to end, so that the tracer can finish what it has begun
 /// with a stopped thread.
 pub struct FallibleSink<'a> {
-    /// The sink proper.
+    /// The wrapped sink.
     pub sink: &'a mut dyn Sink,
     /// The first error.
     pub error: Option<io::Error>,

@@ -16,7 +16,7 @@ impl Following<'_, '_> {
     /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
     /// still be followed, because a `vfork` is under way or because the ends of killed threads are still to be reported.
     pub(super) fn detach_all(&mut self) -> Result<bool, CollectError> {
-        // A parent in `vfork` cannot be stopped until the child has executed another program.
+        // A parent in `vfork` cannot be stopped until the child has executed a different program.
         if self.is_undone || !self.in_vfork.is_empty() {
             return Ok(false);
         }
@@ -115,7 +115,7 @@ impl Following<'_, '_> {
                     all.insert(thread, what);
                 }
                 PtraceStop::Ended(_) | PtraceStop::Ending => _ = self.handle(thread, what),
-                // The thread stopped for something else, in the middle of a system call, and the request to stop was lost.
+                // The thread stopped for a different reason, in the middle of a system call, and the request to stop was lost.
                 other => {
                     // With a new request it stops before its next instruction.
                     unless_gone(ptrace::interrupt(thread))?;

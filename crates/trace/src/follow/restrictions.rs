@@ -86,7 +86,7 @@ impl Following<'_, '_> {
     }
 }
 
-/// Restores the program's own limit when a thread executes another program, which has no mappings of the trace.
+/// Restores the program's own limit when a thread executes a different program, into which the trace has mapped nothing.
 pub fn restore_limit(session: &Session, thread: Tid) {
     // A process that is not followed may have set another limit.
     if let Some(own) = session.address_limit().filter(|own| AddressLimit::of(thread) == Some(own.raised(session.mapped_bytes()))) {

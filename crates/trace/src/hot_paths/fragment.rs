@@ -52,7 +52,7 @@ pub enum FirstProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With the function, or where the code is not known.
+    /// At the end of the function, or where the code is not known.
     End,
     /// After its last block; the function continues at this file address.
     At(u64),

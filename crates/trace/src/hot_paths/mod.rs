@@ -34,7 +34,7 @@ pub enum HotPathExit {
     Unknown,
 }
 
-/// A path of the detector as code.
+/// A path that the detector found, as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// The straight runs of code, each as the addresses of the first and last instruction. All but the first were jumped to.

@@ -18,7 +18,7 @@ use trodden_stored::decompress;
 /// QEMU's user mode for programs of this architecture.
 pub const QEMU: &str = "qemu-x86_64";
 
-/// A source, and the process behind it, if there is one.
+/// A source, and the process that writes it, if there is one.
 pub struct OpenedSource {
     /// The source.
     pub source: Box<dyn BranchSource>,
@@ -49,7 +49,7 @@ impl OpenedSource {
 pub enum SourceFormat {
     /// Recognised by the file's first bytes.
     Auto,
-    /// A recording of `trodden simulate --record`.
+    /// A recording written by `trodden simulate --record`.
     Recorded,
     /// A text trace of CBP-5.
     Bt9,
@@ -145,13 +145,13 @@ fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
             bail!(
-                "{0} is a data file of perf. Convert it by `perf script -i {0} -F brstack > branches.txt`, and pass that file",
+                "{0} is a perf data file. Convert it with `perf script -i {0} -F brstack > branches.txt`, and pass branches.txt",
                 path.display()
             )
         }
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
         _ => bail!(
-            "the format of {} is unknown. A trace of ChampSim or CBP2025 can be converted by `trodden-lab convert` with --format",
+            "the format of {} is unknown. To convert a trace from ChampSim or CBP2025, use `trodden-lab convert` with --format",
             path.display()
         ),
     })

@@ -19,9 +19,9 @@ use trodden_unit::UnitCache;
 /// The detector's paths that become paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
-    /// Those in the first table.
+    /// The paths in the first table.
     Table,
-    /// All that the detector has found.
+    /// All paths that the detector has found.
     Complete,
 }
 
