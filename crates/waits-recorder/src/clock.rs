@@ -47,7 +47,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Number of voluntary context switches of the calling thread.
 pub fn sleeps() -> i64 {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     // SAFETY: the pointer refers to the local variable `usage`.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };

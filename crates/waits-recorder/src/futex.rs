@@ -51,7 +51,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         return run_unrecorded(thread, call);
     }
     let result = call();
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     open.record().size_or_count = if result == -1 { error as u64 } else { 0 };
     finish(thread, open);

@@ -19,7 +19,7 @@ pub fn has_folder() -> bool {
 
 /// The ID of this process, and its start.
 pub fn name() -> (u32, u64) {
-    // SAFETY: a system call without pointer arguments.
+    // SAFETY: the system call has no pointer arguments.
     (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
 }
 

@@ -88,9 +88,9 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
 
 /// Device and inode of an open file, and its size.
 fn status(descriptor: c_int) -> Option<((u64, u64), u64)> {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `status` is writable.
+    // SAFETY: the pointer refers to the local variable `status`.
     let is_known = descriptor >= 0 && unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
     is_known.then_some(((status.st_dev, status.st_ino), status.st_size as u64))
 }

@@ -29,7 +29,7 @@ pub fn record_wait(kind: u16, function: CallName, object: Object, other: u64, ca
 
 /// The recorded form of a result: 0, or the error number.
 fn failure(result: c_int) -> u64 {
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
 }
 
@@ -307,7 +307,7 @@ pub fn create_thread<R>(
 
 /// The stack size in bytes of a thread with the given attributes; null means default attributes.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
     let mut size = 0;
     // SAFETY: the attributes are initialised here or by the caller of `pthread_create`.

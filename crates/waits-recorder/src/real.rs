@@ -53,7 +53,7 @@ impl Real {
         for part in parts {
             crate::output::write(libc::STDERR_FILENO, part);
         }
-        // SAFETY: this has no pointer arguments.
+        // SAFETY: the function has no pointer arguments.
         unsafe { libc::_exit(127) }
     }
 }

@@ -73,7 +73,7 @@ fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
             0
         }
         Err(error) => {
-            // SAFETY: errno is the thread's own.
+            // SAFETY: `__errno_location` points to the calling thread's errno.
             unsafe { *libc::__errno_location() = error };
             -1
         }
