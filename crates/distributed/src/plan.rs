@@ -271,7 +271,7 @@ impl Planner<'_> {
 
     fn describe_targets(&self, violation: &Violation) -> String {
         let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
-        format!("where {} goes: {one} or {other}", branch_in_words(self.model, self.code, violation.branch))
+        format!("where {} goes: {one} or {other}", describe_branch(self.model, self.code, violation.branch))
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
@@ -309,7 +309,7 @@ impl Planner<'_> {
 }
 
 /// Describes a branch by its location.
-pub fn branch_in_words(model: &Model, code: &Code, branch: BranchNode) -> String {
+pub fn describe_branch(model: &Model, code: &Code, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {
         BranchNode::Node(f, n) => node(f, n),

@@ -73,7 +73,7 @@ pub enum CollectProblem {
     /// Some units have no map, and are not in the profile.
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
-        .missing.len(), first_few(.missing)
+        .missing.len(), list_first(.missing)
     )]
     NoMaps {
         /// Path of the image.
@@ -421,7 +421,7 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
 }
 
 /// Lists the first few units.
-fn first_few(units: &[Identity]) -> String {
+fn list_first(units: &[Identity]) -> String {
     const SHOWN: usize = 3;
     let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
     if units.len() > SHOWN {

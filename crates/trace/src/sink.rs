@@ -67,7 +67,7 @@ pub struct FallibleSink<'a> {
 }
 
 impl FallibleSink<'_> {
-    fn or_enough(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
+    fn record_unless_failed(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
         if self.error.is_none() {
             match record(self.sink) {
                 Ok(flow) => return Ok(flow),
@@ -80,10 +80,10 @@ impl FallibleSink<'_> {
 
 impl Sink for FallibleSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record(thread, what))
+        self.record_unless_failed(|sink| sink.record(thread, what))
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record_sites(thread, sites))
+        self.record_unless_failed(|sink| sink.record_sites(thread, sites))
     }
 }

@@ -68,7 +68,7 @@ impl CallSummary {
     }
 
     /// Returns the functions in the set that the unit calls.
-    pub fn called_of(&self, returning: &BTreeSet<&str>) -> Vec<String> {
+    pub fn called_functions_in(&self, returning: &BTreeSet<&str>) -> Vec<String> {
         self.called.iter().filter(|name| returning.contains(name.as_str())).cloned().collect()
     }
 }
@@ -116,7 +116,7 @@ mod tests {
         ];
         let found = returning(&units);
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
-        assert_eq!(units[0].called_of(&found), ["b"]);
+        assert_eq!(units[0].called_functions_in(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));
     }
 }

@@ -215,7 +215,7 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
     clear_leftovers(folder)?;
     let entries = entries_of(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
-    if let Some(other) = entries.iter().find(|path| !is_of_recording(path, &processes)) {
+    if let Some(other) = entries.iter().find(|path| !belongs_to_recording(path, &processes)) {
         bail!(
             "{} contains a file that does not belong to a recording ({}). Choose another folder with --output, or remove the file",
             folder.display(),
@@ -239,7 +239,7 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
 
 /// Whether a file belongs to a recording of one of the `processes`. Checks the file's content as well as its name, since the name alone
 /// proves nothing.
-fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
+fn belongs_to_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
     is_file

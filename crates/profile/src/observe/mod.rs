@@ -171,7 +171,7 @@ pub enum Inexact {
     #[error(
         "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
             {}. `trodden info --json PROGRAM` gives the reason for each; build without --sample to count them",
-        first_few(.0)
+        list_first(.0)
     )]
     NotSampled(Vec<String>),
     /// Number of threads whose counts could not be written.
@@ -196,7 +196,7 @@ fn units_count(units: u64) -> String {
 }
 
 /// Lists the first few names and the number of the others.
-fn first_few(names: &[String]) -> String {
+fn list_first(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))

@@ -24,7 +24,7 @@ impl Following<'_, '_> {
         let mut signals = Vec::new();
         let mut pending_information = Vec::new();
         for (thread, what) in all {
-            let signal = self.signal_of(thread, what).or_else(|error| unless_killed(error).map(|_| 0));
+            let signal = self.signal_to_deliver(thread, what).or_else(|error| unless_killed(error).map(|_| 0));
             let signal = self.note_unrestored("the pending signal of a thread", signal).unwrap_or(0);
             if signal != 0
                 && let Ok(information) = ptrace::signal_information(thread)
@@ -53,7 +53,7 @@ impl Following<'_, '_> {
     }
 
     /// Returns the signal to deliver when a thread that is stopped for `what` is detached.
-    fn signal_of(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
+    fn signal_to_deliver(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
         match what {
             PtraceStop::Signal(libc::SIGSEGV) if self.emulate_time_stamp(thread)? => Ok(0),
             PtraceStop::Signal(libc::SIGTRAP) if self.has_failed_stop(thread) => {
