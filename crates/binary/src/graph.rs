@@ -150,7 +150,7 @@ pub struct CodeEdge {
 pub enum CodeCallee {
     /// The function with this entry, in the same file.
     Function(u64),
-    /// A function of another file, by name, called through the procedure linkage table or the global offset table.
+    /// A function in a different file, by name, called through the procedure linkage table or the global offset table.
     Import(String),
     /// An address from a register or from memory.
     Indirect,
@@ -373,7 +373,7 @@ impl FunctionGraph {
     }
 }
 
-/// A stub of the procedure linkage table: linker-generated code that jumps to a function of another file.
+/// A stub in the procedure linkage table: linker-generated code that jumps to a function in a different file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stub {
     /// Address of its first instruction.

@@ -47,7 +47,7 @@ impl Merged {
             FollowEnding::Killed(signal) => {
                 Some(format!("signal {signal} ended the program; the trace is exact up to the last witness before that{place}"))
             }
-            FollowEnding::Executed => Some(format!("the program executed another program, where the trace ends{place}")),
+            FollowEnding::Executed => Some(format!("the program executed a different program, where the trace ends{place}")),
             FollowEnding::Detached => Some("a limit or a request ended the trace; the program continued to run".to_owned()),
         }
     }

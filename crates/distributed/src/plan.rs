@@ -183,7 +183,9 @@ impl Planner<'_> {
             }
             PlanError::LimitNotMet { function, limit, enough } => {
                 let name = self.function(*function);
-                anyhow!("found no {limit} witnesses that distinguish two successors of a branch in `{name}`: allow {enough} in one run")
+                anyhow!(
+                    "found no {limit} witnesses that distinguish two successors of a branch in `{name}`. Allow {enough} witnesses in a run"
+                )
             }
             other @ PlanError::WrongWitnessKind(_) => anyhow!("{other}"),
         }

@@ -74,7 +74,7 @@ pub enum EdgeError {
     Versions {
         /// Version and flags of one unit.
         one: u64,
-        /// Version and flags of another unit.
+        /// Version and flags of a different unit.
         other: u64,
     },
     /// The placeholders in a map are corrupt.

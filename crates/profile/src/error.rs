@@ -18,7 +18,7 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// A file is not of the expected kind.
-    #[error("{path}: not a {expected}: {what}")]
+    #[error("{path} is not a {expected}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -241,7 +241,7 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",
         io::ErrorKind::PermissionDenied => "; check its permissions",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or choose a file on another file system",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or choose a file on a different file system",
         _ => "",
     }
 }

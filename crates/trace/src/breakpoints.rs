@@ -195,7 +195,7 @@ impl Breakpoints {
         self.sites[site.0 as usize].is_jump
     }
 
-    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with another origin.
+    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with a different origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].is_one_byte
     }

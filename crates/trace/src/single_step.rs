@@ -365,7 +365,7 @@ impl Stepping {
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
-            _ => Err(CollectError::Unexpected { what: format!("mprotect of its code returned {result}") }),
+            _ => Err(CollectError::Unexpected { what: format!("mprotect of the program's code returned {result}") }),
         }
     }
 }

@@ -139,7 +139,7 @@ impl TracedProcess {
         session.resume(process, Resume::ToSystemCall, 0)?;
         match session.wait_for(process)? {
             PtraceStop::SystemCall => {}
-            other => return Err(CollectError::Unexpected { what: format!("{other:?} instead of the return from execve") }),
+            other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
         let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;

@@ -210,14 +210,14 @@ fn clear_leftovers(folder: &Path) -> Result<()> {
 /// Moves an earlier recording to a subfolder.
 fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
-        bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
+        bail!("{} is not a folder. Choose a folder for the recording with --output", folder.display());
     }
     clear_leftovers(folder)?;
     let entries = entries_of(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
     if let Some(other) = entries.iter().find(|path| !belongs_to_recording(path, &processes)) {
         bail!(
-            "{} contains a file that does not belong to a recording ({}). Choose another folder with --output, or remove the file",
+            "{} contains a file that does not belong to a recording ({}). Choose a different folder with --output, or remove the file",
             folder.display(),
             other.display()
         );

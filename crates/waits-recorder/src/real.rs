@@ -9,7 +9,7 @@ use crate::walk;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A function of another library.
+/// A function that a different library defines.
 pub struct Real {
     name: &'static CStr,
     /// The version of the symbol; `None` for the default version.
@@ -58,7 +58,7 @@ impl Real {
     }
 }
 
-/// A variable of another library.
+/// A variable that a different library defines.
 pub struct Variable {
     name: &'static CStr,
     address: AtomicUsize,

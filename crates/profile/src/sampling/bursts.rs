@@ -150,7 +150,7 @@ impl Switch {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
         // Two recorders would falsify each other's measurements.
-        file.try_lock().map_err(|e| ProfileError::io(path, "lock (in use by another recorder)")(e.into()))?;
+        file.try_lock().map_err(|e| ProfileError::io(path, "lock (a different recorder uses it)")(e.into()))?;
         Ok((offset != 0).then_some(Switch { file, offset, process }))
     }
 

@@ -63,7 +63,7 @@ pub enum Exit {
     LeavesFunction(u64),
 }
 
-/// The part of a detector's path that lies in one function.
+/// The part of a detector's path that is in one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     pub function: FragmentFunction,

@@ -86,7 +86,7 @@ pub fn import_hot_paths(
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
-        let what = "none of the paths lies in it. Is it the program that ran?".to_owned();
+        let what = "none of the paths is in it. Is it the program that ran?".to_owned();
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::NoBlockAddresses { image, what }.into());
     }

@@ -41,7 +41,7 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
 /// Builds the profile of a run, and reports what could not be counted. `store` has the units of programs that do not contain their own.
 ///
 /// # Errors
-/// No mapped program has block addresses, or no path lies in one.
+/// No mapped program has block addresses, or no path is in such a program.
 pub fn table_profile(
     kind: ProfileKind,
     detector: &DetectorParameters,

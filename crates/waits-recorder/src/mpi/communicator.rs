@@ -140,7 +140,7 @@ impl CommunicatorMembers {
         else {
             return CommunicatorMembers::none();
         };
-        // SAFETY: fresh memory of this size.
+        // SAFETY: the memory was just mapped for `count` ranks.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
         crate::memory::release(own, count.max(1));
