@@ -110,7 +110,7 @@ impl AddressMap {
         Ok(found.then_some(AddressMap { functions }))
     }
 
-    /// Reads the map of a side build whose code is the same as that of `binary`.
+    /// Reads the map of a side build whose code must be the same as the code of `binary`.
     ///
     /// # Errors
     /// The code differs, or the side build has no valid map.

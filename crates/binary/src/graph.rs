@@ -396,7 +396,7 @@ pub struct ProgramGraph {
     /// Address ranges of the other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
     /// Ascending parts of the code sections that are not padding, that no unwind entry describes, and to which no control flow was found.
-    /// They may contain targets of indirect calls.
+    /// These ranges may contain targets of indirect calls.
     pub unknown_ranges: Vec<Range<u64>>,
     /// Observed control transfers that static analysis alone had missed.
     pub observations: Vec<GraphObservation>,

@@ -94,7 +94,7 @@ pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) ->
             (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME.contains(&instruction.memory_base()),
             (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENTS.contains(&instruction.op1_register()),
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
-            // This restores the function's own frame.
+            // Such an instruction restores the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,
             (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
             _ => {}

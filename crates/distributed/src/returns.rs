@@ -85,7 +85,7 @@ impl<'f> Pieces<'f> {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }
 
-    /// The index of the piece of an old block that contains an address.
+    /// The index of the piece of an old block in which an address is located.
     fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
         self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }

@@ -22,7 +22,7 @@ const COPIES: [usize; 3] = [2, 4, 8];
 /// Costs as percentages of the sequential cost, and ratios to the bounds.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    /// Hits of the slowest copy: all of them, and those of labels in the plan that minimises these.
+    /// The slowest copy's hits: all hits, and the label hits in the plan that minimises label hits.
     all: f64,
     labels: f64,
     ideal: f64,

@@ -168,7 +168,7 @@ pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache
 /// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result.
 ///
 /// # Errors
-/// Those of [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
+/// Fails like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
 pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();

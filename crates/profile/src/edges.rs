@@ -116,7 +116,7 @@ impl EdgeCounts {
         sum.counts()
     }
 
-    /// Computes the values of the counters of one image, without profiled values. Fails like [`EdgeCounts::new`].
+    /// Computes the counter values for one image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;

@@ -114,7 +114,7 @@ pub enum ProfileError {
         /// Number of corrupt parts.
         lost: usize,
     },
-    /// Two profiles are of different builds of one program or library.
+    /// Two profiles belong to different builds of the same program or library.
     #[error(
         "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
             build{alternative}"

@@ -21,7 +21,7 @@ pub struct FunctionPaths {
     pub lost: Vec<LostPath>,
     /// Executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
-    /// Executions of each edge of the function's graph; 0 for `Reach` edges, which control never takes.
+    /// Executions of each edge in the function's graph; 0 for `Reach` edges, which control never takes.
     pub edges: Vec<u64>,
 }
 

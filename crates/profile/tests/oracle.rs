@@ -218,7 +218,7 @@ fn check(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths
     paths
 }
 
-/// Checks the frequencies for partitions: those of real edges must be the logged ones, and each count must be at an end.
+/// Checks the frequencies for partitions: real edges must have the logged frequencies, and each count must be at an end.
 fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;

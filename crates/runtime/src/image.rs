@@ -16,7 +16,7 @@ pub struct Image {
     pub region_words: u64,
     /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
-    /// Address of the bias of the region that all threads share; 0 if no unit uses one.
+    /// Address of the shared region's bias; 0 if no unit uses a region that all threads share.
     pub shared: usize,
     records: &'static [UnitRecord],
 }

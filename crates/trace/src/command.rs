@@ -1,6 +1,6 @@
 //! The tracer's side of a command that traces: the effect of its client's signals, and when it may end.
 //!
-//! | what is traced | effect of a signal |
+//! | traced subject | effect of a signal |
 //! |---|---|
 //! | nothing (planning, merging) | ends the command |
 //! | a running process | ends the trace, which is kept; a second signal ends the command |

@@ -55,7 +55,7 @@ pub enum ScriptLine {
 /// Parses a line.
 ///
 /// # Errors
-/// A description of what is wrong with the line.
+/// The error describes the fault in the line.
 pub fn parse(line: &str) -> Result<ScriptLine, String> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {

@@ -1,4 +1,4 @@
-//! Single-stepping with PTRACE_SINGLESTEP: records the address of every instruction of the image. It needs no graph, and so serves as the
+//! Single-stepping with PTRACE_SINGLESTEP: records the address of every executed instruction of the image. It needs no graph, so it is the
 //! oracle for the other collectors. The trap flag that stepping sets is hidden from the program, which can use it as usual.
 //!
 //! While there is one thread, libraries run at full speed: when the thread leaves the image, the image's code is made unexecutable, and

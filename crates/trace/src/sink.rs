@@ -10,9 +10,9 @@ pub struct ThreadNumber(pub u32);
 /// Whether a collection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkFlow {
-    /// It continues.
+    /// The collection continues.
     Continue,
-    /// It ends, and the subject continues untraced.
+    /// The collection ends, and the subject continues untraced.
     Stop,
 }
 
@@ -51,9 +51,9 @@ pub trait Sink {
 /// The meaning of a signal stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// It was caused by what is watched.
+    /// A watched site or a step caused the stop.
     Recorded(SinkFlow),
-    /// It is the program's own signal.
+    /// The program's own signal caused the stop.
     Foreign,
 }
 

@@ -31,7 +31,7 @@ const AT_ENTRY: u64 = 9;
 const AT_RANDOM: u64 = 25;
 const AT_SYSINFO_EHDR: u64 = 33;
 
-/// The layout of an executable file's image. All addresses are those of the file.
+/// The layout of an executable file's image. All addresses are file addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
     /// The path of the file.

@@ -45,7 +45,7 @@ pub struct LineBlock {
 }
 
 impl LineBlock {
-    /// Returns all its lines, including that of the jump.
+    /// Returns all of the block's lines, including the jump's line.
     pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
         self.lines.iter().chain(&self.jump)
     }

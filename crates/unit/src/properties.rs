@@ -1,6 +1,6 @@
 //! Properties of a unit's instructions, from which the computations and loads on a path that repeat earlier ones are found.
 //!
-//! They are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
+//! Properties are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
 //! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
 //! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!

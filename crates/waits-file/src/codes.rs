@@ -152,7 +152,7 @@ fn path(own: &OwnFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
-/// Returns the program's own frames of a stack of return addresses. `at` is the address of the current instruction, if known.
+/// Returns the program's own frames in a stack of return addresses. `at` is the address of the current instruction, if known.
 pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();

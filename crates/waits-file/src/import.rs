@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `import/perf.rs` | text of `perf script` or `perf sched script` with scheduler events |
 //! | `import/ctf.rs` | traces of LTTng and others in the Common Trace Format, read by `babeltrace2` |
-//! | `import/scheduler.rs` | conversion of the scheduler events of both |
+//! | `import/scheduler.rs` | conversion of scheduler events from both formats |
 //! | `import/chrome.rs` | Chrome trace JSON with flow events |
 //! | `import/otf2.rs` | OTF2 archives, read by `otf2-print` |
 

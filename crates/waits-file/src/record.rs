@@ -34,7 +34,7 @@ pub struct RecordedProgram<'a> {
     pub command: &'a [OsString],
     /// Folder for the recording. `%p` is replaced with this process's ID, and `%h` with the host name.
     pub output: &'a Path,
-    /// Samples per second of processor time of each thread; 0 disables sampling.
+    /// Number of samples per thread and second of its processor time; 0 disables sampling.
     pub rate: u32,
 }
 

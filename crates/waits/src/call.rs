@@ -169,7 +169,7 @@ pub enum SleepKind {
     Futex,
 }
 
-/// Kind of wait: Scalasca's wait states of MPI, and those of threads.
+/// Kind of wait: Scalasca's MPI wait states, and wait states of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
     /// A receive waits for its send.

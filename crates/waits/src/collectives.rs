@@ -34,7 +34,7 @@ struct Instance {
 
 #[derive(Clone, Copy, Debug)]
 pub enum WaitTarget {
-    /// This entry, possibly the member's own.
+    /// The entry that ended the wait; it may be the member's own entry.
     Entry(Moment),
     Nothing,
     /// Unknown, because the member left before the members that it had to wait for had entered, or because members called different

@@ -176,12 +176,12 @@ impl Band {
         Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
     }
 
-    /// Returns the smallest admissible offset at the start of a line of this slope.
+    /// Returns the smallest admissible offset at the start of a line with this slope.
     fn low(&self, slope: f64) -> f64 {
         self.lower.iter().map(|(at, ns)| ns - slope * at).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Returns the largest admissible offset at the start of a line of this slope.
+    /// Returns the largest admissible offset at the start of a line with this slope.
     fn high(&self, slope: f64) -> f64 {
         self.upper.iter().map(|(at, ns)| ns - slope * at).fold(f64::INFINITY, f64::min)
     }

@@ -1,4 +1,4 @@
-//! Decoders of the kinds of observation that need one. Their modules have the same names as in [`trodden_unit::observe`].
+//! Decoders for the kinds of observation that need a decoder. The modules have the same names as in [`trodden_unit::observe`].
 //!
 //! If a kind's words are not its counters, [`counters`] translates them. A kind whose counts are inexact or incomplete reports that through
 //! an [`InexactFinder`]; all reasons are variants of [`Inexact`].
@@ -167,7 +167,7 @@ pub enum Inexact {
         plural(*.0, "difference")
     )]
     Diverged(u64),
-    /// Linkage names of functions of a sampled program that are never sampled.
+    /// Linkage names of the functions in a sampled program that are never sampled.
     #[error(
         "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
             {}. `trodden info --json PROGRAM` gives the reason for each; build without --sample to count them",

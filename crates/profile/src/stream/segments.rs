@@ -12,7 +12,7 @@ use crate::paths::PathStart;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
-/// Index in `SegmentReader::chains` of a chain of callers' paths.
+/// A chain of callers' paths, given by its index in `SegmentReader::chains`.
 type ChainId = u32;
 /// The empty chain.
 const NO_CALLERS: ChainId = 0;
@@ -36,7 +36,7 @@ pub struct SegmentReader<'p, 'a> {
     tails: HashMap<u32, bool>,
 }
 
-/// The chain of callers of a frame.
+/// A frame's chain of callers.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,

@@ -55,7 +55,7 @@ pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Ve
     Ok(joins)
 }
 
-/// Fragments that end, and those that may follow them.
+/// Fragments that end, and the fragments that may follow them.
 #[derive(Debug, Default)]
 struct Group {
     end: Vec<usize>,

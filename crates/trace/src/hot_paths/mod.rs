@@ -26,9 +26,9 @@ use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampli
 pub enum HotPathExit {
     /// The procedure returned.
     Returned,
-    /// It continues at this address.
+    /// The path continues at this address.
     At(u64),
-    /// It ended at an indirect branch, so that only the next path shows where it continues.
+    /// The path ended at an indirect branch, so that only the next path shows where control continued.
     Indirect,
     /// Its code is not completely known.
     Unknown,

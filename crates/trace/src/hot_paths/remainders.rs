@@ -22,7 +22,7 @@ type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // The shares of a remainder are known only after those of the remainders before it.
+    // A remainder's shares are known only after the shares of the remainders before it.
     for _ in 0..MAX_REMAINDERS {
         let mut arrivals = arrivals(&fragments, &placed);
         add_indirect(graphs, &fragments, &rests, &mut arrivals)?;

@@ -133,7 +133,7 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
     held.hottest().into_iter().map(hot).collect()
 }
 
-/// The straight runs of code of a walk.
+/// The straight runs of code that a walk followed.
 fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {

@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use trodden_binary::MappedFile;
 use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
-/// The level of detail of a source.
+/// How detailed a source's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Branches, and the number of instructions between them.
