@@ -254,7 +254,7 @@ fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &Function
 }
 
 #[test]
-fn decoded_paths_are_those_that_were_executed() {
+fn decoded_paths_match_the_executed_paths() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);

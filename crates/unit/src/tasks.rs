@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_return_if_all_that_they_call_return() {
+    fn functions_return_if_all_their_callees_return() {
         let units = [
             // `a` and `b` call each other.
             summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),

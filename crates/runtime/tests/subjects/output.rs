@@ -113,7 +113,7 @@ fn large_environments_are_read() {
 }
 
 #[test]
-fn files_that_are_not_ours_are_unchanged() {
+fn foreign_files_are_not_changed() {
     let (lab, program) = simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
@@ -163,7 +163,7 @@ fn files_that_are_not_ours_are_unchanged() {
 }
 
 #[test]
-fn file_of_another_image_is_rejected() {
+fn file_of_a_different_image_is_rejected() {
     let (lab, program) = simple("two-images");
     let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
     lab.run(&program, "same.raw");

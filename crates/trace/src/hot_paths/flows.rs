@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_with_one_source_take_their_whole_count_from_it() {
+    fn column_with_one_source_gets_its_count_from_that_source() {
         let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
         fit(&mut rows, &[10, 15, 25]);
         let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();
