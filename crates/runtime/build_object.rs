@@ -70,7 +70,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     check_undefined(out)
 }
 
-/// Builds the entry point of programs without libc at `out`. Errors as for [`build`].
+/// Builds the entry point of programs without libc at `out`. Fails like [`build`].
 pub fn build_start(out: &Path) -> Result<(), String> {
     let whole = out.with_extension("whole.o");
     rustc(&crates_folder().join("runtime/src/start.rs"), "trodden_start", "lib", &whole, &["--emit=obj".into()])?;

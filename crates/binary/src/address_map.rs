@@ -1,4 +1,4 @@
-//! Parser of the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
+//! Parser for the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
 //!
 //! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies are added by `-mllvm
 //! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect code generation, so it may come from a side build: a second
@@ -110,7 +110,7 @@ impl AddressMap {
         Ok(found.then_some(AddressMap { functions }))
     }
 
-    /// Reads the map of a side build whose code is the same as that of `binary`.
+    /// Reads the map of a side build whose code must be the same as the code of `binary`.
     ///
     /// # Errors
     /// The code differs, or the side build has no valid map.

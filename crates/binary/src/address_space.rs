@@ -61,7 +61,7 @@ struct Mapped {
     bias: u64,
 }
 
-/// The mappings of all processes, as far as they concern a given set of files.
+/// The mappings of a given set of files in all processes.
 #[derive(Debug)]
 pub struct AddressSpace<'a, F> {
     files: &'a [F],
@@ -117,7 +117,7 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
         }
     }
 
-    /// Candidates for the file mapped at a process's address, best first: the file's index, and the address within the file. If the
+    /// Candidates for the file mapped at a process's address, most likely first: the file's index, and the address within the file. If the
     /// process's mappings are known, the only candidate is its latest mapping of the address; otherwise the mappings of all processes are
     /// candidates, latest first.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {

@@ -188,7 +188,7 @@ fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
         [0x7f, b'E', b'L', b'F', 1, ..] => foreign("a 32-bit ELF file"),
         [0x7f, b'E', b'L', b'F', 2, 1, ..] if data.len() >= 64 => match u16::from_le_bytes([data[18], data[19]]) {
             elf::EM_X86_64 => Ok(()),
-            machine => foreign(&format!("an ELF file for another processor (machine {machine})")),
+            machine => foreign(&format!("an ELF file for a different processor (machine {machine})")),
         },
         [0x7f, b'E', b'L', b'F', ..] => foreign("a truncated or big-endian ELF file"),
         [b'#', b'!', ..] => foreign("a script"),

@@ -150,7 +150,7 @@ pub struct CodeEdge {
 pub enum CodeCallee {
     /// The function with this entry, in the same file.
     Function(u64),
-    /// A function of another file, by name, called through the procedure linkage table or the global offset table.
+    /// A function in a different file, by name, called through the procedure linkage table or the global offset table.
     Import(String),
     /// An address from a register or from memory.
     Indirect,
@@ -197,7 +197,8 @@ pub struct CallSite {
     pub returns: Returns,
     /// The landing pad for exceptions thrown by the callee.
     pub landing_pad: Option<u64>,
-    /// Whether every exception reaches the landing pad, since the pad is a cleanup or catches everything. `longjmp` bypasses it anyway.
+    /// Whether every exception reaches the landing pad, because the pad is a cleanup or catches everything. `longjmp` bypasses the pad even
+    /// then.
     pub always_lands: bool,
 }
 
@@ -334,7 +335,7 @@ impl FunctionGraph {
         Some(BlockIndex(at as u32))
     }
 
-    /// The block that contains an address. If several overlapping blocks do, the one with the highest start address.
+    /// The block that contains an address. If several overlapping blocks contain it, returns the block with the highest start address.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
         let after = self.blocks.partition_point(|b| b.start <= address);
         // Overlapping blocks are rare and close together.
@@ -372,7 +373,7 @@ impl FunctionGraph {
     }
 }
 
-/// A stub of the procedure linkage table: linker-generated code that jumps to a function of another file.
+/// A stub in the procedure linkage table: linker-generated code that jumps to a function in a different file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stub {
     /// Address of its first instruction.
@@ -395,7 +396,7 @@ pub struct ProgramGraph {
     /// Address ranges of the other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
     /// Ascending parts of the code sections that are not padding, that no unwind entry describes, and to which no control flow was found.
-    /// They may contain targets of indirect calls.
+    /// These ranges may contain targets of indirect calls.
     pub unknown_ranges: Vec<Range<u64>>,
     /// Observed control transfers that static analysis alone had missed.
     pub observations: Vec<GraphObservation>,

@@ -127,7 +127,7 @@ impl HeaderlessImage<'_> {
         let start = 16 + 8 * filter;
         let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
         if last < first {
-            // The file has only imports, which are in no bucket. Count up to the last one that a relocation refers to.
+            // The file has only imports, which are in no bucket. Count up to the last import that a relocation refers to.
             return Some(u64::from(first).max(self.max_relocated_symbol(tags) + 1));
         }
         let chains = start + 4 * buckets;

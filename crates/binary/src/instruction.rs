@@ -83,8 +83,8 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     }
 }
 
-/// Whether a block switches to another stack: it loads the stack pointer from memory or, in a block that leaves its function (`leaves`),
-/// from a register that holds an argument.
+/// Whether a block switches to a different stack: it loads the stack pointer from memory or, in a block that leaves its function
+/// (`leaves`), from a register that holds an argument.
 pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
     const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
@@ -94,7 +94,7 @@ pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) ->
             (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME.contains(&instruction.memory_base()),
             (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENTS.contains(&instruction.op1_register()),
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
-            // This restores the function's own frame.
+            // Such an instruction restores the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,
             (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
             _ => {}

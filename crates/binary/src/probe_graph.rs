@@ -142,7 +142,7 @@ impl ProbeGraph {
         self.steps[edge.index()]
     }
 
-    /// The value of the block's `Reach` edge: of the edge with its own probe if `marked`, or else of the edge without.
+    /// The value of the block's `Reach` edge: if `marked`, of the edge that has its own probe, otherwise of the edge that has none.
     pub fn reach(&self, block: u32, marked: bool) -> Option<i64> {
         if marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }

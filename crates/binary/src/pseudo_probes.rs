@@ -1,4 +1,4 @@
-//! Parser of the section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins
+//! Parser for the section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins
 //! with a sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The hash is skipped, since the function's ID
 //! identifies the symbol.
 //! ```text

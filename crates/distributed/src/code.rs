@@ -67,7 +67,7 @@ impl Code {
         self.blocks.iter().map(|b| b.0).collect()
     }
 
-    /// The graph of a block's function, and the block's index in it.
+    /// The graph of the function that contains a block, and the block's index in that graph.
     pub fn graph_of(&self, block: TraceBlock) -> (&FunctionGraph, trodden_binary::graph::BlockIndex) {
         let (_, function, place) = self.blocks[block.0 as usize];
         (&self.graphs.functions[function], trodden_binary::graph::BlockIndex(place))

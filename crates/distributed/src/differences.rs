@@ -1,10 +1,10 @@
-//! Search for the points at which two executions diverge, and for the behaviour of each after these points.
+//! Finds the points at which two executions diverge, and describes what each execution does after them.
 //!
 //! The traces are compared step by step. Where they diverge, both have the same open frames, and the first difference is a different block,
 //! call or return in the innermost frame. Each trace is followed to the end of that frame, where the comparison resumes. Traces are thus
 //! aligned by their call structure. The comparison takes one pass over each trace; memory is bounded by the call depth.
-//! Blocks of the same build are equal if their addresses are. Blocks of different builds are compared by function name and source line, or,
-//! without lines, by their position in the function.
+//! Blocks of the same build are equal if their addresses are equal. Blocks of different builds are compared by function name and source
+//! line, or, without lines, by their position in the function.
 
 use crate::place::{check_blocks, describe_block, has_calls_only, ignored_functions};
 use anyhow::{Result, ensure};
@@ -231,7 +231,7 @@ fn addresses(trace: &TraceFile) -> Vec<BlockKey> {
     trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
-/// Identifies a block across builds: the function's name, a source line, and the block's number among the function's blocks of that line.
+/// Identifies a block across builds: the function's name, a source line, and the block's number among the function's blocks for that line.
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
 /// Keys for the blocks of two builds: one number for each [`NamedPlace`].

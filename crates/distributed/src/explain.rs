@@ -1,5 +1,5 @@
-//! Search for the step of an execution that the model lacks. The blocks of a run that watched every block are followed through the model's
-//! pushdown automaton, with all of its choices considered at the same time. Merging alone can only report that something is wrong.
+//! Finds the first step of an execution that the model lacks; merging alone can only report that something is wrong. The search follows the
+//! blocks of a run that watched every block through the model's pushdown automaton, and considers all of the automaton's choices at once.
 
 use crate::model::Model;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! The assumed behaviour of functions in other files, based on their names: whether they call back, throw, or end the program.
 //!
-//! Almost all of them simply return, and watching the code after each call would be expensive. So the usual behaviour is assumed first. If
-//! an execution contradicts this assumption, weaker assumptions are made, and the runs are repeated.
+//! Almost all such functions simply return, and watching the code after each call would be expensive. So this behaviour is assumed first.
+//! If an execution contradicts this assumption, weaker assumptions are made, and the runs are repeated.
 
 use anyhow::Result;
 use std::collections::BTreeMap;

@@ -34,7 +34,7 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 /// The blocks in which trampolines may replace code, in ascending order; a block includes its `pieces`, which start after its calls. The
 /// second result contains the starts of blocks in which only one byte may be replaced, because an indirect jump in the same function may
 /// lead to the middle of a block (`leads_elsewhere`), or because unreached bytes of the function could be such a jump.
-pub fn replaceable(
+pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
     leads_elsewhere: &dyn Fn(&Doubt) -> bool,
@@ -61,7 +61,7 @@ pub fn replaceable(
 }
 
 /// Blocks that switch stacks by loading the stack pointer from memory or an argument, as coroutines, goroutines and `longjmp` do.
-pub fn switching(code: &Code, files: &Files) -> HashSet<TraceBlock> {
+pub fn stack_switching_blocks(code: &Code, files: &Files) -> HashSet<TraceBlock> {
     code.blocks().filter(|block| has_stack_switch(code, files, *block)).collect()
 }
 
@@ -78,7 +78,12 @@ fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
 /// Indices in the graphs of functions that may call, directly or indirectly, code that switches stacks. After a switch, the callers' frames
 /// are unknown, so later blocks cannot show that a call of one of these functions has returned. `switching` contains the blocks that load
 /// the stack pointer.
-pub fn may_switch_stacks(graphs: &ProgramGraph, image: &ImportingImage, code: &Code, switching: &HashSet<TraceBlock>) -> HashSet<usize> {
+pub fn functions_that_may_switch_stacks(
+    graphs: &ProgramGraph,
+    image: &ImportingImage,
+    code: &Code,
+    switching: &HashSet<TraceBlock>,
+) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
     // Functions whose address is taken, and functions that may call any of these.
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());

@@ -47,7 +47,7 @@ impl Merged {
             FollowEnding::Killed(signal) => {
                 Some(format!("signal {signal} ended the program; the trace is exact up to the last witness before that{place}"))
             }
-            FollowEnding::Executed => Some(format!("the program executed another program, where the trace ends{place}")),
+            FollowEnding::Executed => Some(format!("the program executed a different program, where the trace ends{place}")),
             FollowEnding::Detached => Some("a limit or a request ended the trace; the program continued to run".to_owned()),
         }
     }
@@ -166,7 +166,7 @@ pub struct Replayed {
 }
 
 impl<'a> RunHits<'a> {
-    /// Writes the trace. `stacks` contains the call stacks of threads when they ended, as far as known.
+    /// Writes the trace. `stacks` holds each thread's call stack at the time it ended, where known.
     pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {

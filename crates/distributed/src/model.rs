@@ -46,7 +46,7 @@ pub struct ObservedCalls {
     pub throws: BTreeSet<u64>,
     /// Addresses at which unwinding landed.
     pub landed: BTreeSet<u64>,
-    /// Return address of the innermost traced frame when the run ended.
+    /// The innermost traced frame's return address at the time the run ended.
     pub ended_before: Option<u64>,
     /// The only address at which unwinding landed, if it follows a `setjmp` in a function that was entered once, so that no other frame can
     /// be the target.
@@ -396,7 +396,7 @@ impl ModelBuilder<'_> {
             parts.unwinding.push(at);
         }
         let after = call.return_address.filter(|_| call.returns != Returns::Never)?;
-        // A block that starts there gets its edge from the successor list.
+        // If a block starts at the return address, the successor list provides the edge.
         let starts_block = graph.block_starting_at(after).is_some();
         let twice = call.returns == Returns::Twice && self.unwinds && self.may_land_at(after);
         if twice && let Some(block) = graph.block_starting_at(after) {

@@ -36,13 +36,13 @@ pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
     for thread in threads {
-        in_thread(trace, thread, place, top, &mut found, &mut seen)?;
+        find_in_thread(trace, thread, place, top, &mut found, &mut seen)?;
     }
     Ok(Occurrences { seen, found })
 }
 
 /// Searches the pieces of a thread's trace that contain a function of the place.
-fn in_thread(
+fn find_in_thread(
     trace: &TraceFile,
     thread: ThreadNumber,
     place: &TraceLocation,

@@ -78,7 +78,7 @@ enum PathStep {
     Leave(TraceBlock, EdgeKind),
 }
 
-/// Calls `see` with each step of each frame of a thread, and with the frame's depth.
+/// Calls `see` with each step in each of a thread's frames, and with the frame's depth.
 fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, PathStep)) -> Result<()> {
     let mut frames: Vec<Option<TraceBlock>> = Vec::new();
     for event in trace.stream(thread) {

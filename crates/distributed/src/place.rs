@@ -76,7 +76,9 @@ impl TraceLocation {
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
-            None => bail!("the trace has no function `{name}`: `trodden report` lists those that were called. Write a line as FILE:LINE"),
+            None => bail!(
+                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as FILE:LINE"
+            ),
         }
     }
 

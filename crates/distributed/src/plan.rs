@@ -1,5 +1,5 @@
-//! Planning of the witnesses that each run watches. They are placed and distributed by a strategy or according to the user's file, and
-//! checked before anything runs.
+//! Plans which witnesses each run watches. A strategy or the user's file determines their placement and distribution, which are checked
+//! before anything runs.
 //!
 //! A distribution that does not determine the execution is rejected. The message names a branch with two of its targets and, if a search
 //! finds them, two executions with the same partial traces.
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// The error that a distribution does not determine the execution.
+/// The error for a distribution that does not determine the execution.
 #[derive(Debug)]
 pub struct UnrealizablePlan {
     /// The branch, its targets, and executions with equal partial traces.
@@ -183,7 +183,9 @@ impl Planner<'_> {
             }
             PlanError::LimitNotMet { function, limit, enough } => {
                 let name = self.function(*function);
-                anyhow!("found no {limit} witnesses that distinguish two successors of a branch in `{name}`: allow {enough} in one run")
+                anyhow!(
+                    "found no {limit} witnesses that distinguish two successors of a branch in `{name}`. Allow {enough} witnesses in a run"
+                )
             }
             other @ PlanError::WrongWitnessKind(_) => anyhow!("{other}"),
         }
@@ -271,7 +273,7 @@ impl Planner<'_> {
 
     fn describe_targets(&self, violation: &Violation) -> String {
         let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
-        format!("where {} goes: {one} or {other}", branch_in_words(self.model, self.code, violation.branch))
+        format!("where {} goes: {one} or {other}", describe_branch(self.model, self.code, violation.branch))
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
@@ -309,7 +311,7 @@ impl Planner<'_> {
 }
 
 /// Describes a branch by its location.
-pub fn branch_in_words(model: &Model, code: &Code, branch: BranchNode) -> String {
+pub fn describe_branch(model: &Model, code: &Code, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {
         BranchNode::Node(f, n) => node(f, n),

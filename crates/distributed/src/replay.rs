@@ -40,7 +40,7 @@ pub struct Replay<'a> {
     known: StepCache,
     /// Reused for the implied steps of a route.
     scratch: Cell<Vec<ImpliedStep>>,
-    /// Interruptions by signal handlers of which no block has been seen yet.
+    /// Interruptions by signal handlers that have not executed a block in the trace yet.
     interrupted: VecDeque<u64>,
     /// How often the thread switched to a different stack.
     pub switches: u64,
@@ -55,7 +55,7 @@ enum ImpliedStep {
 /// The implied steps, and then the recorded one, that lead from the current stack to a block.
 struct Route {
     before: Vec<ImpliedStep>,
-    /// The number of remaining frames, and the innermost of them.
+    /// The number of remaining frames, and the innermost remaining frame.
     depth: usize,
     top: ReplayFrame,
     step: ReplayStep,
@@ -113,7 +113,7 @@ impl<'a> Replay<'a> {
         self.see_rare_block(block, push)
     }
 
-    /// As [`Self::see_block`], for several blocks in turn.
+    /// Like [`Self::see_block`], for several blocks in turn.
     pub fn see_blocks(
         &mut self,
         blocks: impl Iterator<Item = TraceBlock>,
@@ -144,7 +144,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// As [`Self::see_block`], for any block.
+    /// Like [`Self::see_block`], for any block.
     fn see_rare_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);

@@ -2,7 +2,7 @@
 //! the end of the program may leave the block at the call. So traces cut blocks at calls, and at faults, to show only executed code.
 //!
 //! The piece after a call is watched only if later blocks do not show whether it was executed. Usually they do: calls of traced code are
-//! seen, and functions of the C library return unless the stack is unwound.
+//! seen, and C library functions return unless the stack is unwound.
 
 use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -80,12 +80,12 @@ impl<'f> Pieces<'f> {
         Pieces { old, cuts, all }
     }
 
-    /// The index of the piece that starts at an address. Panics if there is none.
+    /// The index of the piece that starts at an address. Panics if no piece starts there.
     fn index(&self, start: u64) -> BlockIndex {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }
 
-    /// The index of the piece of an old block that contains an address.
+    /// The index of the piece of an old block in which an address is located.
     fn piece(&self, of: BlockIndex, address: u64) -> BlockIndex {
         self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }
@@ -151,7 +151,7 @@ pub fn unwatched_pieces(
     let unwinds = image.raises || image.jumps || graphs.functions.iter().any(|f| !f.landing_pads.is_empty());
     let mut unwatched = pieces.clone();
     for (function, call) in graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |call| (f, call))) {
-        if !shows_its_return(call, image, unwinds, returns) {
+        if !is_return_visible(call, image, unwinds, returns) {
             call.return_address.into_iter().for_each(|after| _ = unwatched.remove(&after));
         }
         if unwinds && may_leave_unseen(call, image, returns) {
@@ -162,16 +162,16 @@ pub fn unwatched_pieces(
 }
 
 /// Whether later blocks show that a call has returned.
-fn shows_its_return(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
+fn is_return_visible(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
     // A call whose target is its own return address is a jump.
     let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
-    let shows_its_return = match &call.callee {
+    let is_return_visible = match &call.callee {
         CodeCallee::Function(entry) => returns(entry),
         CodeCallee::OneOf(entries) => entries.iter().all(returns),
         CodeCallee::Import(name) => is_libc_import(name, image) && !unwinds && image.import(name, Assumption::Usual) == Opaque::RETURNS,
         CodeCallee::Indirect => false,
     };
-    shows_its_return && call.returns == Returns::Maybe
+    is_return_visible && call.returns == Returns::Maybe
 }
 
 /// Whether a call may permanently leave its frame, by `longjmp`, an exception or a stack switch, before a watched block of the callee is

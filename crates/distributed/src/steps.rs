@@ -32,7 +32,7 @@ pub enum ReplayStep {
     },
     Next,
     Return,
-    /// Control first runs on into an unwatched block.
+    /// Control first falls through into an unwatched block.
     Unwatched(TraceBlock),
     None,
 }
@@ -40,9 +40,9 @@ pub enum ReplayStep {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum EnterableFunctions {
     Nothing,
-    /// Those that it is known to enter.
+    /// The functions that the call is known to enter.
     Usual,
-    /// All that are not ruled out.
+    /// All functions that are not ruled out as callees.
     Any,
 }
 
@@ -54,7 +54,7 @@ impl StepCache {
         Self(vec![Cell::new((UNUSED, ReplayStep::None)); STEP_CACHE_SIZE])
     }
 
-    /// The step of a key, which `compute` finds if it is not known.
+    /// The cached step for a key, or else the result of `compute`, which is then cached.
     #[inline]
     pub fn step(&self, key: StepKey, compute: impl FnOnce() -> ReplayStep) -> ReplayStep {
         let Some(packed) = pack_key(key) else { return compute() };

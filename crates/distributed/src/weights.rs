@@ -1,5 +1,5 @@
-//! Execution frequencies of blocks, which determine the cost of witnesses. They are estimated from the graphs (and from the compiler's map
-//! if it has frequencies), measured at function entries and loop heads by a separate run, or taken from an earlier trace.
+//! Blocks' execution frequencies, which determine the cost of witnesses. The frequencies are estimated from the graphs (and from the
+//! compiler's map if it contains any), measured at function entries and loop heads by a separate run, or taken from an earlier trace.
 
 use crate::calls::{CallStep, TraceFilter, walk_calls};
 use crate::model::Model;

@@ -143,8 +143,8 @@ fn explain_failure(job: &LinkJob) {
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MAX_COUNTER_BYTES {
         log::error!(
-            "the counters of {} take {:.1} GiB, but code can address less than 2 GiB. Build with a smaller table-slots=N in \\
-                TRODDEN_INSTRUMENT, or without it",
+            "the counters of {} take {:.1} GiB, but code can address less than 2 GiB. Build with a smaller table-slots=N in \
+                TRODDEN_INSTRUMENT, or omit table-slots",
             Path::new(job.line.image()).display(),
             bytes as f64 / f64::from(1 << 30)
         );

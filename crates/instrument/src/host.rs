@@ -99,12 +99,12 @@ pub fn type_kind(kind: LLVMTypeRef) -> LLVMTypeKind {
 
 /// Returns the value that selects a successor of a switch other than the default.
 pub fn case_value(switch: LLVMValueRef, successor: u32) -> LLVMValueRef {
-    type Function = unsafe extern "C" fn(LLVMValueRef, c_uint) -> LLVMValueRef;
-    static FUNCTION: OnceLock<Option<Function>> = OnceLock::new();
+    type CaseValueFn = unsafe extern "C" fn(LLVMValueRef, c_uint) -> LLVMValueRef;
+    static FUNCTION: OnceLock<Option<CaseValueFn>> = OnceLock::new();
     let function = FUNCTION.get_or_init(|| {
         let found = symbol(c"LLVMGetSwitchCaseValue");
         // SAFETY: LLVM's function of this name has this type.
-        (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Function>(found) })
+        (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, CaseValueFn>(found) })
     });
     // SAFETY: the caller passes a switch, whose operands are the condition and the default, then value and block of each case.
     unsafe { function.map_or_else(|| LLVMGetOperand(switch, 2 * successor), |function| function(switch, successor)) }
@@ -112,13 +112,13 @@ pub fn case_value(switch: LLVMValueRef, successor: u32) -> LLVMValueRef {
 
 /// Runs passes on a function. Returns LLVM's error, or null.
 pub fn run_passes(function: LLVMValueRef, names: &CStr, machine: LLVMTargetMachineRef, options: LLVMPassBuilderOptionsRef) -> LLVMErrorRef {
-    type Function = unsafe extern "C" fn(LLVMValueRef, *const c_char, LLVMTargetMachineRef, LLVMPassBuilderOptionsRef) -> LLVMErrorRef;
+    type RunPassesFn = unsafe extern "C" fn(LLVMValueRef, *const c_char, LLVMTargetMachineRef, LLVMPassBuilderOptionsRef) -> LLVMErrorRef;
     let found = symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
         return run_passes_on_one(function, names, machine, options);
     }
     // SAFETY: LLVM's function of this name has this type, and the caller passes live handles.
-    unsafe { std::mem::transmute::<*mut c_void, Function>(found)(function, names.as_ptr(), machine, options) }
+    unsafe { std::mem::transmute::<*mut c_void, RunPassesFn>(found)(function, names.as_ptr(), machine, options) }
 }
 
 /// Runs passes on a function's module. Meanwhile the other functions have an attribute that makes LLVM skip them.

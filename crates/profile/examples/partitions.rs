@@ -1,9 +1,9 @@
-//! Prints a table of the costs of the slowest copy and lower bounds of them, for every partitioning strategy and 2, 4 and 8 copies, from
-//! stored profiles.
+//! Prints a table of the slowest copy's costs and their lower bounds for every partitioning strategy and 2, 4 and 8 copies. The costs are
+//! computed from stored profiles.
 //!
 //! `cargo run --release -p trodden-profile --example partitions -- PROFILE...`
 //!
-//! Profiles do not contain call sites, so `p3` divides all procedures here; `trodden plan` knows them from the program's bitcode.
+//! Profiles do not contain call sites, so `p3` divides all procedures here; `trodden plan` reads the call sites from the program's bitcode.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,7 +22,7 @@ const COPIES: [usize; 3] = [2, 4, 8];
 /// Costs as percentages of the sequential cost, and ratios to the bounds.
 #[derive(Clone, Copy, Default)]
 struct Row {
-    /// Hits of the slowest copy: all of them, and those of labels in the plan that minimises these.
+    /// The slowest copy's hits: all hits, and the label hits in the plan that minimises label hits.
     all: f64,
     labels: f64,
     ideal: f64,

@@ -21,7 +21,7 @@ pub struct AtomicFile(Destination);
 /// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Those of the replaced file, or the umask's default for a new one.
+    /// The replaced file's permissions, or the umask's default for a new file.
     Umask,
     /// These mode bits, regardless of the umask and the replaced file.
     Mode(u32),

@@ -24,7 +24,8 @@ const OTHER_KINDS: &[(FileKind, &str)] = &[
     (FileKind::RAW_COUNTS, "it is a raw file of counts. Convert it to a profile with `trodden import`"),
     (FileKind::STREAM_FILE, "it is a stream file. Convert it to a run with `trodden import`"),
 ];
-/// Unit maps by identity. Profiles that are read with the same `Maps` share them, so many runs of a program need its maps in memory once.
+/// Unit maps by identity. Profiles that are read with the same `Maps` share the maps, so even for many runs of a program, memory holds each
+/// map only once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
 /// Version of the stored profile format.
@@ -88,10 +89,10 @@ impl ContentKind {
     }
 }
 
-/// An image and its units. Its units' maps precede this block, their counts follow it.
+/// An image and its units. The units' maps precede this block, and their counts follow it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// Number by which the blocks of its counts refer to the image.
+    /// Number by which the blocks with the image's counts refer to it.
     pub number: u32,
     /// Path as the process saw it.
     pub path: String,

@@ -73,7 +73,7 @@ pub enum CollectProblem {
     /// Some units have no map, and are not in the profile.
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
-        .missing.len(), first_few(.missing)
+        .missing.len(), list_first(.missing)
     )]
     NoMaps {
         /// Path of the image.
@@ -168,7 +168,7 @@ pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache
 /// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result.
 ///
 /// # Errors
-/// Those of [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
+/// Fails like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
 pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
@@ -421,7 +421,7 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
 }
 
 /// Lists the first few units.
-fn first_few(units: &[Identity]) -> String {
+fn list_first(units: &[Identity]) -> String {
     const SHOWN: usize = 3;
     let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
     if units.len() > SHOWN {

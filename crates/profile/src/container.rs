@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::Identity;
 
-/// Prefix of the temporary names of profiles that are being written.
+/// Prefix of the temporary names under which profiles are written.
 pub const TEMPORARY_PREFIX: &str = ".profile-";
 /// Usual extension of stored profiles.
 pub const EXTENSION: &str = "trodden";

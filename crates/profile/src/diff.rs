@@ -56,9 +56,9 @@ pub type FunctionPlace = (Identity, usize);
 /// the program. Functions that could not be compared contribute 0. Sampled profiles are compared by their estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
-    /// Overlap of the shares of executions of complete paths.
+    /// Overlap of the paths' shares of all complete paths' executions.
     pub executions: f64,
-    /// Overlap of the shares of executed instructions.
+    /// Overlap of the paths' shares of all executed instructions.
     pub instructions: f64,
 }
 
@@ -77,7 +77,7 @@ pub struct FunctionDiff {
     pub executions: (u64, u64),
     /// Executions of unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its changed paths, in descending order of the change of their share of the program.
+    /// Its changed paths; the path whose share of the program changed most comes first.
     pub paths: Vec<PathDiff>,
     /// Sum of [`PathDiff::program_change`] over its changed paths.
     pub weight: f64,
@@ -204,7 +204,7 @@ type DiffKey = (String, String, String, usize);
 /// One decoded profile.
 struct DecodedProfile<'a> {
     functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
-    /// Instructions executed on all complete paths.
+    /// Number of instructions executed on complete paths.
     instructions: u128,
     /// Executions and instructions of all complete paths, estimated if the profile was sampled. Only their ratios matter.
     estimated: (f64, f64),

@@ -45,7 +45,7 @@ pub struct FunctionEdges {
 }
 
 impl FunctionEdges {
-    /// Adds the counts and test vectors of the same function in a different program. Does not add profiled values.
+    /// Adds the counts and test vectors that a different program has for the same function. Does not add profiled values.
     pub fn add(&mut self, other: &FunctionEdges) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.bitmap.resize(self.bitmap.len().max(other.bitmap.len()), 0);
@@ -74,7 +74,7 @@ pub enum EdgeError {
     Versions {
         /// Version and flags of one unit.
         one: u64,
-        /// Version and flags of another unit.
+        /// Version and flags of a different unit.
         other: u64,
     },
     /// The placeholders in a map are corrupt.
@@ -116,7 +116,7 @@ impl EdgeCounts {
         sum.counts()
     }
 
-    /// Computes the values of the counters of one image, without profiled values. Fails like [`EdgeCounts::new`].
+    /// Computes the counter values for one image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;

@@ -18,7 +18,7 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// A file is not of the expected kind.
-    #[error("{path}: not a {expected}: {what}")]
+    #[error("{path} is not a {expected}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum ProfileError {
         /// Version known.
         known: u64,
     },
-    /// A file from a version of trodden whose files had a different header.
+    /// The file was written by a version of trodden whose files had a different header.
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier {
         /// The file.
@@ -114,7 +114,7 @@ pub enum ProfileError {
         /// Number of corrupt parts.
         lost: usize,
     },
-    /// Two profiles are of different builds of one program or library.
+    /// Two profiles belong to different builds of the same program or library.
     #[error(
         "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
             build{alternative}"
@@ -241,7 +241,7 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name",
         io::ErrorKind::PermissionDenied => "; check its permissions",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or choose a file on another file system",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or choose a file on a different file system",
         _ => "",
     }
 }

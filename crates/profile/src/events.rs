@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct PathEvents {
     /// Sum of the path's own events, excluding those of callees and the estimated cost of reading the counter.
     pub sum: i128,
-    /// Sum of the squares of the events of each execution.
+    /// Sum, over all executions, of the squared number of events.
     pub squares: u128,
 }
 

@@ -21,7 +21,7 @@ pub struct FunctionPaths {
     pub lost: Vec<LostPath>,
     /// Executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
-    /// Executions of each edge of the function's graph; 0 for `Reach` edges, which control never takes.
+    /// Executions of each edge in the function's graph; 0 for `Reach` edges, which control never takes.
     pub edges: Vec<u64>,
 }
 
@@ -294,7 +294,7 @@ fn unfinished(
     }
     for (_, count, mut path) in reached {
         path.pop();
-        calls.add_reached(&path, i128::from(count));
+        calls.add_prefix(&path, i128::from(count));
     }
     let mut out = Vec::new();
     while let Some(((Reverse(position), sum), remaining)) = calls.remaining.pop_first() {
@@ -361,7 +361,7 @@ impl<'a> CallPrefixes<'a> {
         }
     }
 
-    fn add_reached(&mut self, path: &[DagEdgeId], count: i128) {
+    fn add_prefix(&mut self, path: &[DagEdgeId], count: i128) {
         let at = path.last().map_or(self.dag.entry(), |e| self.dag.edge(*e).to);
         let sum = path.iter().map(|e| self.values[e.index()]).sum();
         *self.remaining_at(at, sum) += count;
@@ -384,7 +384,7 @@ fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     if let Some(bad) = dag.edges().iter().position(|e| !fits(e)) {
         return Err(format!("edge {bad} of its path graph does not match the function's edge"));
     }
-    // A prefix is decoded by appending its `Reach` edge, so that edge must be the last one of a path.
+    // A prefix is decoded by appending its `Reach` edge, so the `Reach` edge must be the last edge of a path.
     let ends_at_call_before_exit =
         |e: &DagEdge| matches!(e.origin, Origin::Real(r) if function.edges[r.index()].kind == EdgeKind::Reach && e.to != dag.exit());
     match dag.edges().iter().position(ends_at_call_before_exit) {

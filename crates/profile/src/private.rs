@@ -27,7 +27,7 @@ pub(crate) fn named_store() -> Option<&'static Path> {
     NAMED_STORE.get().map(PathBuf::as_path)
 }
 
-/// Returns the mode bits for new folders in `folder`: those of the run store that contains it, otherwise owner only.
+/// Returns the mode bits for new folders in `folder`: the mode of the run store that contains `folder`, otherwise owner only.
 pub fn folder_mode(folder: &Path) -> u32 {
     let is_store = |path: &&Path| path.ends_with(RUN_STORE) || named_store() == Some(*path);
     let store = folder.ancestors().find(is_store).and_then(|store| store.metadata().ok());

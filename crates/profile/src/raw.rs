@@ -60,7 +60,7 @@ pub struct RawUnitCounts {
     pub counters: u64,
     /// Nonzero counters by index, ascending; saturating sums over all regions.
     pub counts: Vec<(u64, u64)>,
-    /// For the sums that saturated, the excess over `u64::MAX`.
+    /// For each sum that saturated, its excess over `u64::MAX`.
     pub overflow: Vec<(u64, u128)>,
 }
 

@@ -37,7 +37,7 @@ pub struct CountedSegments {
     pub unplaced: BTreeSet<Segment>,
     /// Number of executions that were counted without their segment, because their context is not interesting or their counter is shared.
     pub others: u64,
-    /// Counter sizes and changed calls of each function that counts segments.
+    /// For each function that counts segments, the size of its counters and the changes to its calls.
     pub counters: Vec<SegmentCounterStatistics>,
 }
 

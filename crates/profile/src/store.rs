@@ -54,7 +54,7 @@ pub fn locate(start: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Prefix of the names of folders with raw counts.
+/// Name prefix of folders that contain raw counts.
 pub const RAW_FOLDER_PREFIX: &str = "raw-";
 
 /// An open run store.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Sums, and the excess over `u64::MAX` of those that saturated.
+/// Sums, and for each sum that saturated, its excess over `u64::MAX`.
 pub type SparseSums = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
 /// Sums counts that are added in any order. The list is summed up each time it doubles, so it takes at most about twice the memory of the
@@ -34,7 +34,7 @@ impl Sums {
         }
     }
 
-    /// Returns the sums, and the excess of those that saturated.
+    /// Returns the sums, and the excess of each sum that saturated.
     pub fn finish(mut self) -> SparseSums {
         self.sum_up();
         self.list.retain(|c| c.1 != 0);

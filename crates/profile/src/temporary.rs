@@ -1,8 +1,8 @@
-//! Registry of temporary files and folders, from which a program removes them when a signal ends it.
+//! Registry of the temporary files and folders that a program removes when a signal ends it.
 //!
 //! Invariant: the registry is locked while a temporary name is created and registered. So a thread that locks it to remove all files misses
 //! none, and no name is created after that. This crate does not handle signals; a program passes the function that installs its signal
-//! handlers to [`set_preparation`].
+//! handlers to [`set_lock_hook`].
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
-static PREPARATION: OnceLock<fn()> = OnceLock::new();
+static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
 /// What to do with a registered file or folder.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ const MAX_REMOVALS: u32 = 200;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sets a function that is called each time before the registry is locked. Only the first call has an effect.
-pub fn set_preparation(prepare: fn()) {
-    let _ = PREPARATION.set(prepare);
+pub fn set_lock_hook(prepare: fn()) {
+    let _ = LOCK_HOOK.set(prepare);
 }
 
 /// The locked registry.
@@ -42,7 +42,7 @@ pub struct Registry(MutexGuard<'static, BTreeMap<PathBuf, Removal>>);
 
 /// Locks the registry, to create or remove temporary names.
 pub fn lock_registry() -> Registry {
-    if let Some(prepare) = PREPARATION.get() {
+    if let Some(prepare) = LOCK_HOOK.get() {
         prepare();
     }
     Registry(NAMES.lock().unwrap_or_else(PoisonError::into_inner))

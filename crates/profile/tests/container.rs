@@ -33,7 +33,7 @@ fn sampling_data_survives_storing() {
     assert_eq!(again, profile);
     let said = "sampled from branch records: 12 samples, 11 windows, 31 complete paths, 75.0% of the observed blocks are on these paths";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
-    // Two such profiles can be merged, but not with one that was counted in full.
+    // Two such profiles can be merged with each other, but not with a profile that was counted in full.
     let mut merger = Merger::new(BuildPolicy::Separate);
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();

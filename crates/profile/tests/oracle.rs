@@ -39,7 +39,7 @@ struct Activation {
     /// Number of `edges` taken before the last call that might not return.
     last_call: Option<usize>,
     steps: u32,
-    /// Whether it continues after the call in its block, and does not enter the block.
+    /// Whether the activation continues after the call in its current block instead of entering the block.
     is_after_call: bool,
 }
 
@@ -48,7 +48,7 @@ struct Machine<'a> {
     subject: &'a RandomFunction,
     counts: BTreeMap<i64, u64>,
     log: Log,
-    /// Percentage of calls that do not return, percentage that return twice, and kills per thousand steps.
+    /// Percentage of calls that do not return, percentage of calls that return twice, and number of kills per thousand steps.
     rates: (u64, u64, u64),
     activations: u64,
 }
@@ -218,7 +218,7 @@ fn check(seed: u64, subject: &RandomFunction, machine: Machine) -> FunctionPaths
     paths
 }
 
-/// Checks the frequencies for partitions: those of real edges must be the logged ones, and each count must be at an end.
+/// Checks the frequencies for partitions: real edges must have the logged frequencies, and each count must be at an end.
 fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
@@ -254,7 +254,7 @@ fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &Function
 }
 
 #[test]
-fn decoded_paths_are_those_that_were_executed() {
+fn decoded_paths_match_the_executed_paths() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);

@@ -1,4 +1,4 @@
-//! Readers never panic for any content of a file. Valid files are corrupted in tens of thousands of ways, from seeds. `cargo xtask fuzz`
+//! Readers never panic, whatever a file contains. Valid files are corrupted in tens of thousands of ways, from seeds. `cargo xtask fuzz`
 //! does the same for all readers.
 
 mod common;

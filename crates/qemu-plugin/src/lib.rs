@@ -3,7 +3,8 @@
 //! The stream (layout: [`trodden_wire::blocks`]) is written to the file named by the argument `out=`, usually a pipe. Its reader
 //! disassembles the blocks to determine their control flow. Each thread's buffer is written in one piece under a global lock. A block is
 //! described under the same lock when it is translated, and thus before it is executed. Forked processes write nothing. The memory accesses
-//! of calls and returns are always sent, all others on request. Source: QEMU's documentation of TCG plugins, API version 1 (QEMU 7.2).
+//! of calls and returns are always sent; all other accesses are sent on request. Source: QEMU's documentation of TCG plugins, API version 1
+//! (QEMU 7.2).
 
 mod qemu;
 mod stream;
@@ -102,7 +103,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
     }
-    // SAFETY: the same block, its instructions and their bytes.
+    // SAFETY: as above, the block, its instructions and their bytes are valid during this call.
     unsafe {
         let count = qemu::qemu_plugin_tb_n_insns(block);
         for at in 0..count {
@@ -116,7 +117,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     }
 }
 
-/// Returns true if an x86-64 instruction is a near call or return. Their stack accesses tell which frame executes.
+/// Returns true if an x86-64 instruction is a near call or return. The stack accesses of these instructions show which frame executes.
 fn is_call_or_return(code: &[u8]) -> bool {
     const PREFIXES: [u8; 9] = [0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0xf2, 0xf3];
     let prefixes = code.iter().take_while(|byte| PREFIXES.contains(byte) || (0x40..0x50).contains(*byte)).count();
@@ -132,7 +133,7 @@ extern "C" fn on_execution(thread: c_uint, number: *mut c_void) {
 }
 
 extern "C" fn on_access(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
-    // SAFETY: `info` is what QEMU passed to this callback.
+    // SAFETY: QEMU passed `info` to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
     Stream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
 }

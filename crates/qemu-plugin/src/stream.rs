@@ -1,4 +1,4 @@
-//! The stream of executed blocks: each thread has a buffer, and all share one file.
+//! The stream of executed blocks: each thread has a buffer, and all threads share one file.
 
 use crate::qemu::{self, Translation};
 use std::fs::File;
@@ -71,7 +71,7 @@ impl Stream {
         let buffer = Box::new(Vec::with_capacity(BUFFER_WORDS));
         let before = place.swap(Box::into_raw(buffer), Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: it is from `Box::into_raw`, and its thread has ended, since the thread number is reused.
+            // SAFETY: `Box::into_raw` returned the pointer, and the buffer's thread has ended, since its number is reused.
             drop(unsafe { Box::from_raw(before) });
         }
         self.frame(FrameKind::ThreadBegins, thread, &[]);
@@ -86,7 +86,7 @@ impl Stream {
     /// Appends a word to a thread's buffer.
     pub fn push(&self, thread: u32, word: u64) {
         let Some(place) = self.buffers.get(thread as usize) else { return };
-        // SAFETY: QEMU calls this on the thread itself, and no other thread uses the buffer, which lives until the number is reused.
+        // SAFETY: QEMU makes this call on the thread itself. No other thread uses the buffer, which lives until the number is reused.
         let Some(buffer) = (unsafe { place.load(Ordering::Relaxed).as_mut() }) else { return };
         buffer.push(word);
         if buffer.len() == BUFFER_WORDS {

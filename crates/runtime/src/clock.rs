@@ -89,6 +89,6 @@ fn find(image: usize) -> Option<usize> {
 }
 
 fn is_name(address: usize) -> bool {
-    // SAFETY: the address is that of a NUL-terminated string, and reading stops at the first byte that differs.
+    // SAFETY: the address points to a NUL-terminated string, and reading stops at the first byte that differs.
     NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
 }

@@ -1,5 +1,5 @@
-//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how to read it, and the cost of
-//! a reading.
+//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how the runtime reads it, and
+//! what a reading costs.
 //!
 //! Instrumented code reads the time-stamp counter itself. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
 //! read with `rdpmc` if the kernel's page permits it, and otherwise with read(2), like software events. Counters are pinned: they count
@@ -202,7 +202,7 @@ impl Events {
     }
 
     fn now(self) -> i64 {
-        // SAFETY: reads a register.
+        // SAFETY: every x86-64 processor has the time-stamp counter, and reading it has no side effects.
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
@@ -326,8 +326,7 @@ extern "C" fn counter_lost(thread: &mut EventThread) {
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
-            events are not counted from here on\
-",
+            events are not counted from here on\n",
     );
 }
 

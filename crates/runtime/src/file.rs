@@ -110,7 +110,7 @@ fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
         return Err(Failure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
     }
     if stat.uid != system::effective_user() {
-        return Err(Failure::new(b"it belongs to another user", CHOOSE_OTHER_FILE));
+        return Err(Failure::new(b"it belongs to a different user", CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {
         return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
@@ -290,8 +290,8 @@ pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failu
     if free < added { Err(NO_SPACE) } else { Ok(()) }
 }
 
-/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve, the
-/// subject may be killed later if the disk fills up.
+/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve space,
+/// the subject may be killed later if the disk fills up.
 pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
@@ -300,7 +300,7 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), F
     .map_err(cannot_write)
 }
 
-/// Marks a file as one for whose header the disk had no space. The mark needs no space itself. The caller holds the header's lock.
+/// Marks a file to show that the disk had no space for its header. The mark itself takes no space. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);

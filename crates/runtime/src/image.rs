@@ -16,7 +16,7 @@ pub struct Image {
     pub region_words: u64,
     /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
-    /// Address of the bias of the region that all threads share; 0 if no unit uses one.
+    /// Address of the shared region's bias; 0 if no unit uses a region that all threads share.
     pub shared: usize,
     records: &'static [UnitRecord],
 }
@@ -42,7 +42,7 @@ pub(crate) use address_of;
 
 /// Returns the bytes of a NUL-terminated string, without the NUL. (libc's `strlen` is not available.)
 pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
-    // SAFETY: callers know of a NUL-terminated string there, which is never written and lives as long as this code.
+    // SAFETY: callers pass the address of a NUL-terminated string that is never written and lives as long as this code.
     (address..).map(|at| unsafe { (at as *const u8).read_volatile() }).take_while(|byte| *byte != 0)
 }
 
@@ -113,7 +113,7 @@ pub fn direct_place() -> Option<*mut DirectThread> {
 
 fn function_records() -> &'static [FunctionRecord] {
     let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
-    // SAFETY: the linker's bounds of the section of FunctionRecords.
+    // SAFETY: the linker defines these symbols as the bounds of the section that contains the FunctionRecords.
     unsafe { records(first, end) }
 }
 
@@ -153,7 +153,7 @@ impl Image {
     pub fn from_linker() -> Image {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
-        // SAFETY: the linker's bounds of the section of UnitRecords.
+        // SAFETY: the linker defines these symbols as the bounds of the section that contains the UnitRecords.
         let records = unsafe { records(first, end) };
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");

@@ -4,7 +4,7 @@
 //! The program may close the descriptor, and its number may then refer to a different file, or to a different description of the same file.
 //! So the descriptor is verified before each use, by device and inode and by the file position, which is set to a number unique to the
 //! image. Invariant: only one process takes locks for a description; a child of `fork` opens the file again, or uses locks that belong to
-//! itself.
+//! the child process.
 
 use crate::file::RawFile;
 use crate::system::{self, Stat};

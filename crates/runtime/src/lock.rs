@@ -90,7 +90,7 @@ pub fn release() {
     }
 }
 
-/// Releases the lock, whichever thread holds it. For a child of `fork`, in which the holder has a different thread ID.
+/// Releases the lock, whichever thread holds it. A child of `fork` needs this, because the holder has a different thread ID there.
 pub fn release_any() {
     if HOLDER.swap(0, SeqCst) & SLEEPERS != 0 {
         system::futex_wake(HOLDER.as_ptr());

@@ -4,7 +4,7 @@
 use core::arch::asm;
 
 /// # Safety
-/// As in C.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
     // SAFETY: the caller guarantees `length` bytes at `from` and `to`; the ABI guarantees a clear direction flag.
@@ -13,7 +13,7 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut
 }
 
 /// # Safety
-/// As in C.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
     // SAFETY: the caller guarantees `length` bytes at `to`; the ABI guarantees a clear direction flag.
@@ -22,7 +22,7 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// As in C.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     let differ: u8;

@@ -16,8 +16,8 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Number of bytes before the header's lock byte that are used to probe the lifetime of locks. The range is so large that processes do not
-/// collide.
+/// Size of the byte range before the header's lock byte in which processes probe the lifetime of locks. The range is so large that they do
+/// not collide.
 const PROBE_BYTES: u64 = 1 << 50;
 
 /// A mapped region.
@@ -47,7 +47,7 @@ impl Region {
         file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
 
-    /// Unmaps the region without releasing it: for a child of `fork`, whose parent still uses it.
+    /// Unmaps the region without releasing it. A child of `fork` calls this for its parent's region, which the parent still uses.
     pub fn unmap(self, counters: u64) {
         system::unmap(self.address, region_stride(counters) as usize);
     }
@@ -214,7 +214,7 @@ fn probe_lock_lifetime(
     Ok(search.life)
 }
 
-/// Returns the process that the region names as its holder; 0 for none.
+/// Returns the process that the region names as its holder; 0 if it names no process.
 fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
     let mut holder = [0; 8];
     let offset = raw.regions_offset + index * raw.region_stride + region_holder_offset(counters);

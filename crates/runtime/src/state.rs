@@ -271,7 +271,7 @@ impl State {
         region
     }
 
-    /// Acquires a region of the file for a thread that already has one.
+    /// Acquires an additional region of the file for a thread that already has a region.
     fn add_region(&mut self) -> Option<usize> {
         let owner = self.owner();
         if self.source != Source::File {
@@ -342,7 +342,7 @@ impl State {
         frames.map(|frames| (frames, current))
     }
 
-    /// Maps the raw file's switch over that of this image. If that fails, it stays off, as in a process that has just started.
+    /// Maps the raw file's switch over this image's switch. If that fails, the switch stays off, as in a process that has just started.
     pub fn map_switch(&mut self) {
         let image = Image::from_linker();
         if image.switch == 0 || self.source != Source::File {

@@ -48,7 +48,7 @@ macro_rules! stub {
 stub!("__trodden_stream_next", next_chunk);
 stub!("__trodden_stream_enter", next_slot);
 
-/// Returns the address for an event whose thread's cursor reached the end of a chunk.
+/// Returns an address for the event of a thread whose cursor has reached the end of a chunk.
 extern "C" fn next_chunk(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
     let address = own_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));

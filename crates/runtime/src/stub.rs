@@ -1,5 +1,5 @@
-//! Assembly shared by several stubs: directives for linkers and unwinders, and saving registers. `fxsave64` suffices, because system calls
-//! and baseline Rust code only use the low halves of vector registers.
+//! Assembly that several stubs share: directives for linkers and unwinders, and code that saves registers. `fxsave64` suffices, because
+//! system calls and baseline Rust code use only the low halves of vector registers.
 
 /// Starts the function with a name, in a separate section.
 macro_rules! begin {

@@ -148,7 +148,7 @@ pub fn close(number: i32) {
     let _ = system!(3, number);
 }
 
-/// Moves a descriptor to the first free number from `least` on, or to a lower one if RLIMIT_NOFILE requires it.
+/// Moves a descriptor to the first free number from `least` on, or to a lower number if RLIMIT_NOFILE requires it.
 pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
     while least > from.number {

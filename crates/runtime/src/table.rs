@@ -7,7 +7,8 @@
 use crate::region::Region;
 use crate::system;
 
-/// Owner that never ends: a thread whose ID is unknown, because a child of `vfork` entered the runtime with the thread's TLS.
+/// An owner that counts as always living: a thread whose ID is unknown, because a child of `vfork` entered the runtime with the thread's
+/// TLS.
 pub const PINNED: u32 = u32::MAX;
 const NO_OWNER: u32 = 0;
 const INLINE: usize = 8;

@@ -1,4 +1,4 @@
-//! Residual builds: the actions at the execution of a path that was unknown when the program was built.
+//! Residual builds: what happens when a path executes that was unknown at the time of the build.
 //!
 //! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. `__trodden_count` calls
 //! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because further
@@ -156,8 +156,8 @@ fn is_known(counter: usize) -> bool {
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// Handles the execution of a path: `counter` is the path's counter in the template, and `copy` the thread's copy. The execution is already
-/// counted, unless [`ACTION`] is set.
+/// Handles the execution of a path: `counter` is the path's counter in the template, and `copy` is the thread's copy of that counter. The
+/// execution is already counted, unless [`ACTION`] is set.
 pub extern "C" fn on_counted(counter: usize, copy: usize) {
     let acting = ACTION.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
@@ -261,7 +261,7 @@ impl CallbackFrame {
         if address < here || !system::is_readable(address) || !system::is_readable(word(MARKS - 1)) {
             return false;
         }
-        // SAFETY: it is in readable pages.
+        // SAFETY: the marker is in pages that were just found to be readable.
         (0..MARKS).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
     }
 }

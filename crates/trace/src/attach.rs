@@ -64,7 +64,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         return reject(format!("it is a thread of process {group}: pass `--pid {group}`"));
     }
     if is_recorder(process) {
-        return reject("it is the recorder itself. Pass the id of another process".to_owned());
+        return reject("it is the recorder itself. Pass the id of a different process".to_owned());
     }
     match field(&its, "State").unwrap_or_default().chars().next() {
         Some('Z' | 'X') => return reject("it has ended, or its first thread has".to_owned()),
@@ -73,7 +73,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     }
     if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
         let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
-        return reject(format!("process {tracer}{name} traces it already. End that first"));
+        return reject(format!("process {tracer}{name} already traces it. End that process first"));
     }
     // Kernel threads have no memory of their own.
     if field(&its, "VmSize").is_none() {
@@ -101,8 +101,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     Ok(())
 }
 
-/// Returns true if the process is this one, one of its threads, or an ancestor that runs the same program and has delegated its work to
-/// this one.
+/// Returns true if the process is the current process, one of its threads, or an ancestor that runs the same program and has delegated its
+/// work to the current process.
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
@@ -128,7 +128,7 @@ pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => Err(untraceable(process, format!("process {other} shares its memory, and would run into the breakpoints"))),
+        Some(other) => Err(untraceable(process, format!("process {other} shares its memory and would hit the breakpoints"))),
         None => Ok(()),
     }
 }
@@ -161,7 +161,7 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     }
 }
 
-/// Number of checks, and time between them, for processes that share memory only for a short time.
+/// Number of checks whether processes still share memory, and the time between two checks. Some processes share it only briefly.
 const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
@@ -216,7 +216,7 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
-    /// Between the start of a session and the stop of its threads, a process may execute another program.
+    /// Between the start of a session and the stop of its threads, a process may execute a different program.
     #[test]
     fn memory_is_opened_after_exec() {
         let mut command = Command::new("sh");

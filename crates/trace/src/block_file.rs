@@ -1,7 +1,7 @@
 //! Files of compressed blocks that remain readable if their writer is killed: partial traces and traces.
 //!
-//! This is a form of the [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its
-//! number of symbols as count. Nothing written later is needed to read a block. A file whose last block is incomplete or not of kind
+//! The format is a [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its number of
+//! symbols as count. Reading a block needs nothing that is written later. A file whose last block is incomplete or not of kind
 //! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once. If all
 //! symbols of a block fit into words of four bytes, they are stored as such words, which is the fastest; otherwise, each symbol is stored
 //! as its difference from the previous one (zigzag, LEB128). The section's layout says which.

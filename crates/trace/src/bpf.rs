@@ -110,7 +110,7 @@ fn program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
 /// The probes on a file in one process, and the ring that they write to.
 #[derive(Debug)]
 pub struct KernelProbes {
-    /// The attachment, which ends when it is closed.
+    /// The attachment, which lasts until this descriptor is closed.
     link: Option<OwnedFd>,
     ring: Ring,
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 const INT3: u8 = 0xcc;
 /// Offset of the first slot: the system call stub comes first.
 const FIRST_SLOT: u64 = SLOT;
-/// Table entry of an address that is not a site.
+/// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 
 /// The index of a site in [`Breakpoints`].
@@ -74,8 +74,8 @@ impl Breakpoints {
         Self { sites: Vec::new(), parts: Vec::new() }
     }
 
-    /// Sets breakpoints at addresses of a file, each with the number that is recorded for it. Those also contained in `jumps`, which is
-    /// ascending, are indirect jumps whose targets are to be recorded.
+    /// Sets breakpoints at addresses in a file, each with the number that is recorded for a hit. Addresses that are also in `jumps`, which
+    /// is ascending, are indirect jumps whose targets are to be recorded.
     ///
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
@@ -130,7 +130,7 @@ impl Breakpoints {
     }
 
     /// Removes the breakpoints on instructions that overlap a range which the program is about to change. All threads must be stopped;
-    /// [`Breakpoints::move_out_of_released_code`] moves those in slots.
+    /// [`Breakpoints::move_out_of_released_code`] moves the threads that are in slots.
     pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
         let mut pieces = Vec::new();
         for part in &mut self.parts {
@@ -195,7 +195,7 @@ impl Breakpoints {
         self.sites[site.0 as usize].is_jump
     }
 
-    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with another origin.
+    /// Returns true if only the signal's cause distinguishes a hit of this site from a SIGTRAP with a different origin.
     pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].is_one_byte
     }
@@ -218,7 +218,7 @@ impl Breakpoints {
 }
 
 impl FileBreakpoints {
-    /// Sets a breakpoint at each of its sites, entered in the journal. The slots remain, so that threads in them can continue.
+    /// Sets a breakpoint at each of the sites, and enters the changes in the journal.
     fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();

@@ -61,7 +61,7 @@ pub trait Collector: Sync {
         None
     }
 
-    /// Returns true if the collector does not modify code.
+    /// Returns true if the collector does not modify the program's code.
     fn leaves_code_unmodified(&self) -> bool {
         false
     }
@@ -196,8 +196,8 @@ impl Drop for SetOnDrop<'_> {
 /// How often to check whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Sets `ended` and interrupts the thread that follows a subject, once its collection is to end: on request (`stop`) or after the time
-/// `limit`. `ended` belongs to this run alone, so that its limit does not end other runs.
+/// Sets `ended` and interrupts the thread that follows a subject as soon as the collection is to end: on request (`stop`) or after the time
+/// `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
 fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
     while !is_over.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! The tracer's side of a command that traces: the effect of its client's signals, and when it may end.
 //!
-//! | what is traced | effect of a signal |
+//! | traced subject | effect of a signal |
 //! |---|---|
 //! | nothing (planning, merging) | ends the command |
 //! | a running process | ends the trace, which is kept; a second signal ends the command |
@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use trodden_launch::temporary;
 
-/// Exit status of a command whose client is gone, or whose tracer has none.
+/// Exit status of a command whose client is gone, or whose tracer ended with neither an exit status nor a signal.
 const FAILED: u8 = 2;
 
 /// Why a command cannot trace.

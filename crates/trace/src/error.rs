@@ -28,7 +28,7 @@ pub enum CollectError {
         source: io::Error,
     },
     /// There are more sites than one run can watch.
-    #[error("one run can watch {max} sites, not {sites}. Ask for more runs or fewer functions")]
+    #[error("one run can watch at most {max} sites, but {sites} were requested. Use more runs (--runs), or exclude functions (--opaque)")]
     TooManySites {
         /// The number of sites.
         sites: usize,
@@ -36,7 +36,7 @@ pub enum CollectError {
         max: usize,
     },
     /// A site is not code.
-    #[error("{address:#x} is not code of {}: the plan belongs to another build", path.display())]
+    #[error("{address:#x} is not code of {}: the plan belongs to a different build", path.display())]
     NoCode {
         /// The file address.
         address: u64,
@@ -81,7 +81,7 @@ pub enum CollectError {
         why: String,
     },
     /// Recorded hits cannot be stored.
-    #[error("cannot store the trace: {0}. Free some space, or set TMPDIR to another folder")]
+    #[error("cannot store the trace: {0}. Free some space, or set TMPDIR to a different folder")]
     Store(io::Error),
     /// Something failed, and some changes to the process remain.
     #[error("{error}; the following changes to process {process} could not be undone: {}", unrestored.join(", "))]
@@ -94,7 +94,7 @@ pub enum CollectError {
         unrestored: Vec<String>,
     },
     /// A system call failed.
-    #[error("cannot follow the program any more: {0}")]
+    #[error("cannot follow the program any longer: {0}")]
     System(#[from] io::Error),
 }
 

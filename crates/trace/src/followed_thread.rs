@@ -4,9 +4,9 @@ use crate::sink::ThreadNumber;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Its hits are recorded.
+    /// The thread's hits are recorded.
     Recorded(ThreadNumber),
-    /// It runs as if it were not traced.
+    /// The thread runs as if it were not traced.
     Unrecorded,
 }
 

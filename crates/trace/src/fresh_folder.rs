@@ -32,7 +32,7 @@ impl FreshFolder {
         let before = folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
-            "copies of {} would lie inside it. Set TMPDIR to a folder elsewhere, or run in a smaller folder",
+            "copies of {} would be inside it. Set TMPDIR to a folder elsewhere, or run in a smaller folder",
             folder.display()
         );
         let mut size = 0;
@@ -43,7 +43,7 @@ impl FreshFolder {
             folder.display(),
             MAX_SIZE >> 30
         );
-        // The copy keeps the original's permissions, and so lies within a folder that only the user can access.
+        // The copy keeps the original's permissions, so it is created in a folder that only the user can access.
         copy(&folder, &before.path().join(TREE))?;
         Ok(Self { folder, before, temporary })
     }

@@ -1,4 +1,4 @@
-//! The watched files in memory: the program, and the shared libraries that the user named.
+//! The watched files that are mapped into the process: the program, and the shared libraries that the user named.
 //!
 //! A library is watched from the moment its code is mapped, before any of it has run. So its constructors are recorded, and it makes no
 //! difference whether the loader maps it at the start or `dlopen` later. Addresses in library `n` have `n` in their upper bits
@@ -66,7 +66,7 @@ impl Library {
     }
 }
 
-/// A watched file in memory.
+/// A watched file that is mapped into the process.
 #[derive(Clone, Debug)]
 pub struct Image {
     /// The file's number; 0 is the program.
@@ -78,7 +78,7 @@ pub struct Image {
     pub area: u64,
 }
 
-/// The watched files in memory, starting with the program.
+/// The program and the watched libraries that are mapped into the process; the program comes first.
 #[derive(Clone, Debug)]
 pub struct Images(Vec<Image>);
 

@@ -15,7 +15,7 @@ pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 impl Session {
-    /// Returns true if a filter for system calls has killed a thread.
+    /// Returns true if a system call filter has killed a thread.
     fn killed_by_filter(&self, thread: Tid) -> bool {
         let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,
@@ -66,7 +66,7 @@ impl Session {
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
         }
-        // These contain the number of an interrupted system call, so that the kernel restarts it.
+        // The registers contain the number of an interrupted system call, so that the kernel restarts the call.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
@@ -162,7 +162,7 @@ impl Session {
                 Err(_) if self.killed_by_filter(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
-                            "its filter for system calls (seccomp) killed it {when}. With several runs, `--no-repeat time` avoids that"
+                            "its system call filter (seccomp) killed it {when}. With several runs, `--no-repeat time` avoids that"
                         ),
                     });
                 }

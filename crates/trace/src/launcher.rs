@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 /// Maximum number of descriptors in a request: the gate, the pipe for errors, and three streams.
 const MAX_DESCRIPTORS: usize = 5;
 
-/// A program to be started. What is not specified here is inherited from the process that the user started.
+/// A program to be started. Any property that is not specified here is inherited from the process that the user started.
 #[derive(Debug)]
 pub struct ProgramStart {
     /// The launcher that starts it.

@@ -1,11 +1,11 @@
-//! Traces programs that are not instrumented, by ptrace(2) or from recordings of others. No other crate uses ptrace.
+//! Traces programs that are not instrumented, by ptrace(2) or from recordings that other tools made. No other crate uses ptrace.
 //!
 //! | file | content |
 //! |---|---|
 //! | `tracer.rs`, `launcher.rs` | the tracer's own process, and the process that starts programs in the user's session |
 //! | `command.rs` | a command that traces: its runs, its signals, and its end |
 //! | `programs.rs` | all programs that a command runs: their processes, arguments and exit statuses |
-//! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors, their names, and a trial of which work on this machine |
+//! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors, their names, and a test which of them work on this machine |
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
@@ -20,7 +20,7 @@
 //! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs`, `numbers.rs` | file formats of partial traces and traces |
 //! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |
-//! | `hot_paths/` | the same, from the paths of a detector of the hardware path profiler |
+//! | `hot_paths/` | the same, from the paths that the hardware path profiler's detector found |
 //! | `probe_graphs.rs` | the graphs of functions for both |
 //! | `system.rs`, `ptrace.rs`, `process_status.rs` | system calls, and `/proc/PID/status` |
 //! | `simulation/` | the hardware path profiler's model, run on a source of branches |

@@ -55,7 +55,7 @@ impl ProcessMapping {
 /// Returns the mappings of a process. A name that is not UTF-8 has replacement characters.
 ///
 /// # Errors
-/// The process has ended, or belongs to somebody else.
+/// The process has ended, or belongs to a different user.
 pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
     let text = std::fs::read(format!("/proc/{process}/maps"))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(ProcessMapping::parse).collect())

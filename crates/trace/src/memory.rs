@@ -110,7 +110,7 @@ pub enum MemoryEffect {
     Protected,
     /// Its bytes may have changed.
     Written,
-    /// Something else is mapped there, or nothing.
+    /// A different file or memory is mapped there now, or nothing.
     Replaced,
 }
 

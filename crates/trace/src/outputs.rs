@@ -17,7 +17,7 @@ pub enum OutputStream {
 /// the pipe already, and a daemon left behind may hold the pipe open forever.
 pub fn drain(mut pipe: io::PipeReader, over: &io::PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
-    // Once the run is over: the maximum number of unread bytes that it has written.
+    // Once the run is over: the maximum number of bytes that it has written and that are still unread.
     let mut left = None;
     while left != Some(0) {
         let is_ready = |of: &PollFd| of.any().unwrap_or(true);

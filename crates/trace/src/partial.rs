@@ -11,7 +11,7 @@ use trodden_container::FileKind;
 
 /// The format of partial traces.
 pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 4 };
-/// Maximum number of symbols per block, and so the number of a thread's hits that are lost if the collector is killed.
+/// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
 const BLOCK: usize = 1 << 16;
 
 /// The end of a run, as it is stored.

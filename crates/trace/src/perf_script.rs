@@ -2,7 +2,7 @@
 //!
 //! Branches come in two forms. With `-F ...,brstack` each sample is a line with a window of branches, newest first: `PID/TID TIME:
 //! 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Other
-//! fields may precede them. Of the lines of `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read. Where perf
+//! fields may precede them. From `--show-mmap-events` and `--show-task-events`, the parser reads mappings, forks and exits. Where perf
 //! reports lost records, all affected paths are interrupted.
 
 use trodden_binary::MappedFile;
@@ -55,7 +55,7 @@ pub enum ScriptLine {
 /// Parses a line.
 ///
 /// # Errors
-/// A description of what is wrong with the line.
+/// The error describes the fault in the line.
 pub fn parse(line: &str) -> Result<ScriptLine, String> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {

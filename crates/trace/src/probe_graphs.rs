@@ -1,4 +1,4 @@
-//! A cache of the graphs of probed functions.
+//! A cache for the graphs of probed functions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,7 +15,7 @@ impl<'a> ProbeGraphs<'a> {
         ProbeGraphs { images, known: HashMap::new() }
     }
 
-    /// Returns the graph of a function of an image, which is built at the first request.
+    /// Returns a function's graph, which is built at the first request.
     pub fn of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
         match self.known.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),

@@ -12,7 +12,7 @@ pub fn field(status: &str, name: &str) -> Option<String> {
     Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
 }
 
-/// Returns the number at the start of a field of a status text.
+/// Returns the number at the start of a field in a status text.
 pub fn number(status: &str, name: &str) -> Option<Tid> {
     field(status, name)?.split_whitespace().next()?.parse().ok()
 }

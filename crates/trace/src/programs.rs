@@ -39,7 +39,7 @@ pub struct StartedProgram {
     pub started: SystemTime,
     /// The run time of its first process.
     pub duration: Duration,
-    /// The exit status of its first process; `None` if the process executed another program or outlived the command.
+    /// The exit status of its first process; `None` if the process executed a different program or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
@@ -62,13 +62,13 @@ pub enum ProcessEvent {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The command cannot be started.
-    #[error("cannot start it: {0}")]
+    #[error("cannot start the program: {0}")]
     Start(io::Error),
     /// The system forbids tracing it.
-    #[error("cannot trace its processes: {0} (a sandbox without ptrace?)")]
+    #[error("cannot trace the program's processes: {0}. Check whether a sandbox or container forbids ptrace")]
     Forbidden(io::Error),
     /// Yama forbids tracing any process.
-    #[error("cannot trace its processes: {0}")]
+    #[error("cannot trace the program's processes: {0}")]
     Yama(String),
     /// The program would lose its privileges if it were traced.
     #[error("{} has {what}, which the kernel ignores in a program traced by this user. Run it as root", path.display())]
@@ -79,7 +79,7 @@ pub enum TraceError {
         what: &'static str,
     },
     /// A process can no longer be waited for.
-    #[error("cannot follow its processes any more: {0}")]
+    #[error("cannot follow the program's processes any longer: {0}")]
     Lost(io::Error),
 }
 
@@ -218,7 +218,7 @@ fn privilege(path: &Path) -> Option<&'static str> {
 
 /// The error for a process that was killed before it executed its program.
 fn killed(status: i32) -> io::Error {
-    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed it before it began", libc::WTERMSIG(status)))
+    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
 
 /// Resumes a stopped process and delivers `signal`, unless that is 0. A process that is gone is not an error.

@@ -276,10 +276,10 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     }
 }
 
-/// Like [`wait`] for any thread, but signals interrupt it.
+/// Like `wait(-1)`, but returns if a signal interrupts it.
 ///
 /// # Errors
-/// A signal interrupted the wait (`EINTR`), or another error of the system.
+/// `EINTR` if a signal interrupted the wait, or any other error that the system call returns.
 pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
     wait_status(-1, 0)
 }

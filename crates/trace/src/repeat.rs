@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
 
-/// What is made repeatable; each aspect can be switched off.
+/// The aspects of a run that are made repeatable; each can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatRecipe {
     /// Addresses are not randomised.
@@ -214,7 +214,7 @@ impl Repeater {
 
     /// Handles the start of a system call.
     pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> CallEntry {
-        // The kernel restarts an interrupted call with a time limit under another number.
+        // The kernel restarts an interrupted call that has a time limit under a different number.
         let interrupted = self.interrupted.remove(&tid);
         if let (libc::SYS_restart_syscall, Some(call)) = (number as i64, interrupted) {
             self.pending.insert(tid, call);
@@ -261,7 +261,7 @@ impl Repeater {
             _ if call.reads_mappings => {
                 let text =
                     self.shown.read(self.log.process, call.arguments[0], usize::try_from(call.arguments[2]).unwrap_or(usize::MAX))?;
-                // If the buffer is not mapped, the kernel would report that.
+                // If the buffer is not mapped, the call fails as it would in the kernel.
                 let written = memory.write(call.arguments[1], &text);
                 CallResult::Replaced(written.map_or(-i64::from(libc::EFAULT), |()| text.len() as i64))
             }

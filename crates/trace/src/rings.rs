@@ -37,7 +37,7 @@ pub struct Rings {
 pub struct Ring(u64);
 
 impl Rings {
-    /// Maps the rings into a subject. `place` is the address of a buffer for a path, `stub` that of the system call stub.
+    /// Maps the rings into a subject. `place` is the address of a buffer for a path, `stub` is the address of the system call stub.
     ///
     /// # Errors
     /// The subject cannot open or map the file.

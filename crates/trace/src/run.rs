@@ -40,7 +40,7 @@ pub struct TraceRun<'a> {
     pub guarded: &'a HashSet<u64>,
     /// What is made repeatable.
     pub recipe: RepeatRecipe,
-    /// The first run, if this one repeats it.
+    /// The first run, if this run repeats it.
     pub first: Option<Arc<RunLog>>,
     /// Ends the collection once it is true.
     pub stop: &'a AtomicBool,

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn formatted_lines_equal_the_kernels() {
+    fn formatted_lines_match_those_of_the_kernel() {
         let text = std::fs::read_to_string("/proc/self/maps").unwrap();
         // No line is missing or different. Other threads may map memory meanwhile, so the number of lines is not compared.
         assert!(text.lines().all(|line| MappingLine::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn read_sizes_equal_the_kernels() {
+    fn read_sizes_match_those_of_the_kernel() {
         let mut child = sleeping_process();
         let process = child.id() as Tid;
         for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {

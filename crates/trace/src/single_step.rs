@@ -1,4 +1,4 @@
-//! Single-stepping with PTRACE_SINGLESTEP: records the address of every instruction of the image. It needs no graph, and so serves as the
+//! Single-stepping with PTRACE_SINGLESTEP: records the address of every executed instruction of the image. It needs no graph, so it is the
 //! oracle for the other collectors. The trap flag that stepping sets is hidden from the program, which can use it as usual.
 //!
 //! While there is one thread, libraries run at full speed: when the thread leaves the image, the image's code is made unexecutable, and
@@ -365,7 +365,7 @@ impl Stepping {
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
-            _ => Err(CollectError::Unexpected { what: format!("mprotect of its code returned {result}") }),
+            _ => Err(CollectError::Unexpected { what: format!("mprotect of the program's code returned {result}") }),
         }
     }
 }

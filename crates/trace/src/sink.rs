@@ -1,4 +1,4 @@
-//! Where collectors send what they see.
+//! Sinks, to which collectors send the hits that they record.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -10,9 +10,9 @@ pub struct ThreadNumber(pub u32);
 /// Whether a collection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkFlow {
-    /// It continues.
+    /// The collection continues.
     Continue,
-    /// It ends, and the subject continues untraced.
+    /// The collection ends, and the subject continues untraced.
     Stop,
 }
 
@@ -37,7 +37,7 @@ pub trait Sink {
     /// Takes the hits of one thread at several sites, in order.
     ///
     /// # Errors
-    /// They cannot be stored.
+    /// The hits cannot be stored.
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for site in sites {
             if self.record(thread, u64::from(*site))? == SinkFlow::Stop {
@@ -51,23 +51,23 @@ pub trait Sink {
 /// The meaning of a signal stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// It was caused by what is watched.
+    /// A watched site or a step caused the stop.
     Recorded(SinkFlow),
-    /// It is the program's own signal.
+    /// The program's own signal caused the stop.
     Foreign,
 }
 
 /// A sink that keeps its first error and from then on asks for the collection to end, so that the tracer can finish what it has begun
 /// with a stopped thread.
 pub struct FallibleSink<'a> {
-    /// The sink proper.
+    /// The wrapped sink.
     pub sink: &'a mut dyn Sink,
     /// The first error.
     pub error: Option<io::Error>,
 }
 
 impl FallibleSink<'_> {
-    fn or_enough(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
+    fn record_unless_failed(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
         if self.error.is_none() {
             match record(self.sink) {
                 Ok(flow) => return Ok(flow),
@@ -80,10 +80,10 @@ impl FallibleSink<'_> {
 
 impl Sink for FallibleSink<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record(thread, what))
+        self.record_unless_failed(|sink| sink.record(thread, what))
     }
 
     fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record_sites(thread, sites))
+        self.record_unless_failed(|sink| sink.record_sites(thread, sites))
     }
 }

@@ -31,7 +31,7 @@ impl fmt::Debug for StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// Returns the file addresses of a thread's frames that lie in watched images, innermost first: its instruction pointer, then return
+    /// Returns the file addresses of a thread's frames in watched images, innermost first: its instruction pointer, then return
     /// addresses. `original` translates an instruction pointer in a copy to the image.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;

@@ -22,7 +22,7 @@ use std::rc::Rc;
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
 
-/// Number of addresses that are tried for it.
+/// Number of addresses that are tried for the area.
 const MAX_TRIES: u64 = 8;
 
 const AT_NULL: u64 = 0;
@@ -31,7 +31,7 @@ const AT_ENTRY: u64 = 9;
 const AT_RANDOM: u64 = 25;
 const AT_SYSINFO_EHDR: u64 = 33;
 
-/// The layout of an executable file's image. All addresses are those of the file.
+/// The layout of an executable file's image. All addresses are file addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
     /// The path of the file.
@@ -89,7 +89,7 @@ impl Executable {
         let header = object::elf::FileHeader64::<object::LittleEndian>::parse(&file).map_err(broken)?;
         let endian = object::LittleEndian;
         if header.e_machine(endian) != object::elf::EM_X86_64 {
-            return Err(fault("is a program for another processor; only programs for x86-64 can be traced"));
+            return Err(fault("is a program for a different processor; only programs for x86-64 can be traced"));
         }
         let segments = header.program_headers(endian, &file).map_err(broken)?;
         let loaded = || segments.iter().filter(|s| s.p_type(endian) == object::elf::PT_LOAD);
@@ -139,7 +139,7 @@ impl TracedProcess {
         session.resume(process, Resume::ToSystemCall, 0)?;
         match session.wait_for(process)? {
             PtraceStop::SystemCall => {}
-            other => return Err(CollectError::Unexpected { what: format!("{other:?} instead of the return from execve") }),
+            other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
         let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
@@ -226,14 +226,14 @@ impl TracedProcess {
 
     /// Allows a stopped child with a copy of the memory, which is not followed any more, to read the time-stamp counter.
     pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
-        // A program with a filter has been allowed to before the filter took effect.
+        // A program with a filter was allowed to read the counter before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
             true => self.session.enable_time_stamps(&self.memory, thread, Some(self.area)),
             false => Ok(()),
         }
     }
 
-    /// Like [`Self::enable_time_stamps`], for a thread that has just executed another program.
+    /// Like [`Self::enable_time_stamps`], for a thread that has just executed a different program.
     pub fn enable_time_stamps_after_exec(&self, thread: Tid) -> Result<(), CollectError> {
         match self.fixed_clock && !self.session.is_filtered() {
             true => self.session.enable_time_stamps(&Memory::open(thread)?, thread, None),

@@ -1,6 +1,6 @@
 //! Sequences of recorded numbers, of which nearly all are small: sites, and now and then an address.
 
-/// Marks the place of a number that does not fit into a word.
+/// Marks the position of a number that does not fit into a word.
 const WIDE: u32 = u32::MAX;
 
 /// Recorded numbers in order, four bytes each if they are small.

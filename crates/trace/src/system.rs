@@ -10,7 +10,7 @@ pub fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
 /// Sends a signal, which may be a real-time signal, to a process.
 ///
 /// # Errors
-/// The process has ended, or must not be signalled by this one.
+/// The process has ended, or this process may not signal it.
 pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the system call takes no pointers.
     checked(unsafe { libc::kill(process, signal) })

@@ -25,7 +25,7 @@ pub enum TracerSplit {
 /// A message from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// It has received a signal.
+    /// The client has received a signal.
     Signal {
         /// The signal.
         signal: i32,

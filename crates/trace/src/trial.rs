@@ -37,8 +37,8 @@ impl Sink for First {
     }
 }
 
-/// Tries a collector by running a program with `--version`, and watching its first witness sled if the collector needs one, else its
-/// entry point. Collectors that work with any program are first tried with a tiny one, which takes a few milliseconds.
+/// Tries a collector by running a program with `--version` and watching the program's first witness sled, if the collector needs one, or
+/// else its entry point. Collectors that work with any program are first tried with a tiny program, which takes a few milliseconds.
 ///
 /// # Errors
 /// The collector does not work on this machine, or not with this program; the message says why.

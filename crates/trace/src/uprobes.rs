@@ -110,7 +110,7 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
         }
         // The kernel cannot probe instructions that trap or are privileged either.
         let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
-        // With fixed time, these trap, and the tracer emulates them at their own address.
+        // If the recipe fixes the time, these instructions trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         let is_unsupported = prefixed || traps || reads_time || instruction.is_privileged();
         if fallback.is_none() && !is_unsupported && !is_long_nop(&instruction) {

@@ -174,11 +174,11 @@ impl<'a> Watch<'a> {
             }
             Watched::Uprobes(probes, rest) => {
                 record_probe_hits(probes, sink)?;
-                // The kernel removes all of them or none.
+                // The kernel removes either all uprobes or none.
                 probes.detach();
                 rest.release(range, &subject.memory)
             }
-            // These learn of it from the system call's effect, in [`Watch::handle_memory_change`].
+            // These means of watching learn of the change in [`Watch::handle_memory_change`].
             Watched::Steps(_) | Watched::Nothing => Ok(()),
         }
     }
@@ -276,7 +276,7 @@ impl<'a> Watch<'a> {
         own.into_iter().chain(self.images.areas()).collect()
     }
 
-    /// Returns true if an address in memory lies in a copy of watched code.
+    /// Returns true if an address in memory is in a copy of watched code.
     pub fn is_copy(&self, address: u64) -> bool {
         matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
     }
@@ -395,7 +395,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Removes the uprobes: from now on the subject is another program, or is no longer followed.
+    /// Removes the uprobes: from now on the subject is a different program, or is no longer followed.
     pub fn end_probes(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.means {
             probes.detach();
@@ -449,8 +449,8 @@ impl<'a> Watch<'a> {
         Ok(SinkFlow::Continue)
     }
 
-    /// Returns the code addresses on a stopped thread's stack that lie in watched images, innermost first. The first is the thread's own
-    /// position, if it lies in one.
+    /// Returns the code addresses on a stopped thread's stack that are in watched images, innermost first. If the thread's own position is
+    /// in such an image, that address comes first.
     pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
         let original = |address| match &self.means {
             Watched::Trampolines(trampolines) => trampolines.to_image(address),

@@ -1,4 +1,4 @@
-//! Tests of the programs that a command runs: which are distinguished, what is known of them, and how they end.
+//! Tests of the programs that a command runs: how they are distinguished, what is reported about them, and how they end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};

@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
     let name = &*called.to_string_lossy().into_owned();
     notes::show_log();
     survive_file_size_limit();
-    trodden_profile::temporary::set_preparation(trodden_launch::temporary::remove_on_signals);
+    trodden_profile::temporary::set_lock_hook(trodden_launch::temporary::remove_on_signals);
     last_store::end(run(name, arguments))
 }
 

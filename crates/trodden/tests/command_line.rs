@@ -77,7 +77,7 @@ fn error_names_the_kind_of_an_unsuitable_input() {
             }
             let said = refusal(&place, &words(&command.replace("FILE", file)));
             assert!(said.contains(expected), "{command} {file}: {said}");
-            assert!(said.matches(&format!("{file}: not a stored profile")).count() == 1, "{command} {file}: {said}");
+            assert!(said.matches(&format!("{file} is not a stored profile")).count() == 1, "{command} {file}: {said}");
         }
     }
     let said = refusal(&place, &["advise", "raws"]);

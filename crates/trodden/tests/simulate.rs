@@ -431,7 +431,7 @@ fn traces_of_other_simulators_are_converted() {
     let found = json(at, &["--json", "--from", "t.trodrec"]);
     // These are the four branches and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
-    // A corrupt file is still recognised as a trace of another simulator.
+    // A corrupt file is still recognised as a trace from another simulator.
     fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
     fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {

@@ -189,7 +189,7 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
         for way in IN_ONE_RUN {
             assert_traces_match_steps(&folder, &["./app"], 0, &[way]);
             let notes = TraceFile::open(&folder.path("one.trace")).unwrap().end().notes.clone();
-            assert!(notes.iter().any(|note| note.contains("continued on another stack")), "{way:?}: {notes:?}");
+            assert!(notes.iter().any(|note| note.contains("continued on a different stack")), "{way:?}: {notes:?}");
             assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
             let again = folder.record(way, "again.trace", &["./app"]);
             assert!(again.status.success(), "{}", errors(&again));

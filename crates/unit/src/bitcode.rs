@@ -1,14 +1,14 @@
 //! The version of LLVM that wrote a bitcode file.
 //!
-//! An LLVM reads the bitcode of its own and of earlier major versions. It does not always refuse that of later ones, so the version is
-//! compared first. It is a string in the identification block, with which every bitcode file of LLVM 4 and later begins. The encoding is
-//! described in LLVM's "LLVM Bitcode File Format".
+//! An LLVM release reads bitcode from its own and from earlier major versions. It does not always reject bitcode from later versions, so
+//! trodden compares the versions first. Since LLVM 4, every bitcode file begins with an identification block, which contains the version as
+//! a string. LLVM's "LLVM Bitcode File Format" describes the encoding.
 
 /// First bytes of bitcode.
 const MAGIC: [u8; 4] = *b"BC\xc0\xde";
-/// First bytes of bitcode with a header, and the size of the header.
+/// First bytes of the header that may precede bitcode, and the header's size.
 const WRAPPER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
-/// ID of the identification block, and of the record in it with the name of the producer.
+/// ID of the identification block, and of the record in it that names the producer.
 const IDENTIFICATION: u64 = 13;
 const PRODUCER: u64 = 1;
 /// Maximum number of characters that are read.
@@ -19,7 +19,7 @@ pub fn is_bitcode(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes.starts_with(&WRAPPER.0)
 }
 
-/// Returns the major version of the LLVM that wrote a bitcode file, of which the first kilobyte is enough. `None` if the bytes are not
+/// Returns the major version of the LLVM that wrote a bitcode file; the file's first kilobyte is enough. `None` if the bytes are not
 /// bitcode, or name a producer other than LLVM.
 pub fn producer_major(bytes: &[u8]) -> Option<u32> {
     let start = if bytes.starts_with(&WRAPPER.0) { WRAPPER.1 } else { 0 };
@@ -33,7 +33,7 @@ enum Encoding {
     Literal(u64),
     Fixed(u32),
     Variable(u32),
-    /// A count, and that many operands of the next encoding.
+    /// A count, followed by that many operands in the next encoding.
     Array,
     Character,
 }
@@ -88,7 +88,7 @@ impl Bits<'_> {
         Some(value)
     }
 
-    /// Reads an integer in groups of `width` bits, of which the highest tells that another group follows.
+    /// Reads an integer in groups of `width` bits. The highest bit of each group says whether another group follows.
     fn variable(&mut self, width: u32) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -102,7 +102,7 @@ impl Bits<'_> {
         }
     }
 
-    /// Continues at a multiple of 32 bits.
+    /// Skips to the next multiple of 32 bits.
     fn align(&mut self) {
         self.at = self.at.next_multiple_of(32);
     }
@@ -158,7 +158,7 @@ impl Bits<'_> {
 mod tests {
     use super::*;
 
-    /// The beginning of files by clang 19.1.7, and by rustc 1.95.0.
+    /// The first bytes of bitcode files that clang 19.1.7 and rustc 1.95.0 wrote.
     const BY_CLANG: &[u8] =
         b"BC\xc0\xde\x35\x14\x00\x00\x05\x00\x00\x00\x62\x0c\x30\x24\x4a\x59\xbe\x66\xdd\xfb\xb5\xbf\x0b\x51\x80\x4c\x01\x00\x00\x00";
     const BY_RUSTC: &[u8] = b"BC\xc0\xde\x35\x14\x00\x00\x0e\x00\x00\x00\x62\x0c\x30\x1c\x41\xc7\x0a\xac\x60\x0b\xad\x20\x07\x72\xe0\

@@ -52,7 +52,7 @@ impl UnitCache {
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
     }
 
-    /// Stores a frame and returns its path. Does not replace a frame that has the same map, and has bitcode if the new one does.
+    /// Stores a frame and returns its path. Keeps an existing frame that has the same map, unless only the new frame has bitcode.
     pub fn put(&self, frame: &Frame) -> io::Result<PathBuf> {
         let path = self.path(frame.unit);
         let known = self.get(frame.unit).ok().flatten();

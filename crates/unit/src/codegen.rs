@@ -137,7 +137,7 @@ const LLVM: &[(&str, AcceptedValues)] = &[
     ("-stack-alignment=", Number),
 ];
 
-/// A map contains a compiler option that is not on the list.
+/// The error for a map that contains a compiler option that is not on the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "its map contains the compiler option `{option}`, which trodden does not accept from files, because it might load libraries or write \

@@ -31,8 +31,8 @@ pub struct EdgeProfile {
     pub reached: Vec<ReachedCall>,
 }
 
-/// A call that may not return, or the last of several consecutive ones on the same line. The paths show how often control left a block, and
-/// thus how often its last call returned. Returns of the block's other calls have counters.
+/// A call that may not return, or the last of several consecutive such calls on the same line. The paths show how often control left a
+/// block, and thus how often its last call returned. Returns of the block's other calls have counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReachedCall {
     /// Index of the function in [`crate::UnitMap::functions`].

@@ -46,7 +46,7 @@ pub enum FrameError {
         /// The frame's version.
         found: u32,
     },
-    /// A frame from a version of trodden whose files had a different header.
+    /// The frame was written by a version of trodden whose files had a different header.
     #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
     Earlier(usize),
     /// A section is missing or corrupt.
@@ -77,7 +77,7 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// Compresses a unit. `bitcode` is empty if it is not to be stored.
+    /// Compresses a unit. An empty `bitcode` is not stored.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
         let section =
             |tag, count, content: &[u8]| Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, LEVEL);
@@ -89,7 +89,7 @@ impl Frame {
         }
     }
 
-    /// Returns whether the two have the same map.
+    /// Returns whether two frames have the same map.
     pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
         // The section's header is not compared, since it says whether bitcode follows.
         self.map[SECTION_HEADER_BYTES..] == other.map[SECTION_HEADER_BYTES..]

@@ -119,7 +119,7 @@ impl KnownPaths {
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Adds the functions and executions of another set.
+    /// Adds the functions and executions in `other`.
     ///
     /// # Errors
     /// The sets contain the same function with different cuts.

@@ -32,7 +32,7 @@ pub struct LineGraph {
 /// A basic block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineBlock {
-    /// Distinct lines of its instructions in the function's file.
+    /// Distinct lines of the block's instructions in the function's file.
     pub lines: Vec<u32>,
     /// Line of the jump at the end, if no other instruction of the block is on this line: a closing brace, or a `break` after a statement.
     pub jump: Option<u32>,
@@ -45,14 +45,14 @@ pub struct LineBlock {
 }
 
 impl LineBlock {
-    /// Returns all its lines, including that of the jump.
+    /// Returns all of the block's lines, including the jump's line.
     pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
         self.lines.iter().chain(&self.jump)
     }
 }
 
 impl LineGraphs {
-    /// Adds the graphs of a unit that is linked into this one.
+    /// Adds the graphs of a different unit that is linked into this unit.
     pub fn append(&mut self, other: LineGraphs) {
         let (first_file, first) = (self.files.len() as u32, self.functions.len() as u32);
         self.files.extend(other.files);

@@ -33,9 +33,9 @@ pub struct UnitMap {
     pub counted: CountedEvent,
     /// clang options that affect the generated code but are not in the bitcode (`-O2`, `-fPIC`).
     pub codegen: Vec<String>,
-    /// Source files of positions; absolute if the compiler knew the folder.
+    /// The source files that positions refer to; absolute paths if the compiler knew the folder.
     pub files: Vec<String>,
-    /// Scopes of positions: functions, and chains of inlined calls.
+    /// The scopes that positions refer to: functions, and chains of inlined calls.
     pub scopes: Vec<Scope>,
     /// Instrumented functions.
     pub functions: Vec<FunctionMap>,
@@ -51,7 +51,7 @@ pub struct UnitMap {
     pub edge_profile: Option<EdgeProfile>,
     /// Functions that the unit's code calls by name.
     pub calls: Vec<Callee>,
-    /// Further names of its functions, such as those of C++ constructors.
+    /// Additional names of its functions, such as the aliases of C++ constructors.
     pub aliases: Vec<Alias>,
     /// Graphs of its functions before optimisation; empty if the compiler's front end is not clang, or the unit is not optimised.
     pub line_graphs: LineGraphs,
@@ -206,7 +206,7 @@ pub struct FlowEdge {
     pub to: Node,
     /// Condition under which the edge is taken.
     pub kind: EdgeKind,
-    /// All switch values for which the edge is taken. A default edge has some if cases lead to the same block.
+    /// All switch values for which the edge is taken. A default edge has such values if cases lead to the same block.
     pub cases: Vec<i64>,
 }
 

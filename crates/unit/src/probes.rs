@@ -1,5 +1,5 @@
 //! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. An LLVM pseudo probe has a function identifier, for
-//! which these builds use a hash of the unit and of the function's index in its map, and a number, which encodes the block and the event at
+//! which these builds use a hash of the unit and the function's index in its map, and a number, which encodes the block and the event at
 //! the probe. The crate `trodden-binary` reads the section.
 
 use crate::identity::Identity;

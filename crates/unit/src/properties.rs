@@ -1,6 +1,6 @@
 //! Properties of a unit's instructions, from which the computations and loads on a path that repeat earlier ones are found.
 //!
-//! They are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
+//! Properties are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
 //! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
 //! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
@@ -31,9 +31,9 @@ pub struct ClassId(pub u32);
 pub struct UnitProperties {
     /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// Source files of positions. They are the same as in the unit's map if both were computed from the same bitcode.
+    /// The source files that positions refer to, as in the unit's map if both were computed from the same bitcode.
     pub files: Vec<String>,
-    /// Scopes of positions. They are the same as in the unit's map if both were computed from the same bitcode.
+    /// The scopes that positions refer to, as in the unit's map if both were computed from the same bitcode.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,

@@ -142,7 +142,7 @@ impl SegmentSet {
         self.len() == 0
     }
 
-    /// Returns the context whose chain is that of the given context without its outermost path; 0 if no path remains.
+    /// Returns the context that results from dropping the outermost path of the given context's chain; 0 if no path remains.
     pub fn shorter(&self, function: u32, context: u32) -> u32 {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
@@ -352,7 +352,7 @@ mod tests {
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
     }
 
-    /// Returns the chain of calls of a context.
+    /// Returns a context's chain of calls.
     pub fn chain_of(set: &SegmentSet, callee: u32, context: u32) -> Vec<(u32, u64)> {
         let (mut function, mut context, mut chain) = (callee, context, Vec::new());
         while let Some(c) = set.context(function, context) {

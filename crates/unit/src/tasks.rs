@@ -1,8 +1,8 @@
 //! Units of a Rust crate that the plugin compiles in one process, and what these units know of each other's functions.
 //!
-//! rustc divides a crate into units, so that only those that changed are compiled again. Whether a call can fail to return is known within
-//! a unit. So that paths do not depend on the division, each unit is summarised first, and every unit is told which functions of the
-//! others return.
+//! rustc divides a crate into units and recompiles only the units that changed. Within a unit, the compiler knows which calls may not
+//! return. So that paths do not depend on how the crate is divided, each unit is summarised first, and every unit then learns which
+//! functions of the other units return.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Variable that names a file with the tasks of the plugin, which then ignores the module that clang compiles.
 pub const TASKS_VARIABLE: &str = "TRODDEN_UNITS";
 
-/// Attribute of a function that another unit defines, and whose calls return.
+/// Attribute of a function that a different unit defines and whose calls always return.
 pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
 
 /// A task of the plugin. Files are named relative to its working folder.
@@ -36,12 +36,12 @@ pub enum UnitWork {
     },
 }
 
-/// What other units must know of a unit's functions, and it of theirs.
+/// What other units must know about a unit's functions, and what the unit must know about theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSummary {
-    /// The functions with external linkage that return from all of their calls if the named functions do, which other units may define.
+    /// The functions with external linkage that always return, provided that the named functions, which other units may define, do so.
     pub returning: BTreeMap<String, BTreeSet<String>>,
-    /// The functions that the unit calls but does not define, and that may not return as far as it knows.
+    /// The functions that the unit calls but does not define, and that may not return as far as the unit knows.
     pub called: BTreeSet<String>,
 }
 
@@ -62,13 +62,13 @@ pub fn tasks_from_bytes(bytes: &[u8]) -> Result<Vec<UnitTask>, postcard::Error> 
 }
 
 impl CallSummary {
-    /// Reads a summary. `None` if the bytes are none.
+    /// Reads a summary. `None` if the bytes are not a summary.
     pub fn from_bytes(bytes: &[u8]) -> Option<CallSummary> {
         postcard::from_bytes(bytes).ok()
     }
 
-    /// Returns those of the functions that the unit calls which are in the set.
-    pub fn called_of(&self, returning: &BTreeSet<&str>) -> Vec<String> {
+    /// Returns the functions in the set that the unit calls.
+    pub fn called_functions_in(&self, returning: &BTreeSet<&str>) -> Vec<String> {
         self.called.iter().filter(|name| returning.contains(name.as_str())).cloned().collect()
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_return_if_all_that_they_call_return() {
+    fn functions_return_if_all_their_callees_return() {
         let units = [
             // `a` and `b` call each other.
             summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
@@ -116,7 +116,7 @@ mod tests {
         ];
         let found = returning(&units);
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
-        assert_eq!(units[0].called_of(&found), ["b"]);
+        assert_eq!(units[0].called_functions_in(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));
     }
 }

@@ -9,7 +9,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 
 const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "create one with `trodden export weights -o FILE`" };
 
-/// Executions of the edges of functions.
+/// Edge executions by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     functions: BTreeMap<(String, u64), Vec<u64>>,

@@ -1,8 +1,8 @@
 //! Attribution of the time between two calls to the code that the thread executed.
 //!
 //! A block is the time span between two calls. If the block has enough samples, its time is divided in proportion to them; otherwise, in
-//! proportion to the samples of all of the thread's blocks between the same two call stacks. If these have no samples either, the time is
-//! attributed to the functions that both call stacks have in common. The parts add up to the block, in nanoseconds.
+//! proportion to the samples from all of the thread's blocks between the same two call stacks. If these blocks have no samples either, the
+//! time is attributed to the functions that both call stacks have in common. The parts add up to the block's length in nanoseconds.
 
 use crate::codes::{Codes, own_frames};
 use crate::process_file::ProcessFile;
@@ -20,7 +20,7 @@ const MIN_OWN_SAMPLES: usize = 8;
 /// Maximum number of codes per block. Samples of all other codes are added to the most frequent one.
 const MAX_CODES: usize = 12;
 
-/// Numbers of the call stacks before and after a block; `NO_STACK` at the start and the end of the thread.
+/// Numbers of the call stacks before and after a block; `NO_STACK` at the start and at the end of the thread.
 type StackPair = (u32, u32);
 
 /// The samples and stacks of a thread.

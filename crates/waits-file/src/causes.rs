@@ -64,7 +64,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        // If the caller is named instead of a helper, the line is that of the helper's call.
+        // If the caller is named instead of a helper, the line is the one that calls the helper.
         let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();

@@ -16,7 +16,7 @@ use trodden_waits::CodeId;
 pub struct CodeLocation {
     /// Functions on the stack, outermost first; the last one is executing.
     pub path: Vec<String>,
-    /// File and line at which each function but the last calls the next.
+    /// For each function but the last, the file and line at which it calls the next.
     pub calls: Vec<(String, u32)>,
     /// Source file of the last function; empty if unknown.
     pub file: String,
@@ -29,7 +29,8 @@ pub struct CodeLocation {
 }
 
 impl CodeLocation {
-    /// Returns file and line of the call in the function at a depth of the path, where 1 is the outermost. `None` for the last function.
+    /// Returns the file and line of the call that the function at a depth of the path makes; depth 1 is the outermost function. `None` for
+    /// the last function.
     pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
@@ -151,7 +152,7 @@ fn path(own: &OwnFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
-/// Returns the program's own frames of a stack of return addresses. `at` is the address of the current instruction, if known.
+/// Returns the program's own frames in a stack of return addresses. `at` is the address of the current instruction, if known.
 pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();

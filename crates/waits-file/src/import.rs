@@ -1,10 +1,10 @@
-//! Importers for traces of other tools. A trace is read completely and then fed to the analysis in chronological order.
+//! Importers for traces from other tools. A trace is read completely and then fed to the analysis in chronological order.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `import/perf.rs` | text of `perf script` or `perf sched script` with scheduler events |
 //! | `import/ctf.rs` | traces of LTTng and others in the Common Trace Format, read by `babeltrace2` |
-//! | `import/scheduler.rs` | conversion of the scheduler events of both |
+//! | `import/scheduler.rs` | conversion of scheduler events from both formats |
 //! | `import/chrome.rs` | Chrome trace JSON with flow events |
 //! | `import/otf2.rs` | OTF2 archives, read by `otf2-print` |
 
@@ -73,7 +73,7 @@ pub(crate) enum EventKind {
 /// Reads and decompresses a complete file. Fails if the content exceeds the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
-/// Analyses a trace of another tool.
+/// Analyses a trace from another tool.
 ///
 /// # Errors
 /// Fails if the format is unknown, if the trace is corrupt, or if no code belongs to the function of a prediction.

@@ -1,4 +1,4 @@
-//! Records waiting time, and feeds recordings and traces of other tools to the analysis of [`trodden_waits`].
+//! Records waiting time, and feeds recordings and traces from other tools to the analysis in [`trodden_waits`].
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `symbols.rs`, `codes.rs` | conversion of addresses to functions and lines; code blocks |
 //! | `blocks.rs`, `sample_paths.rs` | attribution of the time between two calls to code, from samples and stacks; the paths of samples |
 //! | `convert.rs`, `replay.rs` | conversion of records to calls, which are fed to the analysis in chronological order |
-//! | `import.rs`, `import/` | traces of other tools: OTF2, scheduler events of perf and CTF, Chrome trace JSON |
+//! | `import.rs`, `import/` | traces from other tools: OTF2, scheduler events of perf and CTF, Chrome trace JSON |
 //! | `summary.rs`, `causes.rs`, `timeline.rs` | the contents of a report; the activity of each location over time |
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ pub struct ProcessFile {
     pub number: u32,
     /// Start of its recording, ticks.
     pub start: u64,
-    /// Process ID of its parent.
+    /// Process ID of the parent.
     pub parent: u32,
     /// Name of the host that the process ran on.
     pub host: String,
@@ -76,7 +76,7 @@ pub struct SharedMemory {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode. Anonymous shared memory has them, too.
+    /// Device and inode, which anonymous shared memory has as well.
     file: (String, u64),
 }
 

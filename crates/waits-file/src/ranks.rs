@@ -1,4 +1,5 @@
-//! The ranks of a group, stored as ranges, so that memory is proportional to the length of their text rather than to the number of ranks.
+//! A group's ranks, stored as ranges, so that they take memory in proportion to the length of their textual form rather than to their
+//! number.
 
 /// World ranks in the order of a group; `None` for a process outside `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,7 +34,7 @@ pub struct RecordedProgram<'a> {
     pub command: &'a [OsString],
     /// Folder for the recording. `%p` is replaced with this process's ID, and `%h` with the host name.
     pub output: &'a Path,
-    /// Samples per second of processor time of each thread; 0 disables sampling.
+    /// Number of samples per thread and second of its processor time; 0 disables sampling.
     pub rate: u32,
 }
 
@@ -139,7 +139,7 @@ impl Recorder {
 /// Prefix of the subfolder's name for an earlier recording; the process ID follows.
 const EARLIER_PREFIX: &str = ".earlier-";
 
-/// What was in the folder of a recording before.
+/// What the recording's folder contained before the run.
 enum EarlierContent {
     /// The folder did not exist.
     Nothing,
@@ -148,7 +148,7 @@ enum EarlierContent {
 }
 
 impl EarlierContent {
-    /// Restores the content, as far as possible: why the command did not start matters more than a failure here.
+    /// Restores the content as far as possible. Failures are ignored, because the reason why the command did not start is more important.
     fn restore(self, folder: &Path) {
         match self {
             EarlierContent::Nothing => _ = fs::remove_dir(folder),
@@ -170,7 +170,7 @@ impl EarlierContent {
     }
 }
 
-/// Prepares an empty folder, and returns its path and what was in it. An old recording is set aside; anything else is an error.
+/// Prepares an empty folder, and returns its path and previous content. An old recording is set aside; any other content is an error.
 fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
@@ -210,14 +210,14 @@ fn clear_leftovers(folder: &Path) -> Result<()> {
 /// Moves an earlier recording to a subfolder.
 fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
-        bail!("{} is not a folder. Choose another folder for the recording with --output", folder.display());
+        bail!("{} is not a folder. Choose a folder for the recording with --output", folder.display());
     }
     clear_leftovers(folder)?;
     let entries = entries_of(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
-    if let Some(other) = entries.iter().find(|path| !is_of_recording(path, &processes)) {
+    if let Some(other) = entries.iter().find(|path| !belongs_to_recording(path, &processes)) {
         bail!(
-            "{} contains a file that does not belong to a recording ({}). Choose another folder with --output, or remove the file",
+            "{} contains a file that does not belong to a recording ({}). Choose a different folder with --output, or remove the file",
             folder.display(),
             other.display()
         );
@@ -237,8 +237,9 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
     }
 }
 
-/// Whether a file belongs to a recording of one of the `processes`. The content is checked as well, since the name alone proves nothing.
-fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
+/// Whether a file belongs to a recording of one of the `processes`. Checks the file's content as well as its name, since the name alone
+/// proves nothing.
+fn belongs_to_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
     is_file

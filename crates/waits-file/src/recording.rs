@@ -48,7 +48,7 @@ pub struct RecordedThread {
     stacks: Vec<Piece>,
 }
 
-/// Returns the files in a folder with the extension `ending`, sorted by name.
+/// Returns a folder's files with the extension `ending`, sorted by name.
 pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =

@@ -51,7 +51,7 @@ pub struct LocationName {
     pub computing_ns: u64,
     /// Processor time of the same blocks, ns.
     pub processor_ns: u64,
-    /// Name of the location in traces of other tools.
+    /// Name of the location in traces from other tools.
     pub label: Option<String>,
 }
 

@@ -17,7 +17,7 @@ pub struct TimedPath {
 
 /// Provides the paths that samples interrupted.
 pub trait SamplePaths {
-    /// Returns the path of each sample of a thread; `None` where it is unknown.
+    /// Returns the path of each of a thread's samples; `None` where the path is unknown.
     fn paths_of(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>>;
 
     /// Returns true if no sample of the recording had a path.

@@ -102,8 +102,8 @@ fn is_standard(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
-/// Returns a function's name without parameters. Debug information of inlined functions often lacks them, and inlined and ordinary calls
-/// should yield the same step.
+/// Returns a function's name without parameters. The debug information for inlined functions often lacks parameters, and inlined and
+/// ordinary calls should yield the same step.
 fn name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
     let known = Name::from_linkage(symbol);

@@ -1,5 +1,5 @@
-//! Correction of several hosts' clocks by the order of events: a receive ends after its send starts, and a collective operation ends after
-//! the entries that it waits for.
+//! Corrects the clocks of several hosts from the known order of events: a receive ends after its send starts, and a collective operation
+//! ends after the entries that it waits for.
 //!
 //! Hosts are corrected one after the other, each relative to all hosts that are already corrected; [`trodden_waits::offset`] estimates the
 //! offset. A host without messages in both directions stays uncorrected, and a note says so.
@@ -99,9 +99,9 @@ fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, ho
 /// Entry and exit times of one collective operation's members on one host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
-    /// Last entry of any member that others wait for.
+    /// Time of the last entry by a member that others wait for.
     entered: Option<i128>,
-    /// First exit of any member that waits for others.
+    /// Time of the first exit by a member that waits for others.
     left: Option<i128>,
 }
 

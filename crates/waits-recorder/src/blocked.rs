@@ -14,7 +14,7 @@ macro_rules! blocking {
         /// Blocks the calling thread.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -44,7 +44,7 @@ fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl Fn
     let Some(thread) = recordable_thread() else { return call() };
     let Some(mut open) = begin(thread, kind, function) else { return call() };
     let result = call();
-    // SAFETY: errno is the thread's own. The record must not change it.
+    // SAFETY: the pointer refers to the calling thread's own errno, which the record must not change.
     let error = unsafe { *libc::__errno_location() };
     open.record().object = result.into_word();
     finish(thread, open);
@@ -59,7 +59,7 @@ macro_rules! awaited_signals {
         /// Waits for a signal.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -85,7 +85,7 @@ macro_rules! record_if_long {
         /// May block the calling thread.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> isize {
             static REAL: Real = Real::new(crate::real::name!($name));

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
-/// The value of `thrd_busy`, which `mtx_trylock` returns if another thread holds the mutex.
+/// The value of `thrd_busy`, which `mtx_trylock` returns if a different thread holds the mutex.
 const THRD_BUSY: c_int = 1;
 
 locks! {
@@ -22,7 +22,7 @@ macro_rules! condition_waits {
         /// Waits for a condition variable. This releases the mutex, so threads that wait for the mutex may continue.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -44,7 +44,7 @@ macro_rules! wakes {
         /// Wakes one waiter, or all.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -67,7 +67,7 @@ extern "C" fn run(start: *mut c_void) -> c_int {
 /// Creates a thread.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, argument: *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"thrd_create");
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
 /// Waits until a thread ends.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
     static REAL: Real = Real::new(c"thrd_join");

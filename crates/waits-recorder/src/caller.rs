@@ -1,4 +1,4 @@
-//! Distinguishes the program's calls from those of an MPI library, which creates threads and processes for its own use.
+//! Distinguishes the program's calls from calls by an MPI library, which creates threads and processes for its own use.
 
 use crate::images;
 

@@ -26,7 +26,7 @@ const MIN_SIZE: usize = 480;
 /// Size of the file in bytes, in memory that the program shares with its forked children. Null if the file is not open.
 static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
-/// A mapped part of the file. This structure is stored in a separate page after the mapping.
+/// A mapped part of the file. This structure is in a separate page after the mapping.
 struct Extent {
     base: *mut u8,
     size: usize,
@@ -105,7 +105,7 @@ pub fn release(chunk: Chunk) {
 pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
     // The lock is not held during the write, because new threads wait for it.
     if let Some((file, _)) = STATE.with(|state| state.file.descriptor(path)) {
-        // SAFETY: the words are readable.
+        // SAFETY: the pointer and the length describe `words`, which lives until the call returns.
         preserving_errno(|| unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) });
     }
 }
@@ -185,7 +185,7 @@ impl ThreadsFile {
         let Some(extent) = file.and_then(|(file, _)| sizes.filter_map(|size| new_extent(file, size, page)).next()) else {
             return false;
         };
-        // SAFETY: both are mapped.
+        // SAFETY: `extent` was just mapped, and the newest extent stays mapped at least until a newer one replaces it.
         unsafe {
             (*extent).previous = self.newest;
             if !self.newest.is_null() {

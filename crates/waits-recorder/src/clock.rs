@@ -47,14 +47,14 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Number of voluntary context switches of the calling thread.
 pub fn sleeps() -> i64 {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
-    // SAFETY: `usage` is writable.
+    // SAFETY: the pointer refers to the local variable `usage`.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     usage.ru_nvcsw
 }
 
-/// A simultaneous reading of ticks and of the monotonic clock in ns: the most precise of three.
+/// Ticks and the time of the monotonic clock in ns, read at the same moment: the most precise of three readings.
 pub fn anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {
@@ -69,7 +69,7 @@ pub fn anchor() -> (u64, u64) {
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable.
+    // SAFETY: the pointer refers to the local variable `time`.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -11,7 +11,8 @@ const SLOTS: usize = 4096;
 /// Whether any thread has ever waited. Otherwise, a forked child need not clear the counts.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
 static WAITING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
-/// Counts that a process shares with its children. All of them may wait for objects in shared memory, which are mapped at the same address.
+/// Counts that a process shares with its children. All these processes may wait for objects in shared memory, which is mapped at the same
+/// address in each of them.
 /// Null before the first fork.
 static SHARED: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
 

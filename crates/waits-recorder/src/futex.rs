@@ -26,7 +26,7 @@ fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
 /// Makes a system call.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     let call = || system_call(number, [a, b, c, d, e, f]);
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         return run_unrecorded(thread, call);
     }
     let result = call();
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     open.record().size_or_count = if result == -1 { error as u64 } else { 0 };
     finish(thread, open);

@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use libc::dl_phdr_info;
 
-/// Returns true if `is_match` does so for a loaded image. Stops at the first match.
+/// Returns true if `is_match` returns true for a loaded image. Stops at the first match.
 pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
     // SAFETY: the callback has the type of the closure whose address is passed.
     unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }
@@ -15,7 +15,7 @@ type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c
 
 fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
     unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
-        // SAFETY: the linker passes a valid record, and the closure from `any`.
+        // SAFETY: the linker passes a valid record and the pointer to the closure that `any` gave it.
         unsafe { (*is_match.cast::<F>())(&*info) }.into()
     }
     show::<F>
@@ -23,7 +23,7 @@ fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
 
 /// The last part of an image's path.
 pub fn file_name(info: &dl_phdr_info) -> &[u8] {
-    // SAFETY: the name is a C string of the linker.
+    // SAFETY: the linker keeps the name as a C string while the image is loaded.
     let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }

@@ -54,9 +54,9 @@ pub fn begin_child() {
 fn kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     let mut old = rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.as_ref().map_or(null(), core::ptr::from_ref);
-    // SAFETY: a valid limit or null, and a writable limit.
+    // SAFETY: the first pointer refers to a valid limit or is null; the second refers to a local variable.
     let result = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, new, &raw mut old) };
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == 0 { Ok(old) } else { Err(unsafe { *libc::__errno_location() }) }
 }
 

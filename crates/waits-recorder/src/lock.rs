@@ -112,6 +112,7 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 }
 
 fn set_mask(new: *const u64, old: *mut u64) {
-    // SAFETY: sets of the kernel's size. The C library's function would exclude its own signals.
+    // SAFETY: both pointers are null or refer to sets of the size that the kernel expects. The C library's function would exclude its own
+    // signals.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>()) };
 }

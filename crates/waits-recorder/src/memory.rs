@@ -40,7 +40,7 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
     Some(place.cast())
 }
 
-/// Unmaps memory from [`map_private`], with the same `count`.
+/// Unmaps memory that [`map_private`] returned for the same `count`.
 pub fn release<T>(place: *mut T, count: usize) {
     let size = page_rounded(count * size_of::<T>());
     // SAFETY: the memory was mapped by this module with this size.

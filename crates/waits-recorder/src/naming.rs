@@ -13,13 +13,13 @@ pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Whether the environment specifies a folder.
 pub fn has_folder() -> bool {
-    // SAFETY: the name is a C string, and so is the value.
+    // SAFETY: both the name and the value are C strings.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
 }
 
 /// The ID of this process, and its start.
 pub fn name() -> (u32, u64) {
-    // SAFETY: a system call without pointer arguments.
+    // SAFETY: the system call has no pointer arguments.
     (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
 }
 

@@ -21,19 +21,19 @@ pub fn close(file: c_int) {
 
 /// Writes to a file.
 pub fn write(file: c_int, bytes: &[u8]) -> isize {
-    // SAFETY: the slice is readable.
+    // SAFETY: the pointer and the length describe a slice.
     unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr(), bytes.len()) as isize }
 }
 
 /// Reads from a file.
 pub fn read(file: c_int, into: &mut [u8]) -> isize {
-    // SAFETY: the slice is writable.
+    // SAFETY: the pointer and the length describe a mutable slice.
     unsafe { libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len()) as isize }
 }
 
 /// Reads the beginning of an open file. Returns the number of bytes read.
 pub fn read_begin(file: c_int, into: &mut [u8]) -> usize {
-    // SAFETY: the slice is writable.
+    // SAFETY: the pointer and the length describe a mutable slice.
     let count = unsafe { libc::syscall(libc::SYS_pread64, file, into.as_mut_ptr(), into.len(), 0) };
     count.max(0) as usize
 }
@@ -52,14 +52,14 @@ pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
 /// Maximum size of files that this process writes (RLIMIT_FSIZE), in bytes.
 pub fn file_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: `limit` is writable.
+    // SAFETY: the pointer refers to the local variable `limit`.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     limit.rlim_cur
 }
 
 /// Runs `work` and preserves errno.
 pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     let result = work();
     // SAFETY: as above.
@@ -71,7 +71,7 @@ pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
 pub fn page_size() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     if SIZE.load(Ordering::Relaxed) == 0 {
-        // SAFETY: this has no pointer arguments.
+        // SAFETY: `sysconf` has no pointer arguments.
         SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
     }
     SIZE.load(Ordering::Relaxed)

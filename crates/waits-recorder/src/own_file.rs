@@ -32,7 +32,7 @@ impl OwnFile {
     /// Opens an existing file for reading; `None` if no descriptor from [`MIN_DESCRIPTOR`] on is free.
     pub fn existing(path: &CStr) -> Option<OwnFile> {
         let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        // SAFETY: this duplicates a descriptor of this function.
+        // SAFETY: this duplicates a descriptor that this function opened.
         let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
             output::close(low);
@@ -77,7 +77,7 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     if low < 0 {
         return None;
     }
-    // SAFETY: this duplicates a descriptor of this function.
+    // SAFETY: this duplicates a descriptor that this function opened.
     let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) };
     if high < 0 {
         return Some(low);
@@ -88,9 +88,9 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
 
 /// Device and inode of an open file, and its size.
 fn status(descriptor: c_int) -> Option<((u64, u64), u64)> {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: `status` is writable.
+    // SAFETY: the pointer refers to the local variable `status`.
     let is_known = descriptor >= 0 && unsafe { libc::fstat(descriptor, &raw mut status) } == 0;
     is_known.then_some(((status.st_dev, status.st_ino), status.st_size as u64))
 }

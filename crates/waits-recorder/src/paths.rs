@@ -27,7 +27,7 @@ pub fn find() {
     if file < 0 {
         return;
     }
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the file was just opened, and `status` is writable.
     let size = if unsafe { libc::fstat(file, &raw mut status) } == 0 { status.st_size as usize } else { 0 };
@@ -89,7 +89,7 @@ fn address(image: &[u8]) -> Option<usize> {
     if number(image, 0x10, 2)? as u16 != RELOCATABLE_FILE {
         return Some(value);
     }
-    // SAFETY: this has no pointer arguments.
+    // SAFETY: the function has no pointer arguments.
     let loaded = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
     Some(value + loaded.checked_sub(entry)?)
 }

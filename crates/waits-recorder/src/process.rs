@@ -21,7 +21,7 @@ static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
 /// The process file.
 static LINES: Lock<OwnFile> = Lock::new(OwnFile::NONE);
-/// The text of [`add_environment`].
+/// The text that [`add_environment`] adds.
 static PLACE: Lock<OutputLine> = Lock::new(OutputLine::new());
 /// Number of loads and unloads of images when the maps were last written.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
@@ -131,7 +131,7 @@ fn begin(is_first: bool) {
         line.add(FILE_BEGIN);
     }
     add_name(&mut line);
-    // SAFETY: a system call without pointer arguments.
+    // SAFETY: the system call has no pointer arguments.
     line.add(b"parent ").number(unsafe { libc::getppid() } as u64).add(b"\n");
     PLACE.with(|place| {
         if is_first {
@@ -147,14 +147,14 @@ fn begin(is_first: bool) {
 fn add_environment(line: &mut OutputLine) {
     line.add(b"host ");
     let mut name = [0u8; 256];
-    // SAFETY: the buffer has this size.
+    // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     line.add(until_zero(&name)).add(b"\nboot ");
     let mut boot = [0u8; 40];
     output::read_file(c"/proc/sys/kernel/random/boot_id", &mut boot);
     line.add(&boot[..36]).add(b"\ncounter ").number(clock::is_counter().into()).add(b"\nprogram ");
     let mut program = [0u8; 2048];
-    // SAFETY: the buffer has this size.
+    // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
     line.add(until_zero(&program)).add(b"\n");
 }
@@ -234,7 +234,7 @@ pub fn is_child() -> bool {
 /// Whether the program is not a system program, such as a shell or a launcher, whose children are different programs.
 pub fn is_user_program() -> bool {
     let mut program = [0u8; 2048];
-    // SAFETY: the buffer has this size.
+    // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
     let is_in = |folder: &&[u8]| until_zero(&program).starts_with(folder);
     let folders: [&[u8]; 5] = [b"/usr/bin/", b"/usr/sbin/", b"/bin/", b"/sbin/", b"/usr/lib"];

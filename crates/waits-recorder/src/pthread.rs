@@ -29,7 +29,7 @@ pub fn record_wait(kind: u16, function: CallName, object: Object, other: u64, ca
 
 /// The recorded form of a result: 0, or the error number.
 fn failure(result: c_int) -> u64 {
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
 }
 
@@ -59,7 +59,7 @@ macro_rules! locks {
         /// Takes a lock.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new($attempt);
@@ -78,7 +78,7 @@ macro_rules! unlocks {
         /// Releases a lock.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -110,7 +110,7 @@ macro_rules! condition_waits {
         /// Waits for a condition variable.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
@@ -131,7 +131,7 @@ condition_waits! {
 /// Wakes one waiter.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
 /// Wakes all waiters.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
@@ -154,14 +154,14 @@ pub fn wake(condition: Object, function: CallName, amount: u64, call: impl FnOnc
 
 /// The number of threads that a barrier waits for.
 unsafe fn participants(barrier: Object) -> u64 {
-    // SAFETY: glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
+    // SAFETY: by the caller's contract, `barrier` points to glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
 }
 
 /// Waits at a barrier.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: Object) -> c_int {
     static REAL: Real = Real::new(c"pthread_barrier_wait");
@@ -180,7 +180,7 @@ macro_rules! semaphore_waits {
         /// Takes a semaphore.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new(c"sem_trywait");
@@ -203,7 +203,7 @@ semaphore_waits! {
 /// Posts a semaphore.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     static REAL: Real = Real::new(c"sem_post");
@@ -238,7 +238,7 @@ pub fn end_with_thread() {
     }
     if KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
-        // SAFETY: creates a key whose destructor has this signature.
+        // SAFETY: the pointer refers to a local variable, and the destructor has the required signature.
         if unsafe {
             libc::pthread_key_create(
                 &raw mut key,
@@ -257,7 +257,7 @@ pub fn end_with_thread() {
 /// Creates a thread.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     handle: *mut pthread_t,
@@ -288,7 +288,7 @@ pub fn create_thread<R>(
     let Some(thread) = recordable_thread() else { return create(routine, argument) };
     let token = thread::new_token();
     let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
-    // SAFETY: fresh memory of this size.
+    // SAFETY: the memory was mapped for one value of this type, and nothing else refers to it yet.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
     let open = begin(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
@@ -307,7 +307,7 @@ pub fn create_thread<R>(
 
 /// The stack size in bytes of a thread with the given attributes; null means default attributes.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
     let mut size = 0;
     // SAFETY: the attributes are initialised here or by the caller of `pthread_create`.
@@ -354,7 +354,7 @@ pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() ->
 /// Waits until a thread ends.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_voi
 /// Waits until a thread ends, with a timeout.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
     static REAL: Real = Real::new(c"pthread_timedjoin_np");
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *m
 /// Waits until a thread ends, with a timeout by a given clock.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_clockjoin_np(
     handle: pthread_t,

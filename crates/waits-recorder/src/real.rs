@@ -9,7 +9,7 @@ use crate::walk;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A function of another library.
+/// A function that a different library defines.
 pub struct Real {
     name: &'static CStr,
     /// The version of the symbol; `None` for the default version.
@@ -53,12 +53,12 @@ impl Real {
         for part in parts {
             crate::output::write(libc::STDERR_FILENO, part);
         }
-        // SAFETY: this has no pointer arguments.
+        // SAFETY: the function has no pointer arguments.
         unsafe { libc::_exit(127) }
     }
 }
 
-/// A variable of another library.
+/// A variable that a different library defines.
 pub struct Variable {
     name: &'static CStr,
     address: AtomicUsize,
@@ -86,7 +86,7 @@ impl Variable {
 
 /// Looks up a symbol by one of the linker's handles. Returns 0 if the symbol is not found or is defined by this library.
 fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
-    // SAFETY: a valid handle, and C strings.
+    // SAFETY: the caller passes a valid handle, and the name and version are C strings.
     let address = unsafe {
         match version {
             Some(version) => libc::dlvsym(handle, name.as_ptr(), version.as_ptr()),

@@ -51,7 +51,7 @@ pub fn system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl FnOnc
 /// Performs operations on a process. The function is variadic in C, with at most five word arguments.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     static REAL: Real = Real::new(c"prctl");
@@ -73,7 +73,7 @@ fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
             0
         }
         Err(error) => {
-            // SAFETY: errno is the thread's own.
+            // SAFETY: `__errno_location` points to the calling thread's errno.
             unsafe { *libc::__errno_location() = error };
             -1
         }
@@ -85,7 +85,7 @@ macro_rules! limits {
         /// Sets a limit.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_uint, new: *const rlimit) -> c_int {
             // SAFETY: by the caller's contract.
@@ -94,7 +94,7 @@ macro_rules! limits {
         /// Queries a limit.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_uint, old: *mut rlimit) -> c_int {
             // SAFETY: by the caller's contract.
@@ -103,7 +103,7 @@ macro_rules! limits {
         /// Sets a limit, and queries the previous one.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $both(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
             static REAL: Real = Real::new(c"prlimit64");

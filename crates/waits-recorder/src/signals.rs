@@ -43,7 +43,7 @@ pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
 
 /// Unblocks the sampler's signal in the calling thread if the thread blocks all real-time signals.
 pub fn unblock() {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut blocked: sigset_t = unsafe { zeroed() };
     mask(libc::SIG_BLOCK, null(), &raw mut blocked);
     if let Some(others) = without_sampler(&blocked) {
@@ -52,13 +52,13 @@ pub fn unblock() {
 }
 
 fn installed(signal: c_int) -> Option<Action> {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: Action = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn set(signal: c_int, flags: c_int) -> bool {
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: Action = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
     // The handler runs on the thread's own stack: alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
@@ -96,7 +96,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
         return;
     }
     if handler == libc::SIG_DFL {
-        // SAFETY: all zeros are a valid value.
+        // SAFETY: zero is a valid value for every field of this C structure.
         let default: Action = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
         // The signal is delivered when this handler returns.
@@ -107,7 +107,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     if flags & libc::SA_RESETHAND != 0 {
         HANDLER.store(libc::SIG_DFL, Ordering::Release);
     }
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
     // SAFETY: the kernel's set is the first word of the C library's.
     unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
@@ -121,7 +121,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
 /// signal only if the program chose it explicitly.
 fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
     let signal = SIGNAL.load(Ordering::Acquire);
-    // SAFETY: a valid set.
+    // SAFETY: the reference guarantees a valid set.
     let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
     if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
         return None;
@@ -143,7 +143,7 @@ pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*
 /// Sets the action for a signal.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut 
     let new = unsafe { new.as_ref() }.copied();
     // SAFETY: by the caller's contract.
     if let Some(old) = unsafe { old.as_mut() } {
-        // SAFETY: all zeros are a valid value.
+        // SAFETY: zero is a valid value for every field of this C structure.
         *old = unsafe { zeroed() };
         old.sa_sigaction = HANDLER.load(Ordering::Acquire);
         old.sa_flags = FLAGS.load(Ordering::Acquire);
@@ -177,14 +177,14 @@ macro_rules! handlers {
         /// Installs a signal handler.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
             static REAL: Real = Real::new(crate::real::name!($name));
             if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
-            // SAFETY: all zeros are a valid value.
+            // SAFETY: zero is a valid value for every field of this C structure.
             let (mut new, mut old): (Action, Action) = unsafe { (zeroed(), zeroed()) };
             new.sa_sigaction = handler;
             new.sa_flags = $flags;
@@ -208,7 +208,7 @@ macro_rules! masks {
         /// Changes the set of blocked signals.
         ///
         /// # Safety
-        /// The contract of the C function.
+        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -226,7 +226,7 @@ masks! { pthread_sigmask sigprocmask }
 /// Creates or changes a file from which signals are read.
 ///
 /// # Safety
-/// The contract of the C function.
+/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
     static REAL: Real = Real::new(c"signalfd");

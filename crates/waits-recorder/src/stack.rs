@@ -126,7 +126,7 @@ impl Stacks {
         }
         let Some(place) = self.records.allocate((addresses.len() + 1) * size_of::<usize>()) else { return NO_STACK };
         let place = place.cast::<usize>();
-        // SAFETY: there is room for the count and the addresses.
+        // SAFETY: the allocated record has room for the count and the addresses.
         unsafe {
             place.add(1).copy_from_nonoverlapping(addresses.as_ptr(), addresses.len());
             // The count is written last, so that a stack is either complete or absent.
@@ -166,9 +166,9 @@ fn own_stack(size: usize) -> Range<usize> {
     // The C library would read /proc/self/maps for the first thread.
     static END: Variable = Variable::new(c"__libc_stack_end");
     let end = core::ptr::with_exposed_provenance::<usize>(END.address());
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
-    // SAFETY: `limit` is writable.
+    // SAFETY: the pointer refers to the local variable `limit`.
     let has_limit = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
     if thread != libc::c_long::from(process) || end.is_null() || !has_limit {
         return 0..0;
@@ -199,7 +199,7 @@ fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
     from.iter_mut().zip(slots).for_each(|(part, slot)| part.iov_base = *slot as *mut c_void);
     let size = size_of_val(addresses);
     let to = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: size };
-    // SAFETY: errno is the thread's own. The interrupted code may still need it.
+    // SAFETY: `__errno_location` points to the calling thread's errno. The interrupted code may still need it.
     let error = unsafe { *libc::__errno_location() };
     // SAFETY: `to` has room for `size` bytes, and the kernel checks the addresses that it reads.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, from.as_ptr(), slots.len() as u64, 0) };

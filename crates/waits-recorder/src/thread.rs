@@ -126,7 +126,7 @@ pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
     }
-    // SAFETY: a system call without pointer arguments.
+    // SAFETY: the system call has no pointer arguments.
     let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let Some(place) = take_memory() else { return };
     // SAFETY: the memory belongs to this thread.
@@ -313,7 +313,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     let enter = clock::now();
     let result = run_unrecorded(thread, call);
     if !process::is_sealed() && clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
-        // SAFETY: errno is the thread's own. The record must not change it.
+        // SAFETY: `__errno_location` points to the calling thread's errno. The record must not change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
             open.record().object = result as u64;
@@ -328,7 +328,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
 /// Whether the calling thread has slept since its count of sleeps was `sleeps`. Preserves errno.
 #[cold]
 fn slept_since(sleeps: i64) -> bool {
-    // SAFETY: errno is the thread's own.
+    // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     let has_slept = clock::sleeps() != sleeps;
     // SAFETY: as above.
@@ -355,7 +355,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
     }
     thread.count += 1;
     let new = CallRecord { enter, exit: 0, kind, function: function as u16, stack, peer: NO_PEER, tag: 0, ..CallRecord::default() };
-    // SAFETY: there is room for one record.
+    // SAFETY: the pointer refers to newly allocated space for one record.
     unsafe { record.write(new) };
     Some(OpenRecord(record))
 }
@@ -382,7 +382,7 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
 pub fn add(thread: &mut Thread, new: CallRecord) {
     if let Some(record) = thread.calls.next() {
         thread.count += 1;
-        // SAFETY: there is room for one record.
+        // SAFETY: the pointer refers to newly allocated space for one record.
         unsafe { record.write(new) };
     }
 }

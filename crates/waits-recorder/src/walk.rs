@@ -44,7 +44,7 @@ pub struct StackWalk {
 pub fn walk(from: usize) -> StackWalk {
     own_range();
     let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };
-    // SAFETY: `step` gets this state.
+    // SAFETY: `walk` lives until the call returns, and only `step` uses the pointer.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk
 }
@@ -52,7 +52,7 @@ pub fn walk(from: usize) -> StackWalk {
 extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
     const CONTINUE: i32 = 0;
     const STOP: i32 = 4;
-    // SAFETY: `walk` passes its state, and the unwinder its context.
+    // SAFETY: `state` is the live `StackWalk` that `walk` passed, and the unwinder passes a valid `context`.
     let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
     if walk.from != 0 {
         if address == walk.from {

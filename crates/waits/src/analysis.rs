@@ -28,7 +28,7 @@ pub struct AnalysisOptions {
     pub rule: ClassRule,
     /// Further thresholds at which the number of classes is counted.
     pub other_thresholds: Vec<f64>,
-    /// Code blocks, and the fraction of their time that they would take in a what-if prediction of the run time.
+    /// Code blocks, and the fraction of their measured time that a what-if prediction of the run time assumes for them.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
     /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
     pub expand: bool,
@@ -116,7 +116,7 @@ pub struct Analysis {
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
     pub(crate) objects: Objects,
-    /// The moment at which each MPI job started, which is the origin of its members' paths.
+    /// The moment at which each MPI job started. It is the origin of the paths of the job's members.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: Classes,
     pub(crate) other_classes: Vec<Classes>,
@@ -275,7 +275,7 @@ impl Analysis {
     }
 
     pub(crate) fn location(&mut self, id: LocationId) -> &mut Location {
-        self.locations[id.0 as usize].as_mut().expect("callers have asked `clamp_time`")
+        self.locations[id.0 as usize].as_mut().expect("callers have called `clamp_time`")
     }
 
     pub(crate) fn append_blocks(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) -> Option<u64> {
@@ -304,7 +304,7 @@ impl Analysis {
             Some((codes, factor)) if codes.contains(&code) && state != LocationState::Starting => (ns as f64 * factor) as u64,
             _ => ns,
         };
-        let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `clamp_time`");
+        let location = self.locations[id.0 as usize].as_mut().expect("callers have called `clamp_time`");
         location.head = self.versions.append(location.head, step, ns);
         if let Some(expansion) = &mut self.expansion {
             expansion.step(id, step, location.time_ns, ns);
@@ -315,7 +315,7 @@ impl Analysis {
 
     /// Saves the location's current path. The moment owns a reference to the path's version.
     pub(crate) fn moment(&mut self, id: LocationId) -> Moment {
-        let location = self.locations[id.0 as usize].as_ref().expect("callers have asked `clamp_time`");
+        let location = self.locations[id.0 as usize].as_ref().expect("callers have called `clamp_time`");
         Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }
     }
 

@@ -50,10 +50,10 @@ pub enum Rule {
     FromRoot,
     /// The root waits for every member.
     ToRoot,
-    /// Every member waits for those of lower rank.
+    /// Every member waits for all members of lower rank.
     Scan,
-    /// The member neither waits nor is waited for. This is the rule for members of the root's group in an intercommunicator, except the
-    /// root.
+    /// The member does not wait, and no member waits for it. In an intercommunicator, this rule applies to the members of the root's group
+    /// other than the root.
     Absent,
 }
 
@@ -136,7 +136,7 @@ pub enum Call {
     BeginCollective(Collective, RequestId),
     /// Initialises MPI in a member of the job with this number. The first return in any member is the origin of all members' paths.
     BeginJob(u32),
-    /// Acquires a lock that another thread held.
+    /// Acquires a lock that a different thread held.
     Lock(ObjectId),
     /// Releases a lock.
     Unlock(ObjectId),
@@ -169,7 +169,7 @@ pub enum SleepKind {
     Futex,
 }
 
-/// Kind of wait: Scalasca's wait states of MPI, and those of threads.
+/// Kind of wait: Scalasca's MPI wait states, and wait states of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WaitKind {
     /// A receive waits for its send.

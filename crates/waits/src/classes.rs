@@ -210,7 +210,7 @@ impl Classes {
 }
 
 impl Representative {
-    /// Returns the larger of the distances of a wait's two paths. The result is exact only if it is below `limit`.
+    /// Returns the larger of the two paths' distances. The result is exact only if it is below `limit`.
     fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
         (0..2).map(|side| distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }

@@ -34,10 +34,11 @@ struct Instance {
 
 #[derive(Clone, Copy, Debug)]
 pub enum WaitTarget {
-    /// This entry, possibly the member's own.
+    /// The entry that ended the wait; it may be the member's own entry.
     Entry(Moment),
     Nothing,
-    /// Unknown: the member left before the members that it had to wait for entered, or members called different operations.
+    /// Unknown, because the member left before the members that it had to wait for had entered, or because members called different
+    /// operations.
     Unexplained(Diagnostic),
 }
 

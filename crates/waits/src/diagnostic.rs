@@ -46,7 +46,7 @@ impl fmt::Display for Diagnostic {
             Diagnostic::ReceiveWithoutSend => "a receive has no earlier send in the trace; its wait is not explained",
             Diagnostic::ReceiveBeforeSend => "a receive ends before its send starts, so the clocks differ; its wait is not explained",
             Diagnostic::LeftBeforeEntered => {
-                "a collective operation returns before those that it waits for have entered, so the clocks differ or the trace is \
+                "a collective operation returns before the processes that it waits for have entered, so the clocks differ or the trace is \
                     truncated; its wait is not explained"
             }
             Diagnostic::DifferentCollectives => "members called different collective operations at the same point; they are not matched",

@@ -53,7 +53,7 @@ pub struct ExpandedWait {
     pub placement: Placement,
 }
 
-/// A location's steps and waits since `begin_ns`. Before that, the location's history is that of `parent`.
+/// A location's steps and waits since `begin_ns`. Before that time, the location shares the history `parent`.
 #[derive(Clone, Debug, Default)]
 struct History {
     begin_ns: u64,

@@ -1,4 +1,4 @@
-//! Locks, wake-ups, barriers, and creation and end of threads: finds the location that released a blocked thread.
+//! Finds the location that released a blocked thread, from locks, wake-ups, barriers, and the creation and end of threads.
 
 use crate::call::{ObjectId, Token};
 use crate::hash::Map;

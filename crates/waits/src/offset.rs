@@ -64,7 +64,7 @@ pub struct Bounds {
 pub struct Offset {
     /// The offset as a function of time.
     pub shift: Shift,
-    /// Uncertainty, ns: the largest distance, at either end of a piece, to any line that the bounds admit.
+    /// Uncertainty, ns: the largest distance, at either end of a piece, from the estimate to any line that the bounds admit.
     pub error_ns: i128,
     /// Number of bounds that the estimate violates. Nonzero if the clock's rate changes faster than the pieces can follow.
     pub violated: usize,
@@ -176,12 +176,12 @@ impl Band {
         Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
     }
 
-    /// Returns the smallest admissible offset at the start of a line of this slope.
+    /// Returns the smallest admissible offset at the start of a line with this slope.
     fn low(&self, slope: f64) -> f64 {
         self.lower.iter().map(|(at, ns)| ns - slope * at).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Returns the largest admissible offset at the start of a line of this slope.
+    /// Returns the largest admissible offset at the start of a line with this slope.
     fn high(&self, slope: f64) -> f64 {
         self.upper.iter().map(|(at, ns)| ns - slope * at).fold(f64::INFINITY, f64::min)
     }

@@ -12,7 +12,7 @@ use crate::step::{LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
 
 impl Analysis {
-    /// Registers everything about a call that other locations may wait for, at its entry.
+    /// At a call's entry, registers everything about the call that other locations may wait for.
     pub(crate) fn begin(&mut self, id: LocationId, process: ProcessId, call: &Call) {
         match call {
             Call::Send(message, _) => self.begin_message(id, process, *message, false),

@@ -255,7 +255,7 @@ fn time_without_a_processor_splits_no_class_but_is_reported() {
 fn class_records_its_first_wait_and_the_distances_of_the_others() {
     let outcome = figure_2(|_, _| 0);
     let class = &outcome.sites[0].classes[0];
-    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) until that of line 10 (4,020 ns).
+    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) to the end of line 10's loop (4,020 ns).
     let first = &class.representative;
     assert_eq!((first.location.0, first.enter_ns, first.wait_ns), (0, 50 + 2520, 1500));
     // Line 6's share of process 0's path is 1,010 of 2,520 ns in the first turn, and 1,000 + 10 i of 2,500 + 10 (i + j) ns in turn n, where

@@ -160,7 +160,7 @@ impl Machine {
     }
 }
 
-/// Runs a random program of phases, one step of which is slow in every iteration. Returns that step with the result.
+/// Runs a random program of phases in which one step is slow in every iteration. Returns that step with the result.
 fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;

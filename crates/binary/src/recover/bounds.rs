@@ -27,7 +27,7 @@ enum Tracked {
 /// The possible values of an index.
 pub struct Bounds {
     pub values: RangeInclusive<u64>,
-    /// Whether a check or a mask proves the bounds. The index's width alone does not: the table of a `match` on an enumeration lacks
+    /// Whether a check or a mask proves the bounds. The index's width alone proves nothing: the table for a `match` on an enumeration lacks
     /// entries for invalid values.
     pub certain: bool,
 }
@@ -64,7 +64,7 @@ fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumP
     None
 }
 
-/// The maximum of an index, and whether it is proven: by a mask it is, by the index's width it is not.
+/// The maximum value of an index, and whether the maximum is proven: a mask proves it, the index's width does not.
 fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
@@ -267,7 +267,8 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The comparison with a constant that sets the flags for a jump, and its width in bits. `None` if the tracked value changes in between.
+/// The comparison with a constant that sets the flags for a jump, and its width in bits. `None` if the tracked value changes between the
+/// comparison and the jump.
 fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {

@@ -23,7 +23,7 @@ pub struct UnwindEntry<'a> {
     /// The end of the code, exclusive.
     pub end: u64,
     pub protected: Vec<ProtectedRange>,
-    /// Whether the stack depth at `start` is that of a function's entry. If not, the code is a split-off part of a function.
+    /// Whether the stack is as deep at `start` as at a function's entry. If not, the code is a split-off part of a function.
     pub starts_as_function: bool,
     entry: FrameDescriptionEntry<Slice<'a>>,
 }
@@ -80,7 +80,7 @@ impl<'a> Frames<'a> {
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Whether the stack depth before an instruction is that of the function's entry. `None` if the tables do not determine it.
+    /// Whether the stack is as deep before an instruction as at the function's entry. `None` if the tables do not determine the depth.
     pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;

@@ -24,7 +24,7 @@ const OMITTED: u8 = 0xff;
 /// Maximum number of actions followed in a chain, which may be cyclic in a corrupt table.
 const MAX_ACTIONS: usize = 1000;
 
-/// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns those before the error.
+/// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns the call sites before the error.
 pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);

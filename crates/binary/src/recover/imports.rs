@@ -1,6 +1,7 @@
 //! Names of imported functions that never return or that return more than once.
 //!
-//! Sources: ISO C, POSIX, the manuals of glibc and of the C++ runtime libraries. For functions of the file itself, the code decides.
+//! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. Whether the file's own functions return is inferred
+//! from their code.
 
 /// Functions of C and POSIX, glibc, unwinders and C++ runtimes that never return.
 const NEVER_RETURNING: [&str; 44] = [

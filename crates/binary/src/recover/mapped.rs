@@ -1,4 +1,4 @@
-//! Use of the compiler's address map in recovered graphs: functions, targets of indirect jumps, frequencies.
+//! Adds data from the compiler's address map to recovered graphs: functions, targets of indirect jumps, frequencies.
 //!
 //! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of the
 //! machine block that contains its start.
@@ -45,7 +45,7 @@ fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     None
 }
 
-/// Marks the functions that are in the map as such, and adds the map's frequencies to them.
+/// Marks the functions that the map describes, and adds the map's frequencies to them.
 pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
     for function in &mut graph.functions {
         let Some(mapped) = map.function_at(function.entry) else { continue };

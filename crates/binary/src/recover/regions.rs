@@ -33,13 +33,13 @@ impl Exploration<'_, '_> {
         start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
     }
 
-    /// Whether an address is called or taken, or has a function symbol.
+    /// Whether an address is called, has its address taken, or has a function symbol.
     pub fn is_used_as_function(&self, address: u64) -> bool {
         let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
         is_named || self.called.contains(&address) || self.taken.contains(&address)
     }
 
-    /// Whether an address is that of a function rather than of a split-off part.
+    /// Whether a function, rather than a split-off part of a function, starts at an address.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
             return false;

@@ -320,7 +320,7 @@ const STACK_POINTER: u8 = 4;
 
 struct Definitions {
     at: Vec<SumPosition>,
-    /// Whether a path reaches the use without a definition: from the function's entry, or because the search was cut off.
+    /// Whether a path reaches the use without a definition: from the function's entry, or because the search reached its limit.
     from_entry: bool,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
 pub(super) fn stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(
-        "a thread continued on another stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
+        "a thread continued on a different stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
          function is shown as called again"
     )
 }
@@ -63,12 +63,12 @@ pub(super) fn new_targets(count: usize) -> String {
     format!("a run revealed {targets} that the graphs lacked")
 }
 
-pub(super) fn runs_in_words(runs: usize) -> String {
+pub(super) fn format_runs(runs: usize) -> String {
     plural(runs as u128, "run", "runs")
 }
 
 /// Reports the functions that are not traced inside, before anything runs.
-pub(super) fn list_opaque(model: &Model) {
+pub(super) fn report_opaque_functions(model: &Model) {
     if model.opaque.is_empty() {
         return;
     }
@@ -96,7 +96,7 @@ pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError
         }
         ReconstructError::NoSuccessor { branch, next, blocks } => {
             let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
-            let branch = plan::branch_in_words(model, code, *branch);
+            let branch = plan::describe_branch(model, code, *branch);
             format!("after {blocks} blocks, from {branch}: the runs reach {} next", next.join(", "))
         }
         other => other.to_string(),

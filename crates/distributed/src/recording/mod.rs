@@ -19,7 +19,7 @@ use crate::code::Code;
 use crate::explain::{MissingStep, first_missing_step};
 use crate::files::Files;
 use crate::imports::{Assumption, ImportingImage};
-use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable};
+use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, Merged, merge};
 use crate::model::{Model, ObservedCalls, Unwinding, build_model};
 use crate::place::of_calls;
@@ -27,7 +27,7 @@ use crate::plan::{Plan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
-use messages::{changed_code, contradiction, list_opaque, new_targets, runs_in_words, warn_of_contradiction};
+use messages::{changed_code, contradiction, format_runs, new_targets, report_opaque_functions, warn_of_contradiction};
 use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
@@ -98,7 +98,7 @@ fn check_files(options: &RecordOptions) -> Result<()> {
 
 /// The default collector: trampolines where they work, or else breakpoints. In a running process, always breakpoints, each of which changes
 /// only one byte.
-fn usual_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
+fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;
     }
@@ -162,7 +162,7 @@ impl<'a> Recording<'a> {
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
         trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let subject = RepeatedProgram::new(&options.run, host, is_single, folder)?;
-        let kind = options.run.collector.unwrap_or_else(|| usual_collector(&options.run, host));
+        let kind = options.run.collector.unwrap_or_else(|| default_collector(&options.run, host));
         kind.collector().check_files(&subject.executable, &subject.libraries)?;
         let libraries = subject.libraries.iter().map(|l| &l.executable);
         let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
@@ -183,7 +183,7 @@ impl<'a> Recording<'a> {
     /// The runs diverge, or the trace cannot be written.
     pub fn run(mut self) -> Result<u8> {
         let collector = self.kind.collector();
-        if self.is_single { self.one_run(collector, true) } else { self.in_several_runs(collector) }
+        if self.is_single { self.record_one_run(collector, true) } else { self.record_several_runs(collector) }
     }
 
     /// Plans the witnesses of each run, and passes the plan to `show`. The program runs only if weights are measured by a first run
@@ -208,7 +208,7 @@ impl<'a> Recording<'a> {
 
     /// Determines where trampolines may replace code.
     fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
-        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &self.pieces, leads_elsewhere);
+        (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
     fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
@@ -257,7 +257,7 @@ impl<'a> Recording<'a> {
     }
 
     /// The first run's observations, as input for the model of the runs that repeat it.
-    fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
+    fn observed_calls(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let after = landed.first().copied().filter(|_| landed.len() == 1);
         let twice = Unwinding::from_graphs(&self.graphs).twice;
@@ -266,13 +266,13 @@ impl<'a> Recording<'a> {
         ObservedCalls { only_landing: after.filter(once), targets, throws, landed, ended_before }
     }
 
-    fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {
+    fn record_several_runs(&mut self, collector: &dyn Collector) -> Result<u8> {
         let mut notes = Vec::new();
         let first = self.first_run(&mut notes)?;
         check_repeatable(&first)?;
-        let observed = self.observed_in(&first);
+        let observed = self.observed_calls(&first);
         let (mut model, mut code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], Some(&observed))?;
-        list_opaque(&model);
+        report_opaque_functions(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown the targets of uncertain jumps.
         let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
@@ -332,7 +332,7 @@ impl<'a> Recording<'a> {
     /// Falls back to one run that watches every block, where several runs cannot determine the execution.
     fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
         log::warn!("{why}: falling back to one run that watches every block");
-        self.one_run(collector, false)
+        self.record_one_run(collector, false)
     }
 
     /// Describes the step that the graph lacks, found by a run that watches every block. Returns `otherwise` if no step is found.
@@ -369,7 +369,7 @@ impl<'a> Recording<'a> {
             WeightsFrom::FirstRun => {
                 let watched = weights::measured_sites(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
-                let usual = usual_collector(&self.options.run, self.host).collector();
+                let usual = default_collector(&self.options.run, self.host).collector();
                 let counts = self.subject.counting_run(usual, &sites, log.cloned())?;
                 let measured = watched.iter().zip(counts).map(|((_, witness), n)| (*witness, n as f64)).collect();
                 Ok(estimate.corrected(&model.program, &measured))
@@ -423,9 +423,11 @@ impl<'a> Recording<'a> {
         writer.finish(&end)?;
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
-            "{blocks} blocks in {}, from {hits} hits of witnesses in {}; `trodden report {}` shows the calls",
+            "recorded {} in {}, reconstructed from {} in {}; `trodden report {}` shows the calls",
+            plural(blocks.into(), "block", "blocks"),
             self.options.output.display(),
-            runs_in_words(end.runs.len()),
+            plural(hits.into(), "witness hit", "witness hits"),
+            format_runs(end.runs.len()),
             shell_word(&self.options.output.to_string_lossy())
         );
         Ok(match ending {

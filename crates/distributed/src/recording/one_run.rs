@@ -2,10 +2,10 @@
 //! run may reach code that the graphs lack. If the run was single-stepped, the recorded instructions reveal this code afterwards;
 //! otherwise, its blocks are missing, and the trace says so.
 
-use super::messages::{list_opaque, missing_blocks, new_targets, stack_switches, unplaced_code};
+use super::messages::{missing_blocks, new_targets, report_opaque_functions, stack_switches, unplaced_code};
 use super::{Assumption, Recording, run_about};
 use crate::code::Code;
-use crate::jumps::{has_edge, is_uncertain_jump, may_switch_stacks, switching, uncertain_jumps};
+use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
 use crate::merge::{Merged, Replayed, RunHits};
 use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
@@ -19,13 +19,13 @@ use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TR
 
 impl Recording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
-    pub(super) fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
+    pub(super) fn record_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_site_count(sites.len(), collector)?;
-        list_opaque(&model);
+        report_opaque_functions(&model);
         self.find_replaceable(&is_uncertain_jump);
         let watched = &sites[..blocks];
         let (result, mut has_learned, mut written);
@@ -74,7 +74,7 @@ impl Recording<'_> {
     /// recorded, and the number of watched addresses that are blocks.
     fn sites_of_one_run(&self, code: &Code, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
-        let other_stack = may_switch_stacks(&self.graphs, &self.image, code, &switching(code, &self.files));
+        let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
         // A signal handler may skip a trapping instruction and resume in the middle of a block.
         let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
         let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
@@ -104,7 +104,7 @@ impl Recording<'_> {
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
         let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
-        let loads_stack_pointer = switching(code, &self.files);
+        let loads_stack_pointer = stack_switching_blocks(code, &self.files);
         let switching = code.blocks().map(|block| loads_stack_pointer.contains(&block)).collect();
         ReplayedCode { code, unwatched, switching, interrupted, changed }
     }

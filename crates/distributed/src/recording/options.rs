@@ -66,7 +66,7 @@ pub struct RecordingHost<'a> {
     pub machines: Option<OtherMachines>,
 }
 
-/// A set of machines that are configured like this one.
+/// Other machines with the same configuration as this one.
 #[derive(Clone, Debug)]
 pub struct OtherMachines {
     /// How commands are executed on these machines.

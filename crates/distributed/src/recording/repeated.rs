@@ -8,7 +8,7 @@ use trodden_trace::FollowEnding;
 /// Checks that a program can be traced in several runs.
 ///
 /// # Errors
-/// It has threads, changes its code, or received signals whose timing differs between runs.
+/// The program has threads, changes its code, or received signals whose timing differs between runs.
 pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
     let one = "Pass `--runs 1`, which watches every block in one run";

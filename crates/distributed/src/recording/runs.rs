@@ -110,7 +110,7 @@ struct TargetSink<'a> {
     previous: HashMap<ThreadNumber, u64>,
     throws: BTreeSet<u64>,
     landed: BTreeSet<u64>,
-    /// How often each function that calls `setjmp` or the like was entered.
+    /// For each function that calls `setjmp` or a similar function, how often it was entered.
     entered: HashMap<u64, u64>,
 }
 
@@ -302,7 +302,7 @@ impl<'a> RepeatedProgram<'a> {
         self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
 
-    /// As [`Self::single_run`], with `replay` consuming the hits during the run.
+    /// Like [`Self::single_run`], but `replay` consumes the hits during the run.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,

@@ -21,7 +21,7 @@ pub fn compile(compiler: &CrateCompiler, units: &[&[u8]], folder: &Path) -> Resu
     let job = UnitsJob { compiler, units, folder };
     let summaries = job.summaries(&contents)?;
     let known = returning(&summaries);
-    let callees: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_of(&known)).collect();
+    let callees: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_functions_in(&known)).collect();
     let step = |at: usize| format!("unit {}", callees[at].join(" "));
     let objects: Vec<PathBuf> = (0..units.len()).map(|at| compiler.cache_file(&step(at), contents[at], "o")).collect();
     let missing: Vec<usize> = (0..units.len()).filter(|at| !objects[*at].is_file()).collect();

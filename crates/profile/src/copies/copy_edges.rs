@@ -1,9 +1,9 @@
-//! Translates a copy's paths to those of the program: the copy's graph has a subset of the function's edges, in the same order.
+//! Translates a copy's paths to the program's paths: the copy's graph has a subset of the function's edges, in the same order.
 
 use trodden_flow::{DagEdgeId, DagEdgeSet};
 use trodden_unit::FunctionMap;
 
-/// Maps the edges of a copy's graph to those of the program's graph.
+/// Maps the edges of a copy's graph to the edges of the program's graph.
 #[derive(Clone, Debug)]
 pub struct CopyEdges {
     /// The edges of the program's graph that the copy has.
@@ -22,7 +22,7 @@ impl CopyEdges {
         Some(CopyEdges { edges, program_edges })
     }
 
-    /// Returns the program's ID of a path of the copy's graph.
+    /// Returns the ID that the program uses for a path of the copy's graph.
     pub fn program_id(&self, function: &FunctionMap, own: &[DagEdgeId]) -> u64 {
         own.iter().map(|e| function.values[self.program_edges[e.index()].index()]).sum::<i64>() as u64
     }

@@ -33,7 +33,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network of countable events of a function whose unit was converted by [`edge_unit`].
+/// Builds the network of countable events for a function whose unit was converted by [`edge_unit`].
 pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let (graph, dag) = (function.graph()?, function.dag()?);
     let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;

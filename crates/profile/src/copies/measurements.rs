@@ -4,7 +4,7 @@ use crate::model::Profile;
 use serde::{Deserialize, Serialize};
 use trodden_partition::{CopyPlan, Procedure};
 
-/// Times of one run of a copy.
+/// The times that one run of a copy took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTimes {
     /// Wall time in nanoseconds.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn size_classes_are_those_of_llvm() {
+    fn size_classes_match_llvm() {
         let all: Vec<u64> = (0..SIZE_CLASSES).map(size_of_class).collect();
         assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 256, 257, 512, 513]);
     }

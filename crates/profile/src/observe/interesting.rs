@@ -20,7 +20,7 @@ pub struct Finder {
     scheme: String,
     /// Number of functions, and of executions of their uninteresting paths.
     interesting: Tally,
-    /// Number of functions with uninteresting paths that are counted as interesting ones, and of these paths.
+    /// Number of functions with uninteresting paths that are counted as interesting, and the number of these paths.
     aliases: Tally,
     unproven: u64,
 }

@@ -1,4 +1,4 @@
-//! Decoders of the kinds of observation that need one. Their modules have the same names as in [`trodden_unit::observe`].
+//! Decoders for the kinds of observation that need a decoder. The modules have the same names as in [`trodden_unit::observe`].
 //!
 //! If a kind's words are not its counters, [`counters`] translates them. A kind whose counts are inexact or incomplete reports that through
 //! an [`InexactFinder`]; all reasons are variants of [`Inexact`].
@@ -103,7 +103,7 @@ pub enum Inexact {
     /// Tables overflowed.
     #[error(
         "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
-            without it",
+            omit table-slots",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
@@ -145,7 +145,7 @@ pub enum Inexact {
         scheme: String,
         /// Number of functions with such paths.
         functions: u64,
-        /// Number of uninteresting paths that share the counter of an interesting one. May be found by sampling.
+        /// Number of uninteresting paths that share an interesting path's counter; possibly determined by sampling.
         aliases: u64,
     },
     /// Number of functions whose numbering was tested on random paths instead of verified.
@@ -167,11 +167,11 @@ pub enum Inexact {
         plural(*.0, "difference")
     )]
     Diverged(u64),
-    /// Linkage names of functions of a sampled program that are never sampled.
+    /// Linkage names of the functions in a sampled program that are never sampled.
     #[error(
         "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
             {}. `trodden info --json PROGRAM` gives the reason for each; build without --sample to count them",
-        first_few(.0)
+        list_first(.0)
     )]
     NotSampled(Vec<String>),
     /// Number of threads whose counts could not be written.
@@ -196,7 +196,7 @@ fn units_count(units: u64) -> String {
 }
 
 /// Lists the first few names and the number of the others.
-fn first_few(names: &[String]) -> String {
+fn list_first(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))

@@ -20,7 +20,7 @@ pub struct EventPaths {
 }
 
 impl EventPaths {
-    /// Matches the edges of a function with those of its events.
+    /// Matches a function's edges with the edges of its event graph.
     pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
         let of_events = function.with_event_paths();
         let events = of_events.dag()?;

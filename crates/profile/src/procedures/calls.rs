@@ -1,4 +1,4 @@
-//! Counts the call sites of each function of a program in all its units. Indirect calls are not counted, since they do not name their
+//! Counts each function's call sites in all of a program's units. Indirect calls are not counted, since they do not name their
 //! callee.
 
 use std::collections::HashMap;

@@ -24,7 +24,7 @@ pub enum ProcedureError {
         plural(*functions as u128, "function has", "functions have")
     )]
     OtherVariant {
-        /// Number of functions with different paths.
+        /// Number of functions whose paths differ.
         functions: usize,
         /// Name of the first one.
         first: String,

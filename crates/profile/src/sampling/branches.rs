@@ -17,7 +17,7 @@ pub struct BranchSampling {
     pub records: u64,
     /// Number of executions of complete paths in the windows.
     pub whole_paths: u64,
-    /// Data that could not be counted.
+    /// Number of observations that could not be counted, by reason.
     pub losses: Losses,
     /// The observed counts, if the profile's counts are estimates; otherwise empty.
     pub observed: Vec<ObservedBranches>,

@@ -16,9 +16,9 @@ use trodden_unit::Identity;
 /// Half-width of the two-sided 95% confidence interval of a normal distribution, in standard deviations.
 pub(super) const NORMAL_QUANTILE_95: f64 = 1.96;
 
-/// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates by wall time are withheld. With 17
-/// processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the true
-/// ones.
+/// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates based on wall time are withheld. With
+/// 17 processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the
+/// true totals.
 const MAX_WAITED: f32 = 0.5;
 
 /// How a profile was sampled in bursts.
@@ -150,7 +150,7 @@ impl Switch {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
         // Two recorders would falsify each other's measurements.
-        file.try_lock().map_err(|e| ProfileError::io(path, "lock (in use by another recorder)")(e.into()))?;
+        file.try_lock().map_err(|e| ProfileError::io(path, "lock (a different recorder uses it)")(e.into()))?;
         Ok((offset != 0).then_some(Switch { file, offset, process }))
     }
 

@@ -1,4 +1,5 @@
-//! The clock of a sampled run, and the error of estimates by wall time on a machine with more runnable programs than processors.
+//! The clock of a sampled run, and the error of estimates that are based on wall time, on a machine with more runnable programs than
+//! processors.
 
 /// The clock by which a sampled run's times were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn margins_are_those_of_a_ratio_estimator_over_slices() {
+    fn margins_match_a_ratio_estimator_over_slices() {
         let (counts, times): ([f64; 5], [f64; 5]) = ([3.0, 5.0, 0.0, 9.0, 4.0], [10.0, 11.0, 9.0, 14.0, 10.0]);
         let mut readings = Readings::default();
         let mut sum = 0;

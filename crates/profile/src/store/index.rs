@@ -130,7 +130,7 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
     Ok(database)
 }
 
-/// Adds suites to the profiles of a store of an older version, in which only the index contained them.
+/// Adds suites to the profiles in a store from an older version, in which only the index contained suites.
 fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {

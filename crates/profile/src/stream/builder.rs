@@ -143,7 +143,7 @@ impl Builder {
         self.close(key)?;
         let (next, depth, lost) = self.ended.get(&key).copied().unwrap_or((0, Depth::default(), 0));
         if next < end {
-            // An empty window after the gap, so that readers see the gap.
+            // An empty window after the gap makes the gap visible to readers.
             let depth = Depth { is_known: false, ..depth };
             let content = LogContent::Window;
             self.window(&FrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });

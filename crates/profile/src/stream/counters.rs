@@ -29,7 +29,7 @@ pub enum PathRole {
     Leaves,
 }
 
-/// Finds the function and path of each of an image's counters.
+/// Finds the function and path that belong to each counter of an image.
 #[derive(Debug)]
 pub struct CounterLookup<'a> {
     image: &'a ImageProfile,

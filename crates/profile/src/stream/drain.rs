@@ -21,7 +21,8 @@ use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 const FRAME_CHUNKS: usize = 16;
 /// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
-/// Number of consecutive polls without a full chunk after which all chunks are examined, and again at each power of two.
+/// Number of consecutive polls without a full chunk after which all chunks are examined. They are examined again whenever the number of
+/// such polls reaches a power of two.
 const IDLE_POLLS_BEFORE_SCAN: u32 = 4;
 /// Number of consecutive polls without a full chunk after which the open windows are closed.
 const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
@@ -132,7 +133,7 @@ impl Drain {
         Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
-    /// Creates the log of a program that has ended from its stream file, and from the log and journals that a killed recorder left
+    /// Creates a log for a program that has ended, from its stream file and from the log and journals that a killed recorder left
     /// (`before`). These files are not changed.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
@@ -220,7 +221,8 @@ impl Drain {
         }
     }
 
-    /// Reads a chunk. Chunks that were read before are written if their number is sufficient, or if this one does not follow them.
+    /// Reads a chunk into the thread's pending chunks. Writes the pending chunks if there are enough of them, or if this chunk does not
+    /// follow them.
     fn read_chunk(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
         let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
         if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {

@@ -64,7 +64,7 @@ pub struct Chunk {
     pub lost: u64,
     /// Address of the image's counter template, which events are relative to.
     pub template: u64,
-    /// Whether the chunk is full. It does not change then until it is returned to the program.
+    /// Whether the chunk is full. A full chunk does not change until it is returned to the program.
     pub is_full: bool,
     /// Index of its region, and of its slot in the region.
     pub place: (u64, u64),

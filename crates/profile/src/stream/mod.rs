@@ -1,4 +1,4 @@
-//! Streams: the sequence of paths and calls of each thread of a run, of which a [`crate::Profile`] has only the counts.
+//! Streams: each thread's sequence of paths and calls in a run, of which a [`crate::Profile`] has only the counts.
 //!
 //! `live` reads the files that programs write; `drain` moves their content to a `log` of compressed windows (`builder`) of `symbol`s.
 //! `nesting` and `segments` interpret the events, and `fold` converts them to counts. The sequence is a whole program path (Larus, PLDI

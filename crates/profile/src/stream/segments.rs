@@ -12,7 +12,7 @@ use crate::paths::PathStart;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
-/// Index in `SegmentReader::chains` of a chain of callers' paths.
+/// A chain of callers' paths, given by its index in `SegmentReader::chains`.
 type ChainId = u32;
 /// The empty chain.
 const NO_CALLERS: ChainId = 0;
@@ -36,7 +36,7 @@ pub struct SegmentReader<'p, 'a> {
     tails: HashMap<u32, bool>,
 }
 
-/// The chain of callers of a frame.
+/// A frame's chain of callers.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,
@@ -76,7 +76,8 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                // A frame that was inherited by a fork may have taken back edges before. If its path is known, it shows that.
+                // A frame inherited through a fork may have taken back edges before the fork. If its path is known, the path's start shows
+                // that.
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
                 self.frames.push(FrameChain { callers, is_first, call_chain: if is_first { callers } else { NO_CALLERS } });

@@ -16,7 +16,7 @@ fn tool(name: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn object_is_small_and_needs_nothing() {
+fn object_is_small_and_has_no_dependencies() {
     assert!(build_object::sources().iter().all(|source| source.exists()));
     let code: u64 = tool("size", &["-A"])
         .lines()

@@ -113,7 +113,7 @@ fn large_environments_are_read() {
 }
 
 #[test]
-fn files_that_are_not_ours_are_unchanged() {
+fn foreign_files_are_not_changed() {
     let (lab, program) = simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
@@ -163,7 +163,7 @@ fn files_that_are_not_ours_are_unchanged() {
 }
 
 #[test]
-fn file_of_another_image_is_rejected() {
+fn file_of_a_different_image_is_rejected() {
     let (lab, program) = simple("two-images");
     let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
     lab.run(&program, "same.raw");
@@ -268,7 +268,7 @@ fn privileged_programs_ignore_the_variable() {
     assert_eq!(lab.raw_file("out").count(0), 2);
     // Another user's file is rejected, even if root could write it.
     let output = lab.command(&program, lab.path("out/%m.raw").to_str().unwrap()).output().unwrap();
-    expect_message(&output, &["belongs to another user"]);
+    expect_message(&output, &["belongs to a different user"]);
     fs::remove_dir_all(&lab.folder).unwrap();
 }
 
@@ -344,7 +344,7 @@ fn space_for_regions_is_reserved_at_creation() {
     drop(disk);
 }
 
-/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in one that is sandboxed.
+/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in a sandboxed child.
 const LOSES_OUTPUT_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"

@@ -29,7 +29,7 @@ pub struct BranchFrame {
     pub path: Option<FramePath>,
     /// True if the path has ended and no other path has begun in the frame.
     pub is_done: bool,
-    /// If control has left the function, the addresses to which it may return.
+    /// If control has left the function, the range of addresses to which it may return.
     pub return_range: Option<(u64, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl BranchFrame {
         BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
 
-    /// Counts the current path as lost, since what follows is unknown.
+    /// Counts the current path as lost, since its continuation is unknown.
     pub fn cut_off(&self, tally: &mut Tally) {
         if !self.is_done {
             tally.losses.incomplete += 1;

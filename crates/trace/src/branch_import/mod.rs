@@ -63,7 +63,7 @@ pub struct BranchImport {
 /// libraries to consider, which must be those that ran.
 ///
 /// # Errors
-/// A program has no block addresses, a line is malformed, or no branch lies in any of the programs.
+/// A program has no block addresses, a line is malformed, or no branch is in any of the programs.
 pub fn import(
     text: impl BufRead,
     name: &Path,

@@ -21,7 +21,7 @@ pub struct Tally {
     /// The counts by path.
     pub paths: HashMap<TallyPathKey, TallyPath>,
     pub whole_paths: u64,
-    /// What was not counted.
+    /// The paths and blocks that were not counted, by reason.
     pub losses: Losses,
     /// Number of inconsistent or ambiguous block sequences by function.
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,

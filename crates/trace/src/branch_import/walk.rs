@@ -2,8 +2,8 @@
 //!
 //! Between two records, control runs along a straight *stretch*, from the target of the older to the source of the newer; the probes on it
 //! are the executed blocks. A stack holds the active functions that were seen. Each entry has the address at which control left the
-//! function, so that a return to this address resumes the function. An arrival elsewhere in an active function is a throw (an exception,
-//! `longjmp`), which ends the functions called since. An arrival at a function's first address is a call.
+//! function, so that a return to this address resumes the function. If control arrives elsewhere in an active function, it got there by an
+//! exception or `longjmp`, which ends the functions called since. If control arrives at a function's first address, that is a call.
 //!
 //! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
 //! positions, so that long paths are seen less often than short ones. To correct this, each path counts `w / (w - n + 1)`.
@@ -76,7 +76,7 @@ impl ThreadWalk {
                 self.handle_stretch(state, image, unseen, last, jumped)?;
             }
             (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
-                // An interrupt, after which control returns to where it was.
+                // An interrupt, after which control returns to the interrupted instruction.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.handle_stretch(state, image, unseen, back - 1, jumped)?;
@@ -106,7 +106,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Ends all current paths, since what follows is unknown.
+    /// Ends all current paths, since their continuations are unknown.
     pub fn cut_off(&mut self, state: &mut ImportState) {
         for frame in self.frames.drain(..) {
             frame.cut_off(&mut state.tally);
@@ -229,7 +229,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Ends the functions above one on the stack, which continues.
+    /// Ends all functions above the one at index `at` on the stack, which then continues.
     fn unwind_to(&mut self, state: &mut ImportState, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");

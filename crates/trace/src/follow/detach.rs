@@ -16,7 +16,7 @@ impl Following<'_, '_> {
     /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
     /// still be followed, because a `vfork` is under way or because the ends of killed threads are still to be reported.
     pub(super) fn detach_all(&mut self) -> Result<bool, CollectError> {
-        // A parent in `vfork` cannot be stopped until the child has executed another program.
+        // A parent in `vfork` cannot be stopped until the child has executed a different program.
         if self.is_undone || !self.in_vfork.is_empty() {
             return Ok(false);
         }
@@ -24,7 +24,7 @@ impl Following<'_, '_> {
         let mut signals = Vec::new();
         let mut pending_information = Vec::new();
         for (thread, what) in all {
-            let signal = self.signal_of(thread, what).or_else(|error| unless_killed(error).map(|_| 0));
+            let signal = self.signal_to_deliver(thread, what).or_else(|error| unless_killed(error).map(|_| 0));
             let signal = self.note_unrestored("the pending signal of a thread", signal).unwrap_or(0);
             if signal != 0
                 && let Ok(information) = ptrace::signal_information(thread)
@@ -53,7 +53,7 @@ impl Following<'_, '_> {
     }
 
     /// Returns the signal to deliver when a thread that is stopped for `what` is detached.
-    fn signal_of(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
+    fn signal_to_deliver(&mut self, thread: Tid, what: PtraceStop) -> Result<i32, CollectError> {
         match what {
             PtraceStop::Signal(libc::SIGSEGV) if self.emulate_time_stamp(thread)? => Ok(0),
             PtraceStop::Signal(libc::SIGTRAP) if self.has_failed_stop(thread) => {
@@ -115,7 +115,7 @@ impl Following<'_, '_> {
                     all.insert(thread, what);
                 }
                 PtraceStop::Ended(_) | PtraceStop::Ending => _ = self.handle(thread, what),
-                // The thread stopped for something else, in the middle of a system call, and the request to stop was lost.
+                // The thread stopped for a different reason, in the middle of a system call, and the request to stop was lost.
                 other => {
                     // With a new request it stops before its next instruction.
                     unless_gone(ptrace::interrupt(thread))?;

@@ -48,7 +48,7 @@ pub enum FollowEnding {
     Exited(i32),
     /// A signal killed the process.
     Killed(i32),
-    /// The process executed another program.
+    /// The process executed a different program.
     Executed,
     /// The collection was ended by a limit or on request, and the subject continued.
     Detached,
@@ -69,13 +69,13 @@ pub struct Followed {
     pub asynchronous_signals: u32,
     /// Number of handlers that ran because of a fault of an instruction of the program or of a library.
     pub handled_faults: u32,
-    /// The instruction pointer and the return addresses of the main thread when the trace ended (or, until that ends, of the first
+    /// The main thread's instruction pointer and return addresses at the end of the trace (or, until that thread ends, those of the first
     /// thread that ended), innermost first, as file addresses. Addresses outside watched images are left out.
     pub stack: Vec<u64>,
     /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
-    /// As `stack`, for each thread by number, at its end. A thread is missing if its stack could not be read.
+    /// Like `stack`, but for each thread, by number, at the time it ended. A thread is missing if its stack could not be read.
     #[serde(default)]
     pub stacks: BTreeMap<u32, Vec<u64>>,
     /// File addresses of instructions whose faults were handled by the program.
@@ -84,7 +84,7 @@ pub struct Followed {
     /// The members of `faults` and `interruptions` in the order of their occurrence, each with its thread's number.
     #[serde(default)]
     pub handled_signals: Vec<(u32, u64)>,
-    /// File addresses of instructions before which the handler of another signal ran.
+    /// File addresses of instructions before which a handler for any other signal ran.
     #[serde(default)]
     pub interruptions: BTreeSet<u64>,
     /// Changes to the process that could not be undone before it was detached.
@@ -153,7 +153,7 @@ struct Following<'a, 'w> {
     tasks: HashMap<Tid, Task>,
     /// First stops of new tasks that arrived before the event of their parents.
     early_stops: HashMap<Tid, PtraceStop>,
-    /// Threads whose `vfork` child has not executed another program yet.
+    /// Threads whose `vfork` child has not executed a different program yet.
     in_vfork: HashSet<Tid>,
     /// Deferred system calls that install a filter, by thread.
     deferred_filters: HashMap<Tid, (u64, [u64; 6])>,
@@ -166,7 +166,7 @@ struct Following<'a, 'w> {
     followed: Followed,
     /// The counter from which `rdtsc` is answered.
     cycles: u64,
-    /// True once the process has ended or executed another program, so that the image is gone.
+    /// True once the process has ended or executed a different program, so that the image is gone.
     is_image_gone: bool,
     /// The first error, which ends the collection.
     failure: Option<CollectError>,
@@ -346,7 +346,7 @@ impl Following<'_, '_> {
         self.subject.session.listen(thread)
     }
 
-    /// Notes where a thread stands that is about to end. Its memory still exists.
+    /// Notes the position of a thread that is about to end. The thread's memory still exists.
     fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
         if let Role::Recorded(number) = role {
@@ -375,8 +375,8 @@ impl Following<'_, '_> {
         self.tasks.insert(thread, Task::new(Role::Unrecorded));
     }
 
-    /// Resumes a thread that has executed another program. The stop precedes the return from `execve`, before which no system call can be
-    /// injected.
+    /// Resumes a thread that has executed a different program. The stop precedes the return from `execve`, before which no system call can
+    /// be injected.
     fn resume_after_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.subject.fixed_clock {
             self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;

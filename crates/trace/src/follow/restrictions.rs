@@ -1,4 +1,4 @@
-//! Programs that restrict themselves: by a filter for system calls (seccomp), which may kill them for injected calls, or by a limit on
+//! Programs that restrict themselves: by a system call filter (seccomp), which may kill them for injected calls, or by a limit on
 //! their address space, which must also hold the trace's own mappings.
 //!
 //! - Everything that would later need an injected call is done before a filter takes effect. The call that installs the filter is deferred
@@ -86,9 +86,9 @@ impl Following<'_, '_> {
     }
 }
 
-/// Restores the program's own limit when a thread executes another program, which has no mappings of the trace.
+/// Restores the program's own limit when a thread executes a different program, into which the trace has mapped nothing.
 pub fn restore_limit(session: &Session, thread: Tid) {
-    // A process that is not followed may have set another limit.
+    // A process that is not followed may have set a different limit.
     if let Some(own) = session.address_limit().filter(|own| AddressLimit::of(thread) == Some(own.raised(session.mapped_bytes()))) {
         own.set(thread);
     }

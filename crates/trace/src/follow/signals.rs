@@ -26,7 +26,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Prepares the delivery of a signal: a thread in a slot or copy is moved to where it would be without them.
+    /// Prepares the delivery of a signal: a thread in a slot or copy is moved to the corresponding instruction of the image.
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);

@@ -1,7 +1,7 @@
 //! Apportions integers in proportion to weights.
 
 /// Splits a number in proportion to weights by the method of largest remainders: each part is the exact share rounded up or down, and the
-/// parts add up to the number. All parts are 0 if all weights are.
+/// parts add up to the number. All parts are 0 if all weights are 0.
 pub fn apportion(number: u64, weights: &[f64]) -> Vec<u64> {
     apportion_within(number, weights, &vec![u64::MAX; weights.len()])
 }

@@ -1,4 +1,4 @@
-//! Estimates how often each fragment was followed by each other fragment.
+//! Estimates how often each fragment followed each other fragment.
 //!
 //! The fragments that end at an address are the rows of a table, and the fragments that start there are its columns. Each row adds up to
 //! the count of its fragment, and so does each column. The cells are filled in proportion to these sums, which is exact for a single row or
@@ -19,7 +19,7 @@ const MAX_PASSES: usize = 60;
 pub struct Successor {
     pub next: usize,
     pub count: u64,
-    /// The actions between the two.
+    /// The actions between the two fragments.
     pub actions: Rc<[NumberAction]>,
 }
 
@@ -55,7 +55,7 @@ pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Ve
     Ok(joins)
 }
 
-/// Fragments that end, and those that may follow them.
+/// Fragments that end, and the fragments that may follow them.
 #[derive(Debug, Default)]
 struct Group {
     end: Vec<usize>,
@@ -196,7 +196,7 @@ fn drop_uncertain(rows: &mut [Row], columns: usize) {
     }
 }
 
-/// Fits the flows to the counts of rows, and to those of columns as far as they are shares of the same total.
+/// Fits the flows to the rows' counts, and to the columns' counts scaled to the same total.
 pub fn fit(rows: &mut [Row], counts: &[u64]) {
     let sums_before = sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_with_one_source_take_their_whole_count_from_it() {
+    fn column_with_one_source_gets_its_count_from_that_source() {
         let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
         fit(&mut rows, &[10, 15, 25]);
         let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();

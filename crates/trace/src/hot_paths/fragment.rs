@@ -52,7 +52,7 @@ pub enum FirstProbe {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With the function, or where the code is not known.
+    /// At the end of the function, or where the code is not known.
     End,
     /// After its last block; the function continues at this file address.
     At(u64),
@@ -63,7 +63,7 @@ pub enum Exit {
     LeavesFunction(u64),
 }
 
-/// The part of a detector's path that lies in one function.
+/// The part of a detector's path that is in one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     pub function: FragmentFunction,

@@ -26,15 +26,15 @@ use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampli
 pub enum HotPathExit {
     /// The procedure returned.
     Returned,
-    /// It continues at this address.
+    /// The path continues at this address.
     At(u64),
-    /// It ended at an indirect branch, so that only the next path shows where it continues.
+    /// The path ended at an indirect branch, so that only the next path shows where control continued.
     Indirect,
     /// Its code is not completely known.
     Unknown,
 }
 
-/// A path of the detector as code.
+/// A path that the detector found, as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// The straight runs of code, each as the addresses of the first and last instruction. All but the first were jumped to.
@@ -86,7 +86,7 @@ pub fn import_hot_paths(
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
-        let what = "none of the paths lies in it. Is it the program that ran?".to_owned();
+        let what = "none of the paths is in it. Is it the program that ran?".to_owned();
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::NoBlockAddresses { image, what }.into());
     }

@@ -22,7 +22,7 @@ type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // The shares of a remainder are known only after those of the remainders before it.
+    // A remainder's shares are known only after the shares of the remainders before it.
     for _ in 0..MAX_REMAINDERS {
         let mut arrivals = arrivals(&fragments, &placed);
         add_indirect(graphs, &fragments, &rests, &mut arrivals)?;
@@ -45,8 +45,8 @@ pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Resul
     Ok(fragments)
 }
 
-/// Returns true if something follows a remainder. Nothing does if it is a loop of instructions within a block, which is left the way it
-/// was entered.
+/// Returns true if any code follows a remainder. No code follows a loop of instructions within a block, which is left the way it was
+/// entered.
 fn has_successor(rest: &Fragment) -> bool {
     match (rest.start, rest.exit) {
         (FragmentStart::At(from), Exit::At(to)) => from != to,
@@ -66,9 +66,9 @@ fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
     arrivals
 }
 
-/// A block that starts at an address, or a remainder that does, identified by the address where it continues.
+/// A block that starts at an address, or a remainder that starts there, identified by the address at which it continues.
 type Start = Result<u32, u64>;
-/// Number of starts by address and by what starts there, for one function.
+/// Number of starts in one function, by address and by the block or remainder that starts there.
 type StartCounts = BTreeMap<(u64, Start), u64>;
 
 /// Adds the arrivals through indirect jumps: if more starts at an address than direct jumps account for, the rest arrived from the blocks

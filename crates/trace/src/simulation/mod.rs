@@ -108,7 +108,7 @@ pub fn read_processor(file: &Path) -> Result<ProcessorParameters> {
     ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
 }
 
-/// Reads the operations of each class of branches from a TOML file.
+/// Reads each branch class's operations from a TOML file.
 ///
 /// # Errors
 /// The file cannot be read, or is malformed.

@@ -18,7 +18,7 @@ use trodden_stored::decompress;
 /// QEMU's user mode for programs of this architecture.
 pub const QEMU: &str = "qemu-x86_64";
 
-/// A source, and the process behind it, if there is one.
+/// A source, and the process that writes it, if there is one.
 pub struct OpenedSource {
     /// The source.
     pub source: Box<dyn BranchSource>,
@@ -49,7 +49,7 @@ impl OpenedSource {
 pub enum SourceFormat {
     /// Recognised by the file's first bytes.
     Auto,
-    /// A recording of `trodden simulate --record`.
+    /// A recording written by `trodden simulate --record`.
     Recorded,
     /// A text trace of CBP-5.
     Bt9,
@@ -72,7 +72,7 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
-    /// Returns true if another simulator wrote the file, so that only the laboratory reads it.
+    /// Returns true if another simulator wrote the file; only the laboratory reads such files.
     fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }
@@ -95,12 +95,12 @@ pub fn qemu_version() -> Result<String> {
 /// Opens a file of branches, which may be compressed.
 ///
 /// # Errors
-/// The file cannot be read or its format is unknown, or it is a trace of another simulator; the message then says how to convert it.
+/// The file cannot be read or its format is unknown, or it is a trace from another simulator; the message then says how to convert it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
     open(path, format, programs, false)
 }
 
-/// Like [`open_file`], but also accepts traces of other simulators.
+/// Like [`open_file`], but also accepts traces from other simulators.
 ///
 /// # Errors
 /// The file cannot be read, or its format is unknown.
@@ -117,7 +117,7 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces:
     let format = if format == SourceFormat::Auto { recognise_format(path, beginning)? } else { format };
     ensure!(
         accepts_traces || !format.is_of_another_simulator(),
-        "{0} is a trace of another simulator. Convert it by `trodden-lab convert {0} -o FILE`, and pass that file to --from",
+        "{0} is a trace from another simulator. Convert it with `trodden-lab convert {0} -o FILE`, and pass FILE to --from",
         path.display()
     );
     ensure!(
@@ -145,13 +145,13 @@ fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
             bail!(
-                "{0} is a data file of perf. Convert it by `perf script -i {0} -F brstack > branches.txt`, and pass that file",
+                "{0} is a perf data file. Convert it with `perf script -i {0} -F brstack > branches.txt`, and pass branches.txt",
                 path.display()
             )
         }
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
         _ => bail!(
-            "the format of {} is unknown. A trace of ChampSim or CBP2025 can be converted by `trodden-lab convert` with --format",
+            "the format of {} is unknown. To convert a trace from ChampSim or CBP2025, use `trodden-lab convert` with --format",
             path.display()
         ),
     })

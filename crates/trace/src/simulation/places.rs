@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-/// The program's memory, as far as files are mapped into it.
+/// The parts of the program's memory into which files are mapped.
 pub struct Memory<'a> {
     places: &'a Places,
     space: AddressSpace<'a, Binary>,

@@ -19,9 +19,9 @@ use trodden_unit::UnitCache;
 /// The detector's paths that become paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
-    /// Those in the first table.
+    /// The paths in the first table.
     Table,
-    /// All that the detector has found.
+    /// All paths that the detector has found.
     Complete,
 }
 
@@ -41,7 +41,7 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
 /// Builds the profile of a run, and reports what could not be counted. `store` has the units of programs that do not contain their own.
 ///
 /// # Errors
-/// No mapped program has block addresses, or no path lies in one.
+/// No mapped program has block addresses, or no path is in such a program.
 pub fn table_profile(
     kind: ProfileKind,
     detector: &DetectorParameters,
@@ -133,7 +133,7 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
     held.hottest().into_iter().map(hot).collect()
 }
 
-/// The straight runs of code of a walk.
+/// The straight runs of code that a walk followed.
 fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {

@@ -1,8 +1,8 @@
 //! Decodes the targets of conditional branches in a BT9 trace that are never taken.
 //!
-//! No edge has their targets, which decide whether a branch is forward or backward. The trace says neither the architecture nor the byte
-//! order of its opcodes. So each encoding is tried on the branches with known targets; if it yields all of these, it is used for the
-//! others.
+//! The target decides whether a branch is forward or backward, but no edge contains the target of such a branch. The trace does not specify
+//! the architecture or the byte order of its opcodes either. So each encoding is tried on the branches with known targets; an encoding that
+//! yields all of these targets is used for the other branches.
 
 use std::collections::HashMap;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};

@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use trodden_binary::MappedFile;
 use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
-/// The level of detail of a source.
+/// How detailed a source's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Branches, and the number of instructions between them.
@@ -106,11 +106,11 @@ pub trait BranchSource {
     /// The source cannot be read, or is corrupt.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError>;
 
-    /// Information on what was read so far.
+    /// Information on the records that were read so far.
     fn notes(&self) -> SourceNotes;
 }
 
-/// Why reading a source has failed.
+/// The reason why a source could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// Reading the file or pipe has failed.

@@ -4,7 +4,7 @@
 //! described once and then referred to by a number, and the result is compressed with zstd. Numbers are assigned in the order of first
 //! appearance.
 //!
-//! It is a file of the [container](trodden_container) whose header has flags (1: instructions; 2: no return addresses; 4: frames). Each
+//! A recording is a [container](trodden_container) file whose header has flags (1: instructions; 2: no return addresses; 4: frames). Each
 //! chunk is a section with its kind as tag:
 //!
 //! ```text

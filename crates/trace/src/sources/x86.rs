@@ -1,4 +1,4 @@
-//! What the processor model needs about an x86-64 instruction: the functional unit, and the registers that it reads and writes.
+//! The properties of x86-64 instructions that the processor model needs: the functional unit, and the registers that are read and written.
 //!
 //! The mnemonic and operands determine the unit: division and square root, multiplication, other vector or x87 operations, and everything
 //! else. A partial register counts as the full register (`al` is `rax`), and the flags count as one register. The model has room for four

@@ -1,4 +1,4 @@
-//! Errors in the settings of experiments.
+//! Errors in experiment settings.
 
 use super::rule::SettingsConflict;
 use super::settings::SettingsFile;

@@ -26,7 +26,7 @@ pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     rules().find(|rule| rule.is_broken(settings)).map_or(Ok(()), |rule| Err(rule.conflict()))
 }
 
-/// Returns all rules: those of the kinds, and [`RULES`].
+/// Returns all rules: the kinds' rules, and [`RULES`].
 pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }

@@ -1,4 +1,4 @@
-//! Rules about the combination of settings, and the errors for settings that violate them.
+//! Rules about which settings can be combined, and the errors for settings that violate them.
 
 use super::settings::Settings;
 use std::fmt;

@@ -9,7 +9,7 @@ use crate::experiment::{
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
-/// Counts of the paths of a set.
+/// Counts of the paths in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InterestingPaths {
     /// File of the set.

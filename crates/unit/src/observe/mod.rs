@@ -80,9 +80,9 @@ kinds! {
     bursts::CountsInBursts,
     /// Counts of interprocedural segments instead of paths.
     segments::SegmentCounts,
-    /// Counts of the paths of a set. A function's other paths are counted together.
+    /// Counts of the paths in a set. A function's other paths are counted together.
     interesting::InterestingPaths,
-    /// Counts of all paths except those of a set (a residual build).
+    /// Counts of all paths except the paths in a set (a residual build).
     unknown::UnknownPaths,
     /// Counts of the watched paths.
     watched::WatchedPaths,
@@ -92,7 +92,7 @@ kinds! {
     every_path::EveryPath,
 }
 
-/// A kind of observation: how users request it, and what it can be combined with.
+/// A kind of observation: how users request it, and which settings it can be combined with.
 pub struct Kind {
     /// The option, and the setting if there is no option or the setting has a different name.
     pub option: &'static str,
@@ -187,7 +187,7 @@ impl CounterWords {
 }
 
 impl Kind {
-    /// Returns whether the two are the same kind.
+    /// Returns whether `self` and `other` are the same kind.
     pub(crate) fn is(&self, other: &Kind) -> bool {
         std::ptr::eq(self, other)
     }

@@ -1,4 +1,4 @@
-//! Builds that record the sequence of paths and calls, of all functions or of those in a set.
+//! Builds that record the sequence of paths and calls in all functions, or in the functions of a set.
 //!
 //! A stream also has an event at calls that always return, if the unit defines the callee. Counting builds do not count the path up to such
 //! a call, so the events are not part of a function's path numbering. The graph of events is the function's graph with an additional
@@ -65,7 +65,7 @@ impl ObservationProperties for PathStream {
     }
 }
 
-/// The words of a function in a stream build, one for each path of its graph of events. The words do not exist in memory; the program
+/// The words of a function in a stream build, one for each path of its event graph. The words do not exist in memory; the program
 /// writes their addresses to the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
@@ -73,7 +73,7 @@ pub struct EventWords {
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
-    /// The additional edges of the graph of events, by their index in this graph, each with the block that makes the call; ascending.
+    /// The event graph's additional edges, by their index in this graph, each with the block that makes the call; ascending.
     pub calls: Vec<(Edge, Node)>,
     /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) differs in the graph of events, with the value there.
     pub up_to_calls: Vec<(Node, u32)>,
@@ -89,18 +89,18 @@ impl EventWords {
         self.first_word..self.first_word.saturating_add(self.words)
     }
 
-    /// Returns whether an edge of the graph of events is an additional one.
+    /// Returns whether an edge of the event graph is an additional edge.
     pub fn is_call(&self, edge: Edge) -> bool {
         self.calls.binary_search_by_key(&edge, |call| call.0).is_ok()
     }
 
-    /// Maps an edge of the graph of events to the function's edge; `None` for additional edges.
+    /// Maps an edge of the event graph to the function's edge; `None` for additional edges.
     pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
         let before = self.calls.partition_point(|call| call.0 < edge);
         (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
     }
 
-    /// Maps an edge of the function's graph to the corresponding edge of the graph of events.
+    /// Maps an edge of the function's graph to the corresponding edge of the event graph.
     pub fn edge_of_events(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }

@@ -8,7 +8,7 @@ use crate::experiment::{Settings, SettingsFile, identity};
 /// Counts of the watched paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedPaths {
-    /// File of all other paths of the program.
+    /// File that contains all other paths of the program.
     pub others: Identity,
 }
 

@@ -1,4 +1,4 @@
-//! Parts of a set of segments, one for each of several copies of a program.
+//! Divides a set of segments into parts, one for each copy of a program.
 //!
 //! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context is
 //! needed if a segment of the part ends in it, if it is the caller's own context of a needed one or a suffix of a needed one (so that the

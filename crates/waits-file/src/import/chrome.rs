@@ -100,7 +100,7 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
         return match (failure, read) {
             (Some(failure), _) => Err(failure),
             (None, Err(error)) => Err(anyhow!("not JSON: {error}")),
-            (None, Ok(false)) => bail!("no list `traceEvents`"),
+            (None, Ok(false)) => bail!("expected a list `traceEvents`"),
             (None, Ok(true)) => Ok(true),
         };
     }
@@ -184,7 +184,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
         while let Some(event) = list.next_element::<Value>()? {
             if let Err(error) = (self.take)(number, &event) {
                 *self.failure = Some(error);
-                return Err(A::Error::custom("an event is not understood"));
+                return Err(A::Error::custom("an event cannot be interpreted"));
             }
             number += 1;
         }
@@ -194,12 +194,12 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
 
 impl ChromeEvents {
     fn add(&mut self, event: &Value) -> Result<()> {
-        let Some(phase) = event["ph"].as_str() else { bail!("no phase `ph`") };
+        let Some(phase) = event["ph"].as_str() else { bail!("it has no phase (field `ph`)") };
         let number = |key: &str| event[key].as_i64().or_else(|| event[key].as_str().and_then(|text| text.parse().ok())).unwrap_or(0);
         let thread = self.threads.entry((number("pid"), number("tid"))).or_default();
         let micros = |key: &str| match event[key].as_f64() {
             Some(us) if us.is_finite() && (0.0..9e15).contains(&us) => Ok(us),
-            _ => Err(anyhow!("no time `{key}`")),
+            _ => Err(anyhow!("it has no time (field `{key}`)")),
         };
         let nanos = |us: f64| (us * 1000.0).round() as u64;
         let time = |key: &str| micros(key).map(nanos);

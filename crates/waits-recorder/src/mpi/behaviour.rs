@@ -12,7 +12,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
-/// The position of the root of an operation without a root.
+/// Stands in for the root's position if an operation has no root.
 pub const NO_ROOT: usize = usize::MAX;
 /// Recorded size of a collective operation without data. MPI libraries may return from it immediately.
 const EMPTY: u64 = u64::MAX;
@@ -183,7 +183,7 @@ pub fn probe(mut call: MpiCall, status: usize) -> i32 {
     result
 }
 
-/// Receive of the message of a matched probe: buffer, count, type, message, status.
+/// Receive of a message that a matched probe found: buffer, count, type, message, status.
 #[inline]
 pub fn matched_receive(call: MpiCall) -> i32 {
     let (matched, (peer, tag, object)) = MATCHED.get();

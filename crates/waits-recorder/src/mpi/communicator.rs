@@ -108,7 +108,7 @@ pub fn with_group<R>(of: &'static Real, handle: usize, make: impl FnOnce(usize) 
     created
 }
 
-/// World ranks of a communicator's members; for an intercommunicator, those of both groups.
+/// World ranks of a communicator's members; for an intercommunicator, of the members of both groups.
 struct Ranks {
     local: CommunicatorMembers,
     remote: CommunicatorMembers,
@@ -140,7 +140,7 @@ impl CommunicatorMembers {
         else {
             return CommunicatorMembers::none();
         };
-        // SAFETY: fresh memory of this size.
+        // SAFETY: the memory was just mapped for `count` ranks.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
         crate::memory::release(own, count.max(1));
@@ -193,7 +193,7 @@ impl Ranks {
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
-    /// The lower of both groups' first ranks, which is the same on both sides.
+    /// The lower of the two groups' first ranks, which is the same on both sides.
     fn least(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64

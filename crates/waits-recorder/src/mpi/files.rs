@@ -1,4 +1,5 @@
-//! Operations on MPI files. Collective ones wait like those on a communicator. File handles are addresses in all libraries.
+//! Operations on MPI files. Collective file operations wait like collective operations on a communicator. File handles are addresses in all
+//! libraries.
 
 use super::behaviour::completed;
 use super::call::MpiCall;
@@ -48,7 +49,7 @@ fn split_request(file: usize) -> u64 {
     communicator::number(file) ^ 1 << 62
 }
 
-/// Begin of a split operation.
+/// Start of a split operation.
 #[inline]
 pub fn file_begin(call: MpiCall) -> i32 {
     call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {

@@ -85,7 +85,7 @@ impl Implementation {
     /// The handle at an address; 0 if the address is 0.
     ///
     /// # Safety
-    /// The address is 0 or that of an array with more than `index` handles.
+    /// The address is 0, or the address of an array with more than `index` handles.
     #[inline]
     pub unsafe fn handle_at(self, address: usize, index: usize) -> usize {
         if address == 0 {
@@ -119,7 +119,7 @@ impl Implementation {
     /// Source and tag in a status.
     ///
     /// # Safety
-    /// The address is that of an array with more than `index` statuses.
+    /// `statuses` is the address of an array with more than `index` statuses.
     #[inline]
     pub unsafe fn source_and_tag(self, statuses: usize, index: usize) -> (i32, i32) {
         // SAFETY: by the caller's contract.

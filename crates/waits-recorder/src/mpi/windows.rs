@@ -125,7 +125,7 @@ fn store_epoch(table: &'static Table, call: &MpiCall) {
         return;
     };
     let Some(place) = map_private::<CommunicatorMembers>(1) else { return };
-    // SAFETY: fresh memory of this size.
+    // SAFETY: the memory was just mapped for one value of this type.
     unsafe { place.write(epoch) };
     let old = table.epochs[slot].swap(place, Ordering::AcqRel);
     if !old.is_null() {

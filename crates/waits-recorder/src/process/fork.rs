@@ -102,7 +102,7 @@ pub fn after_system_call(number: c_long, first: usize, result: c_long) {
 /// Called when the calling thread ends the process. Records the thread's last block and its end, which the parent may wait for.
 fn end_of_process() {
     // A child of `vfork` uses the memory of its parent, whose recording continues.
-    // SAFETY: a system call without pointer arguments.
+    // SAFETY: the system call has no pointer arguments.
     let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     if thread::current().is_some_and(|thread| thread.number == own()) {
         thread::unregister(CallName::process_exit);

@@ -27,7 +27,7 @@ pub fn begin(thread: &mut Thread) {
         return;
     }
     signals::unblock();
-    // SAFETY: all zeros are a valid value.
+    // SAFETY: zero is a valid value for every field of this C structure.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
     event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
@@ -95,7 +95,7 @@ extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void
         return;
     }
     thread.depth.set(1);
-    // SAFETY: errno is the thread's own. The handler must not change it for the interrupted code.
+    // SAFETY: `__errno_location` points to the calling thread's errno. The handler must not change it for the interrupted code.
     let error = unsafe { *libc::__errno_location() };
     record_sample(thread, context);
     // SAFETY: as above.
@@ -115,7 +115,7 @@ fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
     let walk = walk::walk(address);
     let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next() {
-        // SAFETY: there is room for one record.
+        // SAFETY: the pointer refers to newly allocated space for one record.
         unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count, position }) };
     }
 }
