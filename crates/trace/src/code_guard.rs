@@ -16,7 +16,7 @@ use std::ops::Range;
 
 pub const PAGE: u64 = 4096;
 /// Weighted number of reads of unpatched bytes after which a page without other reads is no longer guarded.
-const MAX_DATA_READS: u32 = 4096;
+const MAX_DATA_READS: u32 = PAGE as u32 + SCATTERED;
 /// Weight of a read that does not follow the one before: sums read one byte after the other, tables are read anywhere.
 const SCATTERED: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
@@ -172,7 +172,7 @@ impl CodeGuard {
     pub fn set_code_view(&mut self, page: u64) {
         let state = self.pages.entry(page).or_default();
         state.shows_data = false;
-        state.switches += 1;
+        state.switches = state.switches.saturating_add(1);
         if state.switches == MAX_SWITCHES {
             self.overused.push(page);
         }
@@ -194,7 +194,7 @@ impl CodeGuard {
     pub fn note_data_read(&mut self, read: &Range<u64>) -> bool {
         let state = self.pages.entry(page_of(read.start)).or_default();
         let follows = read.start.wrapping_sub(state.next_read) < 64;
-        state.data_reads += if follows { 1 } else { SCATTERED };
+        state.data_reads = state.data_reads.saturating_add(if follows { 1 } else { SCATTERED });
         state.next_read = read.end;
         state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
     }
@@ -202,7 +202,7 @@ impl CodeGuard {
     /// Notes a system call that has read unpatched bytes. Returns true if the page is to be taken for data.
     pub fn note_data_call(&mut self, address: u64) -> bool {
         let state = self.pages.entry(page_of(address)).or_default();
-        state.data_reads += CALL;
+        state.data_reads = state.data_reads.saturating_add(CALL);
         state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn only_pages_whose_code_is_never_read_are_taken_for_data() {
         let mut guard = guard();
         // A sum that finds no patch on the first byte of a page, again and again.
-        for address in 0x1000..0x1fff {
+        for address in 0x1000..0x2000 {
             assert!(!guard.note_data_read(&(address..address + 1)));
         }
         guard.set_data_view(0x1000);

@@ -353,6 +353,7 @@ again:
  mov $60, %eax
  mov $9, %edi
  syscall
+ ud2
 .size _start, .-_start
 "#;
 
