@@ -4,7 +4,6 @@
 mod traced;
 
 use std::io::Read;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, must};
