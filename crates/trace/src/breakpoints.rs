@@ -8,13 +8,13 @@ use crate::CollectError;
 use crate::displaced::{SLOT, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::subject::{AREA_SIZE, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
 use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
-/// Offset of the first slot: the system call stub comes first.
-const FIRST_SLOT: u64 = SLOT;
+/// Offset of the first slot: the system call stub comes first, then the slot for other instructions.
+const FIRST_SLOT: u64 = FREE_SLOT + SLOT;
 /// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 

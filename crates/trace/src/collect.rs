@@ -124,6 +124,7 @@ pub trait Collector: Sync {
             if !subject.fresh {
                 release_changed_pages(&mut watch, &subject, &run, sink)?;
             }
+            watch.guard(subject.process)?;
             Ok((watch, calls))
         })();
         let (is_over, ended) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -15,6 +15,8 @@ const MAX_HANDLERS: usize = 64;
 
 /// SIGTRAP as a signal set.
 pub const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+/// SIGSEGV as a signal set.
+pub const SIGSEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 
 #[derive(Debug)]
 pub struct Task {
@@ -26,6 +28,8 @@ pub struct Task {
     pub is_returning: bool,
     /// True if the program has the thread block SIGTRAP, which the kernel unblocks on a trap.
     pub blocks_traps: bool,
+    /// True if the program has the thread block SIGSEGV.
+    pub blocks_faults: bool,
     /// Address where a call of `rt_sigprocmask` stores the old mask, if SIGTRAP was blocked.
     old_mask: Option<u64>,
     /// The program's own values of `rdi` and `rsi` while a system call runs with others.
@@ -41,6 +45,7 @@ impl Task {
             handler_returns: Vec::new(),
             is_returning: false,
             blocks_traps: false,
+            blocks_faults: false,
             old_mask: None,
             original_arguments: None,
             is_ending: false,
@@ -50,12 +55,15 @@ impl Task {
     /// Handles the start of `rt_sigprocmask`. `set` is the new mask, if the call sets one, and `old` the address for the old mask.
     pub fn enter_sigprocmask(&mut self, how: u64, set: Option<u64>, old: u64) {
         self.old_mask = (self.blocks_traps && old != 0).then_some(old);
-        let Some(has_trap) = set.map(|set| set & SIGTRAP_BIT != 0) else { return };
-        self.blocks_traps = match how as i32 {
-            libc::SIG_BLOCK => self.blocks_traps || has_trap,
-            libc::SIG_UNBLOCK => self.blocks_traps && !has_trap,
-            _ => has_trap,
-        };
+        let Some(set) = set else { return };
+        for (blocks, bit) in [(&mut self.blocks_traps, SIGTRAP_BIT), (&mut self.blocks_faults, SIGSEGV_BIT)] {
+            let is_in_set = set & bit != 0;
+            *blocks = match how as i32 {
+                libc::SIG_BLOCK => *blocks || is_in_set,
+                libc::SIG_UNBLOCK => *blocks && !is_in_set,
+                _ => is_in_set,
+            };
+        }
     }
 
     /// Handles the end of a system call. Returns the address of an old mask in which the kernel has left out SIGTRAP, though the program

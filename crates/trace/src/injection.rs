@@ -2,7 +2,8 @@
 //! journal before they are changed.
 
 use crate::CollectError;
-use crate::journal::JournalEntry;
+use crate::hidden_patches::CodeFault;
+use crate::journal::{JournalEntry, TrapAction};
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, TRAP_FLAG, Tid, unless_gone};
 use crate::session::Session;
@@ -116,8 +117,22 @@ impl Session {
     }
 
     /// Single-steps a stopped thread and returns its new position, or `None` if the instruction faults; the fault then recurs when the
-    /// thread resumes. A signal that arrives meanwhile is sent again.
+    /// thread resumes. A signal that arrives meanwhile is sent again. The instruction may read guarded code.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
+        loop {
+            if let Some(at) = self.step_once(thread)? {
+                return Ok(Some(at));
+            }
+            match self.handle_code_fault(thread, ptrace::signal_information(thread)?.si_signo)? {
+                CodeFault::Executed => return Ok(Some(ptrace::instruction_pointer(thread)?)),
+                CodeFault::Allowed => {}
+                CodeFault::Foreign | CodeFault::Faults => return Ok(None),
+            }
+        }
+    }
+
+    /// Like [`Session::step`], but reads of guarded code fault.
+    pub fn step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
         let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
@@ -183,6 +198,17 @@ impl Session {
         let place = self.stub() + 16;
         self.own_memory()?.write(place, &action)?;
         self.inject_without_signal(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Sets an action for a signal in the process of a stopped thread.
+    pub fn set_action(&self, thread: Tid, signal: i32, action: &TrapAction) -> Result<(), CollectError> {
+        // Memory after the stub, which only the kernel and this session access.
+        let place = self.stub() + 16;
+        self.own_memory()?.write(place, action)?;
+        self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_rt_sigaction, [signal as u64, place, 0, 8, 0, 0])?;
         Ok(())
     }
 }

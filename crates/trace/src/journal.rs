@@ -67,6 +67,12 @@ pub enum JournalEntry {
     Mapping(Range<u64>),
     /// The protection of code was changed from this value (as for mprotect(2)).
     Protection(Range<u64>, i32),
+    /// Code was tagged with a protection key, and its protection may have been changed from this value.
+    KeyedProtection(Range<u64>, i32),
+    /// A protection key was allocated.
+    ProtectionKey(u32),
+    /// The rights of a thread for protection keys were changed from this value.
+    KeyRights(Tid, u32),
     /// A thread's registers were replaced for an injected system call or a step.
     Registers(Tid, Box<Registers>),
     SignalMask(Tid, u64),
@@ -79,6 +85,8 @@ pub enum JournalEntry {
     AddressLimit(AddressLimit),
     /// The kernel may reset the program's action for SIGTRAP, which is this.
     TrapAction(TrapAction),
+    /// The kernel has reset the program's action for SIGSEGV, which was this.
+    FaultAction(TrapAction),
 }
 
 /// The changes to a process's code, shared by its session and all its [`Memory`](crate::memory::Memory) values.
@@ -133,15 +141,41 @@ impl CodeChanges {
         changed.map(|(start, page)| start + page.bytes.start as u64..start + page.bytes.end as u64)
     }
 
+    /// The parts of a range with changes, one for each page.
+    pub fn spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
+        let range = range.clone();
+        let first = range.start & !(PAGE as u64 - 1);
+        self.pages.range(first..range.end.max(first)).filter_map(move |(start, page)| {
+            let offset = |address: u64| address.saturating_sub(*start).min(PAGE as u64) as usize;
+            let mut inside = page.bytes.start.max(offset(range.start))..page.bytes.end.min(offset(range.end));
+            let first = inside.clone().find(|offset| page.is_changed(*offset))?;
+            let last = inside.rfind(|offset| page.is_changed(*offset))?;
+            Some(start + first as u64..start + last as u64 + 1)
+        })
+    }
+
     /// Undoes the changes in bytes that were read at `address`. Returns true if there were any.
     pub fn undo(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.replace(address, bytes, |page, offset| (page.after[offset], page.before[offset]))
+    }
+
+    /// Makes the changes again in bytes in which they were undone, at `address`.
+    pub fn redo(&self, address: u64, bytes: &mut [u8]) {
+        self.replace(address, bytes, |page, offset| (page.before[offset], page.after[offset]));
+    }
+
+    /// Replaces bytes at `address` that have the first of two values by the second. Returns true if there were any.
+    fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&PageChange, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
-        for (at, byte) in (address..).zip(bytes) {
-            let offset = at as usize % PAGE;
-            let Some(page) = self.pages.get(&(at - offset as u64)) else { continue };
-            if page.is_changed(offset) && page.after[offset] == *byte {
-                *byte = page.before[offset];
-                is_changed = true;
+        for span in self.spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
+            let page = &self.pages[&(span.start & !(PAGE as u64 - 1))];
+            for at in span {
+                let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE);
+                let (old, new) = values(page, offset);
+                if old != new && *byte == old {
+                    *byte = new;
+                    is_changed = true;
+                }
             }
         }
         is_changed
@@ -174,6 +208,9 @@ impl std::fmt::Display for JournalEntry {
         match self {
             Self::Mapping(range) => write!(f, "the mapping at {:#x}", range.start),
             Self::Protection(range, _) => write!(f, "the protection of the code at {:#x}", range.start),
+            Self::KeyedProtection(range, _) => write!(f, "the protection key of the code at {:#x}", range.start),
+            Self::ProtectionKey(key) => write!(f, "protection key {key}"),
+            Self::KeyRights(thread, _) => write!(f, "the rights of thread {thread} for protection keys"),
             Self::Registers(thread, _) => write!(f, "the registers of thread {thread}"),
             Self::SignalMask(thread, _) => write!(f, "the signal mask of thread {thread}"),
             Self::DebugRegisters(thread) => write!(f, "the debug registers of thread {thread}"),
@@ -181,6 +218,7 @@ impl std::fmt::Display for JournalEntry {
             Self::Affinity => f.write_str("the binding to one core"),
             Self::AddressLimit(_) => f.write_str("the limit on its address space"),
             Self::TrapAction(_) => f.write_str("the action for SIGTRAP"),
+            Self::FaultAction(_) => f.write_str("the action for SIGSEGV"),
         }
     }
 }
@@ -198,6 +236,9 @@ mod tests {
         let mut bytes = [9, 2, 9, 7];
         assert!(changes.undo(0x1ffe, &mut bytes));
         assert_eq!(bytes, [1, 2, 3, 7]);
+        changes.redo(0x1ffe, &mut bytes);
+        assert_eq!(bytes, [9, 2, 9, 7]);
+        assert!(changes.spans_in(&(0x1fff..0x2001)).eq(std::iter::once(0x2000..0x2001)));
         // Changed twice, and back.
         changes.enter(0x2000, &[9], &[8]);
         assert!(!changes.undo(0x2000, &mut bytes[..1]));

@@ -13,6 +13,7 @@
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
+//! | `hidden_patches.rs`, `code_guard.rs` | reads of patched code by the program itself |
 //! | `images.rs` | the program and the watched libraries in memory |
 //! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
@@ -33,6 +34,7 @@ mod bpf;
 mod branch_import;
 mod breakpoints;
 mod calls;
+mod code_guard;
 mod collect;
 mod collectors;
 pub mod command;
@@ -43,6 +45,7 @@ mod follow;
 mod followed_thread;
 mod fresh_folder;
 mod hardware;
+mod hidden_patches;
 mod hot_paths;
 mod images;
 mod injection;
@@ -89,6 +92,7 @@ pub use error::CollectError;
 pub use folder::{FolderBinding, close_descriptors_in_programs};
 pub use follow::{FollowEnding, Followed};
 pub use fresh_folder::FreshFolder;
+pub use hidden_patches::has_protection_keys;
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use launcher::{InheritedSignals, Launcher, ProgramStart};

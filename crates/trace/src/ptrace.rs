@@ -209,6 +209,43 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
+/// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
+const EXTENDED_STATE: usize = 0x202;
+/// Number of the component of that state with the rights for protection keys.
+const KEY_RIGHTS: u32 = 9;
+/// Offset of the bit set of the components that the state has.
+const COMPONENTS: usize = 512;
+
+/// Reads a stopped thread's rights for memory protection keys (the register PKRU).
+pub fn key_rights(thread: Tid) -> io::Result<u32> {
+    let (state, place) = extended_state(thread)?;
+    Ok(u32::from_le_bytes(state[place..place + 4].try_into().expect("four bytes")))
+}
+
+/// Sets a stopped thread's rights for memory protection keys.
+pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
+    const SET: u32 = 0x4205;
+    let (mut state, place) = extended_state(thread)?;
+    state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
+    state[COMPONENTS + KEY_RIGHTS as usize / 8] |= 1 << (KEY_RIGHTS % 8);
+    let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    request(SET, thread, EXTENDED_STATE, &raw const vector as usize)
+}
+
+/// Reads the extended state of a stopped thread. Returns it with the offset of the rights for protection keys.
+fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
+    const GET: u32 = 0x4204;
+    let mut state = vec![0; 1 << 14];
+    let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+    request(GET, thread, EXTENDED_STATE, &raw mut vector as usize)?;
+    state.truncate(vector.iov_len);
+    let place = std::arch::x86_64::__cpuid_count(0xd, KEY_RIGHTS).ebx as usize;
+    match place > COMPONENTS && place + 4 <= state.len() {
+        true => Ok((state, place)),
+        false => Err(io::Error::from(io::ErrorKind::Unsupported)),
+    }
+}
+
 /// Reads the code of the signal that a thread is about to receive, which shows its cause.
 pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)

@@ -3,13 +3,15 @@
 //!
 //! Invariant: no wait is for one thread alone. The end of a killed process's first thread is reported only after all other threads have
 //! ended, and these end only once they are resumed. So events of other threads are accepted and queued.
+// Length: all changes are entered and undone in one place.
 
 use crate::CollectError;
+use crate::code_guard::CodeGuard;
 use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
-use crate::memory::Memory;
+use crate::memory::{Memory, outside};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::system::unpin;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -22,6 +24,10 @@ pub struct Session {
     /// Opened once the threads are stopped: before that, the process may still execute another program, which replaces its memory.
     memory: OnceCell<Memory>,
     code: SharedCodeChanges,
+    /// Hides the changes to code from the program.
+    pub(crate) guard: RefCell<CodeGuard>,
+    /// The program's action for SIGSEGV, if it has set one.
+    pub(crate) fault_action: Cell<Option<TrapAction>>,
     /// Address of the permanent stub for system calls; 0 if there is none yet.
     stub: Cell<u64>,
     state: RefCell<SessionState>,
@@ -43,7 +49,8 @@ impl Session {
     /// Begins the session of a process, none of whose threads is traced yet.
     pub fn new(process: Tid) -> Self {
         let code = Rc::new(RefCell::new(CodeChanges::default()));
-        Self { process, memory: OnceCell::new(), code, stub: Cell::new(0), state: RefCell::default() }
+        let (guard, fault_action) = (RefCell::default(), Cell::new(None));
+        Self { process, memory: OnceCell::new(), code, guard, fault_action, stub: Cell::new(0), state: RefCell::default() }
     }
 
     pub fn process(&self) -> Tid {
@@ -58,6 +65,15 @@ impl Session {
     /// Replaces, in bytes that were read at `address`, this session's changes by the program's own code.
     pub fn hide_changes(&self, address: u64, bytes: &mut [u8]) {
         self.code.borrow().undo(address, bytes);
+    }
+
+    pub fn code_changes(&self) -> Ref<'_, CodeChanges> {
+        self.code.borrow()
+    }
+
+    /// Returns true if other threads or processes may be running in the same memory.
+    pub fn has_several_threads(&self) -> bool {
+        self.state.borrow().threads.len() > 1
     }
 
     /// Notes that the program filters its system calls. None is injected from now on, since the filter could kill the program for it.
@@ -153,13 +169,24 @@ impl Session {
     /// Forgets changes to memory that the program has unmapped or replaced.
     pub fn forget_memory(&self, gone: &Range<u64>) {
         self.code.borrow_mut().forget(gone);
+        self.guard.borrow_mut().forget(gone);
         let is_gone = |range: &Range<u64>| gone.start <= range.start && range.end <= gone.end;
-        self.state.borrow_mut().entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range, _) if is_gone(range)));
+        let entries = &mut self.state.borrow_mut().entries;
+        entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range, _) if is_gone(range)));
+        let all = std::mem::take(entries);
+        entries.extend(all.into_iter().flat_map(|entry| match entry {
+            JournalEntry::KeyedProtection(range, protection) => {
+                outside(&range, gone).map(|rest| JournalEntry::KeyedProtection(rest, protection)).collect()
+            }
+            other => vec![other],
+        }));
     }
 
     /// Forgets changes to the memory of a program that the process has replaced by `execve`.
     pub fn forget_program(&self) {
         self.code.borrow_mut().clear();
+        self.guard.borrow_mut().clear();
+        self.fault_action.set(None);
         self.stub.set(0);
         self.state.borrow_mut().entries.retain(|entry| matches!(entry, JournalEntry::TimeStampCounter | JournalEntry::Affinity));
     }
@@ -305,6 +332,7 @@ impl Session {
             match entry {
                 JournalEntry::Registers(thread, registers) => note(entry, ptrace::set_registers(*thread, registers).map_err(Into::into)),
                 JournalEntry::SignalMask(thread, mask) => note(entry, ptrace::set_signal_mask(*thread, *mask).map_err(Into::into)),
+                JournalEntry::KeyRights(thread, rights) => note(entry, ptrace::set_key_rights(*thread, *rights).map_err(Into::into)),
                 _ => {}
             }
         }
@@ -313,10 +341,22 @@ impl Session {
         }
         if !threads.is_empty() {
             self.code.borrow_mut().clear();
+            self.guard.borrow_mut().clear();
         }
         for entry in entries.iter().rev() {
             match entry {
                 JournalEntry::Protection(code, protection) => note(entry, self.restore_protection(threads, code, *protection)),
+                JournalEntry::KeyedProtection(code, protection) => {
+                    let arguments = [code.start, code.end - code.start, *protection as u64, 0, 0, 0];
+                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_mprotect, arguments));
+                }
+                JournalEntry::ProtectionKey(key) => {
+                    note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
+                }
+                JournalEntry::FaultAction(action) => {
+                    let restore = |thread: &Tid| self.set_action(*thread, libc::SIGSEGV, action);
+                    note(entry, threads.first().map_or(Ok(()), restore));
+                }
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
                     let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
@@ -433,7 +473,7 @@ impl Session {
                     self.resume(thread, Resume::Continue, 0)?;
                     self.drop_thread(thread);
                 }
-                PtraceStop::Signal(signal) if self.undo_breakpoint(thread, signal) => {}
+                PtraceStop::Signal(signal) if self.is_code_fault(thread, signal) || self.undo_breakpoint(thread, signal) => {}
                 PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
                 PtraceStop::Interrupted | PtraceStop::GroupStopped => unless_gone(restart_interrupted_call(thread))?,
                 _ => {

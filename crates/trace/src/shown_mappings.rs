@@ -20,6 +20,8 @@ const PIECE: usize = 4096;
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
     code: Vec<MappingLine>,
+    /// Pages of code that are not executable at present, because the program reads them.
+    data_views: Vec<u64>,
     files: HashMap<u64, Position>,
     /// True if the subject may have opened a file of its memory.
     has_memory: bool,
@@ -53,7 +55,7 @@ impl ShownMappings {
         let descriptors =
             std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let has_memory = descriptors.into_iter().any(|descriptor| is_proc_file(process, descriptor, "mem"));
-        Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new(), has_memory })
+        Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), has_memory, ..Self::default() })
     }
 
     /// Adds a library with this code, which has just been mapped, and the memory mapped for it.
@@ -69,6 +71,18 @@ impl ShownMappings {
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
+    }
+
+    /// Hides another mapping.
+    pub fn hide(&mut self, mapping: Range<u64>) {
+        self.hidden.push(mapping);
+    }
+
+    /// Notes the pages of code that are not executable at present.
+    pub fn note_data_views(&mut self, pages: &[u64]) {
+        if self.data_views != pages {
+            self.data_views = pages.to_vec();
+        }
     }
 
     pub fn note_open(&mut self, process: Tid, descriptor: u64) {
@@ -106,7 +120,33 @@ impl ShownMappings {
     /// The lines that the program is to see.
     fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
-        visible.flat_map(|line| self.split_code_line(line)).collect()
+        self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
+    }
+
+    /// Undoes splits of code by data views.
+    fn join_code_lines(&self, lines: impl Iterator<Item = MappingLine>) -> Vec<MappingLine> {
+        let mut joined: Vec<MappingLine> = Vec::new();
+        for mut line in lines {
+            let is_inside = |code: &&MappingLine| code.range.start <= line.range.start && line.range.end <= code.range.end;
+            let Some(code) = self.code.iter().find(is_inside).filter(|code| code.file == line.file) else {
+                joined.push(line);
+                continue;
+            };
+            if self.data_views.iter().any(|page| line.range.contains(page)) {
+                line.protection.clone_from(&code.protection);
+            }
+            match joined.last_mut() {
+                Some(last)
+                    if code.range.contains(&last.range.start)
+                        && last.range.end == line.range.start
+                        && last.protection == line.protection =>
+                {
+                    last.range.end = line.range.end;
+                }
+                _ => joined.push(line),
+            }
+        }
+        joined
     }
 
     /// Undoes a merge by the kernel: where the protection of code was changed, it may have joined adjacent mappings. Splits them again.

@@ -3,6 +3,7 @@
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
+use crate::displaced::SLOT;
 use crate::injection::STUB;
 use crate::journal::{JournalEntry, TrapAction};
 use crate::launcher::{ProgramStart, StartConditions};
@@ -21,6 +22,9 @@ use std::rc::Rc;
 
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
+
+/// Offset in the area of a slot for any one instruction: the system call stub comes first.
+pub const FREE_SLOT: u64 = SLOT;
 
 /// Number of addresses that are tried for the area.
 const MAX_TRIES: u64 = 8;
@@ -44,6 +48,8 @@ pub struct Executable {
     pub writable_code: Option<u64>,
     /// From the start of the first segment to the end of the last.
     pub span: Range<u64>,
+    /// True if it has restartable sequences (rseq(2)), whose code the kernel reads.
+    pub has_restartable_sequences: bool,
 }
 
 /// A traced program in memory.
@@ -100,7 +106,13 @@ impl Executable {
         let writable_code = loaded().filter(is_code).find(is_writable).map(|s| s.p_vaddr(endian));
         let start = loaded().map(|s| range(s).start).min().ok_or_else(|| fault("has no loadable segment"))?;
         let end = loaded().map(|s| range(s).end).max().unwrap_or(start);
-        Ok(Self { path: path.to_owned(), entry: header.e_entry(endian), code, writable_code, span: start..end })
+        // A file without names of sections has none of these.
+        let sections = header.sections(endian, &file).ok();
+        let is_one = |name: &[u8]| name.starts_with(b"__rseq_cs");
+        let has_restartable_sequences =
+            sections.is_some_and(|all| all.iter().any(|section| all.section_name(endian, section).is_ok_and(is_one)));
+        let entry = header.e_entry(endian);
+        Ok(Self { path: path.to_owned(), entry, code, writable_code, span: start..end, has_restartable_sequences })
     }
 
     /// Returns true if a file address is code.
@@ -172,7 +184,8 @@ impl TracedProcess {
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
         // Before any trap, since a trap may reset the action.
-        session.set_trap_action(trap_action(session, &memory, process)?);
+        session.set_trap_action(signal_action(session, &memory, process, libc::SIGTRAP)?);
+        session.set_fault_action(signal_action(session, &memory, process, libc::SIGSEGV)?);
         let subject = Self { process, session: session.clone(), memory, bias, area: 0, fresh: false, fixed_clock: false };
         Ok((subject.map_area(executable)?, threads))
     }
@@ -242,16 +255,16 @@ impl TracedProcess {
     }
 }
 
-/// Returns the program's action for SIGTRAP, unless that is the default.
-fn trap_action(session: &Session, memory: &Memory, process: Tid) -> Result<Option<TrapAction>, CollectError> {
-    if ptrace::disposition(process, libc::SIGTRAP, false) == Disposition::Fatal {
+/// Returns the program's action for a signal, unless that is the default.
+fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<TrapAction>, CollectError> {
+    if ptrace::disposition(process, signal, false) == Disposition::Fatal {
         return Ok(None);
     }
     // Scratch memory below the red zone of the stack, which is restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (TrapAction::default(), TrapAction::default());
     memory.read(place, &mut hidden)?;
-    let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, 0, place, 8, 0, 0])?;
+    let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
     memory.read(place, &mut action)?;
     memory.write(place, &hidden)?;
     Ok((result == 0).then_some(action))

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::stack::StackUnwinder;
-use crate::subject::{AREA_SIZE, Executable, TracedProcess};
+use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -37,7 +37,7 @@ pub struct Watch<'a> {
     /// Ranges in memory that the program has changed or was about to change. They are no longer watched.
     released: Vec<Range<u64>>,
     /// The same ranges as file addresses.
-    changed_code: Vec<Range<u64>>,
+    released_code: Vec<Range<u64>>,
     unwinding: StackUnwinder,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Watch<'a> {
             means,
             session: subject.session.clone(),
             released: Vec::new(),
-            changed_code: Vec::new(),
+            released_code: Vec::new(),
             unwinding: StackUnwinder::default(),
         }
     }
@@ -155,6 +155,23 @@ impl<'a> Watch<'a> {
         Ok(changed)
     }
 
+    /// Hides what the collector has written into code from the program's own reads, as far as the processor allows. `thread` is stopped
+    /// outside a system call.
+    pub fn guard(&self, thread: Tid) -> Result<(), CollectError> {
+        // What the kernel writes for uprobes is not in the journal.
+        if !matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_)) {
+            return Ok(());
+        }
+        let file = |number: usize| match number.checked_sub(1) {
+            None => Some(self.run.executable),
+            Some(library) => self.run.libraries.get(library).map(|library| &library.executable),
+        };
+        // The kernel reads the code of restartable sequences with the rights of the thread.
+        let can_be = |image: &&Image| file(image.number).is_some_and(|file| !file.has_restartable_sequences);
+        let images = self.images.all().iter().filter(can_be);
+        self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area + FREE_SLOT)).collect::<Vec<_>>())
+    }
+
     /// Returns true if the collector writes into the watched code.
     pub fn patches_code(&self) -> bool {
         matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
@@ -163,7 +180,7 @@ impl<'a> Watch<'a> {
     /// Stops watching code that the program is about to change, and removes what was written there. All threads must be stopped;
     /// [`Watch::move_out_of_released_code`] then corrects their positions.
     pub fn release(&mut self, subject: &TracedProcess, range: &Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
-        self.changed_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
+        self.released_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
         self.released.push(range.clone());
         match &mut self.means {
             Watched::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
@@ -206,9 +223,9 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the released code as file addresses, ascending.
-    pub fn changed_code(&self) -> Vec<Range<u64>> {
-        let mut all = self.changed_code.clone();
+    /// Returns the released ranges that are meant, as file addresses, ascending.
+    pub fn released_code(&self, is_meant: impl Fn(&Range<u64>) -> bool) -> Vec<Range<u64>> {
+        let mut all: Vec<Range<u64>> = self.released_code.iter().filter(|range| is_meant(range)).cloned().collect();
         all.sort_unstable_by_key(|range| range.start);
         all.dedup_by(|next, range| {
             range.end == next.start && {
@@ -217,6 +234,14 @@ impl<'a> Watch<'a> {
             }
         });
         all
+    }
+
+    /// Returns the file addresses of code in which the program has seen the collector's changes because it reads data there, and true if
+    /// it may have seen all of them since it restricted itself.
+    pub fn visible_code(&self) -> (Vec<Range<u64>>, bool) {
+        let guard = self.session.guard();
+        let in_file = |range: &Range<u64>| self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1;
+        (guard.readable.iter().map(in_file).collect(), guard.ends_early)
     }
 
     pub fn libraries(&self) -> &'a [Library] {
@@ -365,6 +390,7 @@ impl<'a> Watch<'a> {
             }
             Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
             Watched::Steps(steps) => Ok(if steps.is_own(thread, signal)? { 0 } else { signal }),
+            _ if self.session.is_code_fault(thread, signal) => Ok(0),
             Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
             Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => Ok(0),
             _ => Ok(signal),
@@ -391,7 +417,7 @@ impl<'a> Watch<'a> {
     pub fn restore_child_protection(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
         match &self.means {
             Watched::Steps(steps) => steps.make_executable_in_child(subject, child),
-            _ => Ok(()),
+            _ => self.session.unguard_child(child),
         }
     }
 
@@ -407,7 +433,7 @@ impl<'a> Watch<'a> {
     pub fn prepare_for_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         match &mut self.means {
             Watched::Steps(steps) => steps.start_stepping_libraries(subject, thread),
-            _ => Ok(()),
+            _ => self.session.end_guard(thread),
         }
     }
 
@@ -423,6 +449,9 @@ impl<'a> Watch<'a> {
         let [signal, action, ..] = *arguments;
         if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
             self.session.set_trap_action(memory.read_some(action, size_of::<TrapAction>()).try_into().ok());
+        }
+        if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGSEGV as u64 && action != 0 {
+            self.session.set_fault_action(memory.read_some(action, size_of::<TrapAction>()).try_into().ok());
         }
         Ok(())
     }

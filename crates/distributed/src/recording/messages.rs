@@ -10,10 +10,18 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use trodden_binary::linked::split_address;
 use trodden_text::words::plural;
+use trodden_trace::Followed;
 use trodden_witness::ReconstructError;
 
 /// A note about code that was watched only until the program changed it.
 pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
+    format!(
+        "the program changed its own code or made it writable, so blocks executed there since then are missing ({})",
+        ranges_in_words(ranges, files)
+    )
+}
+
+fn ranges_in_words(ranges: &[Range<u64>], files: &Files) -> String {
     let shown = |range: &Range<u64>| {
         let ((file, start), (_, end)) = (split_address(range.start), split_address(range.end - 1));
         format!("{start:#x} to {end:#x} in {}", files.name(file))
@@ -21,10 +29,33 @@ pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
     let named: Vec<String> = ranges.iter().take(MAX_LISTED).map(shown).collect();
     let more = ranges.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-    format!(
-        "the program changed its own code or made it writable, so blocks executed there since then are missing ({}{more})",
-        named.join(", ")
-    )
+    format!("{}{more}", named.join(", "))
+}
+
+/// Notes about a program that reads its own code.
+pub(super) fn own_reads(followed: &Followed, files: &Files) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !followed.read_code.is_empty() {
+        notes.push(format!(
+            "the program reads and executes its own code in turns too often to hide the trace there, so blocks executed there later are \
+             missing ({}): `--collector single-step` records them",
+            ranges_in_words(&followed.read_code, files)
+        ));
+    }
+    if !followed.visible_code.is_empty() {
+        notes.push(format!(
+            "the program often reads data in its code, so the trace's jumps and breakpoints around it were not hidden ({})",
+            ranges_in_words(&followed.visible_code, files)
+        ));
+    }
+    if followed.shows_changes {
+        notes.push(
+            "the program restricted itself (seccomp or PR_SET_MDWE). If it read its own code after that, it saw the trace's jumps and \
+             breakpoints: `--collector single-step` has none"
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 /// A note about executed code that belongs to no block.

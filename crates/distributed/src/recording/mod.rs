@@ -27,7 +27,7 @@ use crate::plan::{Plan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
-use messages::{changed_code, contradiction, format_runs, new_targets, report_opaque_functions, warn_of_contradiction};
+use messages::{changed_code, contradiction, format_runs, new_targets, own_reads, report_opaque_functions, warn_of_contradiction};
 use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
@@ -405,6 +405,7 @@ impl<'a> Recording<'a> {
         if !followed.changed_code.is_empty() {
             notes.push(changed_code(&followed.changed_code, &self.files));
         }
+        notes.extend(own_reads(followed, &self.files));
         if let Some(at) = self.subject.executable.writable_code {
             notes.push(format!(
                 "the program can change its code at {at:#x} at any time. Where it did so, the trace shows the blocks of the file instead"

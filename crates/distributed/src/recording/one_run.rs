@@ -42,7 +42,7 @@ impl Recording<'_> {
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
             // Interruptions by signals and code changes are known only now. If there were any, the hits are replayed once more.
-            let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.changed_code.is_empty();
+            let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
             let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
             written = replayed.map(|replayed| (writer, replayed));
         }
@@ -103,7 +103,7 @@ impl Recording<'_> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
-        let changed = followed.map_or_else(Vec::new, |followed| followed.changed_code.clone());
+        let changed = followed.map_or_else(Vec::new, |followed| followed.released_code().collect());
         let loads_stack_pointer = stack_switching_blocks(code, &self.files);
         let switching = code.blocks().map(|block| loads_stack_pointer.contains(&block)).collect();
         ReplayedCode { code, unwatched, switching, interrupted, changed }

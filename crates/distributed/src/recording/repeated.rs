@@ -17,6 +17,10 @@ pub fn check_repeatable(first: &FirstRun) -> Result<()> {
         "the program has {} threads (or processes that share its memory, by vfork), whose interleaving differs between runs. {one}",
         followed.threads
     );
+    ensure!(
+        followed.read_code.is_empty(),
+        "the program reads its own code too often to hide several traces there. Pass `--collector single-step`"
+    );
     ensure!(followed.changed_code.is_empty(), "the program changes its own code, which cannot be watched in several runs. {one}");
     ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive at different times in other runs. {one}");
     ensure!(

@@ -25,6 +25,10 @@ impl Following<'_, '_> {
     }
 
     fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
+        if self.defer_call(thread, call, &arguments)? {
+            return Ok(());
+        }
+        let arguments = self.redirect_input(thread, call, arguments)?;
         let memory = &self.subject.memory;
         if self.failure.is_none() {
             self.watch.handle_call_start(call, &arguments, memory)?;
@@ -70,12 +74,19 @@ impl Following<'_, '_> {
     }
 
     fn leave_call(&mut self, thread: Tid, number: ThreadNumber, result: i64) -> Result<SinkFlow, CollectError> {
+        if self.make_deferred_call(thread)? {
+            return Ok(SinkFlow::Continue);
+        }
+        self.restore_input(thread)?;
         let memory = &self.subject.memory;
         if let Some((place, flags)) = self.pending_clone_flags.remove(&thread) {
             memory.write(place, &flags.to_le_bytes())?;
         }
         if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.original_arguments.take()) {
             ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+        }
+        if self.repeat_unguarded(thread, result)? {
+            return Ok(SinkFlow::Continue);
         }
         let result = match self.deferred_filters.remove(&thread) {
             Some((call, arguments)) => self.set_filter(thread, call, arguments)?,
@@ -85,6 +96,7 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         self.hide_changes(&call, result)?;
         self.lower_limit(thread, &call, result)?;
+        self.calls.shown.note_data_views(&self.subject.session.guard().data_pages());
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
@@ -96,6 +108,7 @@ impl Following<'_, '_> {
             return Ok(SinkFlow::Stop);
         }
         self.handle_mapping(thread, &call, result)?;
+        self.renew_guard(thread)?;
         let registers = ptrace::registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         let again = std::mem::take(&mut task.is_returning) && task.return_from_handler((registers.rip, registers.rsp));
@@ -170,7 +183,10 @@ pub fn watch_library(
     start: u64,
 ) -> Result<(), CollectError> {
     match watch.map(subject, thread, library, start)? {
-        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA_SIZE, &image.code)?),
+        Some(image) => {
+            calls.shown.add(subject.process, image.area..image.area + AREA_SIZE, &image.code)?;
+            watch.guard(thread)
+        }
         None => Ok(()),
     }
 }

@@ -18,12 +18,14 @@
 mod calls;
 mod detach;
 mod own_code;
+mod own_reads;
 mod restrictions;
 mod signals;
 
 pub use calls::watch_library;
 
 use self::own_code::MemoryChange;
+use self::own_reads::{DeferredCall, InputBuffers, RedirectedCall};
 use self::restrictions::restore_limit;
 use crate::CollectError;
 use crate::attach::shares_memory;
@@ -75,6 +77,15 @@ pub struct Followed {
     /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
+    /// File addresses of code that the program read and executed in turns too often, and that was not watched from then on.
+    #[serde(default)]
+    pub read_code: Vec<Range<u64>>,
+    /// File addresses of code in which the program saw the collector's changes, because it reads data there.
+    #[serde(default)]
+    pub visible_code: Vec<Range<u64>>,
+    /// True if the collector's changes to code were visible to the program after it had restricted itself.
+    #[serde(default)]
+    pub shows_changes: bool,
     /// Like `stack`, but for each thread, by number, at the time it ended. A thread is missing if its stack could not be read.
     #[serde(default)]
     pub stacks: BTreeMap<u32, Vec<u64>>,
@@ -128,11 +139,20 @@ pub fn follow(
     }
     subject.session.set_closed();
     let stored = state.watch.end_all(state.sink);
-    state.followed.changed_code = state.watch.changed_code();
+    let is_read = |range: &Range<u64>| state.followed.read_code.contains(range);
+    state.followed.changed_code = state.watch.released_code(|range| !is_read(range));
+    (state.followed.visible_code, state.followed.shows_changes) = state.watch.visible_code();
     let Following { followed, failure, .. } = state;
     match failure.or_else(|| stored.err().or(sink.error.take()).map(CollectError::Store)) {
         Some(error) => Err(error.with_unrestored(subject.process, followed.unrestored)),
         None => Ok(followed),
+    }
+}
+
+impl Followed {
+    /// File addresses of code that was not watched to the end.
+    pub fn released_code(&self) -> impl Iterator<Item = Range<u64>> {
+        self.changed_code.iter().chain(&self.read_code).cloned()
     }
 }
 
@@ -163,6 +183,13 @@ struct Following<'a, 'w> {
     pending_changes: HashMap<Tid, Vec<MemoryChange>>,
     /// Threads in `clone3`: the address of the flags, and the program's own value.
     pending_clone_flags: HashMap<Tid, (u64, u64)>,
+    /// System calls that are skipped and made again later, by thread.
+    deferred_calls: HashMap<Tid, (u64, DeferredCall)>,
+    /// System calls under way that read copies of code, by thread.
+    redirected_calls: HashMap<Tid, RedirectedCall>,
+    buffers: InputBuffers,
+    /// Threads in a system call for whose duration code is not guarded.
+    lifting: HashSet<Tid>,
     followed: Followed,
     /// The counter from which `rdtsc` is answered.
     cycles: u64,
@@ -187,6 +214,9 @@ impl<'a, 'w> Following<'a, 'w> {
             handled_faults: 0,
             stack: Vec::new(),
             changed_code: Vec::new(),
+            read_code: Vec::new(),
+            visible_code: Vec::new(),
+            shows_changes: false,
             stacks: BTreeMap::new(),
             faults: BTreeSet::new(),
             interruptions: BTreeSet::new(),
@@ -206,6 +236,10 @@ impl<'a, 'w> Following<'a, 'w> {
             pending_limits: HashMap::new(),
             pending_changes: HashMap::new(),
             pending_clone_flags: HashMap::new(),
+            deferred_calls: HashMap::new(),
+            redirected_calls: HashMap::new(),
+            buffers: InputBuffers::default(),
+            lifting: HashSet::new(),
             followed,
             cycles: 0,
             is_image_gone: false,
@@ -223,6 +257,7 @@ impl Following<'_, '_> {
         for thread in threads {
             let (mut task, number) = self.new_thread();
             task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
+            task.blocks_faults = ptrace::is_blocked(*thread, libc::SIGSEGV);
             self.tasks.insert(*thread, task);
             numbers.push((*thread, number));
         }
@@ -304,6 +339,7 @@ impl Following<'_, '_> {
             }
             (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
             (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), Role::Recorded(number)) => return self.handle_fault(thread, number),
             (PtraceStop::Signal(libc::SIGSEGV), _) if self.emulate_time_stamp(thread)? => self.resume(thread, 0)?,
             (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.handle_signal(thread, number, signal),
             (PtraceStop::Signal(signal), Role::Unrecorded) => self.resume(thread, signal)?,
@@ -321,6 +357,7 @@ impl Following<'_, '_> {
     fn handle_end(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
         self.in_vfork.remove(&thread);
+        self.forget_calls(thread);
         self.watch.end_thread(thread, self.sink)?;
         if thread != self.subject.process {
             return Ok(());
@@ -361,6 +398,7 @@ impl Following<'_, '_> {
 
     /// Handles `execve` of a recorded thread. If it belongs to the process itself, all other threads and the image are gone.
     fn handle_exec(&mut self, thread: Tid) {
+        self.forget_calls(thread);
         if thread != self.subject.process {
             // A `vfork` child has stopped sharing the memory.
             self.tasks.insert(thread, Task::new(Role::Unrecorded));
@@ -396,6 +434,7 @@ impl Following<'_, '_> {
             false => Task::new(Role::Unrecorded),
         };
         task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
+        task.blocks_faults = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_faults);
         let copied = !shares && !from_unrecorded && !self.is_image_gone;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
         if kind != TaskKind::Clone || !shares {

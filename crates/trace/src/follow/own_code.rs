@@ -8,7 +8,7 @@
 use super::{Following, unless_killed};
 use crate::CollectError;
 use crate::memory::{Memory, MemoryEffect, pages};
-use crate::ptrace::{self, PtraceStop, Registers, Tid, unless_gone};
+use crate::ptrace::{self, PtraceStop, Tid, unless_gone};
 use crate::sink::SinkFlow;
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ const MAX_PARTS: u64 = 1024;
 /// The effect of a system call on memory.
 pub struct MemoryChange {
     /// Whole pages.
-    pages: Range<u64>,
+    pub(super) pages: Range<u64>,
     effect: MemoryEffect,
     /// True if the code there may be different or missing afterwards.
     changes_code: bool,
@@ -35,9 +35,11 @@ impl Following<'_, '_> {
         if !changes.is_empty() {
             self.pending_changes.insert(thread, changes);
         }
-        if ranges.is_empty() {
-            return Ok(());
-        }
+        if ranges.is_empty() { Ok(()) } else { self.release_with_all_stopped(&ranges, thread, true) }
+    }
+
+    /// Stops all other threads and releases code. `thread` is about to make a system call (`is_in_call`) or can be stepped.
+    pub(super) fn release_with_all_stopped(&mut self, ranges: &[Range<u64>], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         let mut others = Vec::new();
         while self.watch.patches_code() {
             let created;
@@ -49,10 +51,19 @@ impl Following<'_, '_> {
             others.drain(..).for_each(|event| self.subject.session.requeue_event(event));
             created.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
         }
-        let released = self.release(&ranges, &others, thread);
+        let released = self.unguard(ranges, thread, is_in_call).and_then(|()| self.release(ranges, &others, thread, is_in_call));
         // The events are reported again, and then handled as usual.
         others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
         released
+    }
+
+    /// Ends the guard of code that is about to be released. A system call that releases code is deferred until that is done.
+    fn unguard(&self, ranges: &[Range<u64>], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
+        if is_in_call {
+            return Ok(());
+        }
+        self.subject.session.show_all_code(thread)?;
+        ranges.iter().try_for_each(|range| self.subject.session.unguard(thread, &pages(range)))
     }
 
     /// Handles the end of a system call that was to change memory.
@@ -63,13 +74,13 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Releases code and corrects the positions of all threads: of `thread`, which is at its system call, and of `others`, which are
-    /// stopped for these events.
-    fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid) -> Result<(), CollectError> {
+    /// Releases code and corrects the positions of all threads: of `thread`, which is at its system call or can be stepped, and of
+    /// `others`, which are stopped for these events.
+    fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
         }
-        self.watch.move_out_of_released_code(thread, &|| Ok(false))?;
+        self.watch.move_out_of_released_code(thread, &|| Ok(!is_in_call && self.subject.step(thread)?.is_some()))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
             // Otherwise the thread is in the middle of a system call.
@@ -110,7 +121,7 @@ impl Following<'_, '_> {
     }
 
     /// Returns the possible effects of a system call on memory.
-    fn memory_changes(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
+    pub(super) fn memory_changes(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
         use MemoryEffect::{Protected, Replaced, Written};
         const DISCARDS: [u64; 4] =
             [libc::MADV_DONTNEED as u64, libc::MADV_FREE as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
@@ -148,30 +159,14 @@ impl Following<'_, '_> {
     }
 
     /// If a descriptor is `/proc/self/mem`, returns the address of an access to it: `at`, or the descriptor's own position.
-    fn in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
+    pub(super) fn in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
         let position = self.calls.shown.position_in_memory(self.subject.process, descriptor)?;
         Some(at.unwrap_or(position))
-    }
-
-    /// Replaces this session's changes by the program's own code in what a system call has read from `/proc/self/mem`.
-    pub(super) fn hide_changes(&self, call: &Registers, result: i64) -> Result<(), CollectError> {
-        let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
-        let (descriptor, buffer, offset) = (call.rdi, call.rsi, call.r10);
-        let at = match call.orig_rax as i64 {
-            // The position is now after the bytes that were read.
-            libc::SYS_read => self.in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length)),
-            libc::SYS_pread64 => self.in_memory_file(descriptor, Some(offset)),
-            _ => None,
-        };
-        let Some(at) = at else { return Ok(()) };
-        let mut bytes = self.subject.memory.read_some(buffer, usize::try_from(length).unwrap_or(usize::MAX));
-        self.subject.session.hide_changes(at, &mut bytes);
-        Ok(self.subject.memory.write(buffer, &bytes)?)
     }
 }
 
 /// Yields addresses and lengths of the buffers in a vector.
-fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     (0..count.min(MAX_PARTS)).map_while(move |part| {
         let at = vector.wrapping_add(16 * part);
         Some((memory.word(at).ok()?, memory.word(at.wrapping_add(8)).ok()?))

@@ -83,6 +83,12 @@ const CHECKS: &[Check] = &[
         crate::commands::trace::collectors,
         Text("allow ptrace; in a container, add the capability SYS_PTRACE"),
     ),
+    (
+        "memory protection keys (to trace programs that read their own code)",
+        false,
+        protection_keys,
+        Text("use a processor and a kernel that list `ospke` in /proc/cpuinfo, or trace such programs with --collector single-step"),
+    ),
     ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, Text(QEMU_REMEDY)),
     ("wait recorder (for waits)", false, crate::commands::waits::trial, Text("cargo build --release -p trodden-waits-recorder")),
     ("end-to-end trial", true, trial, Text("fix the problems above, then run `trodden doctor` again")),
@@ -98,6 +104,11 @@ pub fn run(json: bool) -> Result<ExitCode> {
         false => print(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn protection_keys() -> Result<String> {
+    anyhow::ensure!(trodden_trace::has_protection_keys(), "programs see the jumps and breakpoints that a trace writes into their code");
+    Ok("available".to_owned())
 }
 
 fn check((what, required, find, remedy): &Check) -> Finding {

@@ -1,0 +1,278 @@
+//! The guard of patched code: which pages are hidden from the program's own reads, and what the program sees of each. This module only
+//! keeps account; [`hidden_patches`](crate::hidden_patches) changes the process.
+//!
+//! A guarded page has one of two views. In the *code view* it contains the patches, can be executed, and is tagged with a protection key
+//! that forbids data accesses. In the *data view* it contains the program's own bytes, and can be read but not executed. A fault at an
+//! access that the view forbids switches it.
+//!
+//! Reads of bytes without patches in the code view, such as tables within code, do not switch the view. A page of which only such bytes
+//! have been read, [`MAX_DATA_READS`] times, is taken for data and is no longer guarded. A program that sums up a page byte by byte has
+//! read a patch by then, if the page has any.
+
+use crate::memory::{common, outside, overlap};
+use crate::ptrace::Tid;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+pub const PAGE: u64 = 4096;
+/// Weighted number of reads of unpatched bytes after which a page without other reads is no longer guarded.
+const MAX_DATA_READS: u32 = PAGE as u32 + SCATTERED;
+/// Weight of a read that does not follow the one before: sums read one byte after the other, tables are read anywhere.
+const SCATTERED: u32 = 4;
+/// Weight of a system call that reads unpatched bytes.
+const CALL: u32 = 256;
+/// Number of switches to the code view after which a page is no longer watched: about a second.
+const MAX_SWITCHES: u32 = 10_000;
+/// Number of times that the same access of a thread is tried again although no view forbids it.
+const MAX_RETRIES: u32 = 1000;
+
+/// The guarded code of a process.
+#[derive(Debug, Default)]
+pub struct CodeGuard {
+    /// The protection key of code views; `None` if nothing is guarded.
+    pub key: Option<u32>,
+    /// Guarded code, as whole pages, by start address.
+    ranges: BTreeMap<u64, GuardedCode>,
+    pages: HashMap<u64, PageState>,
+    /// Formerly guarded pages. Threads may still report faults there.
+    former: Vec<Range<u64>>,
+    /// Pages that must not be guarded again.
+    excluded: Vec<Range<u64>>,
+    /// Pages that are no longer guarded because the program reads data there.
+    pub readable: Vec<Range<u64>>,
+    /// Pages that switch so often that they should be released.
+    overused: Vec<u64>,
+    retries: HashMap<Tid, (u64, u64, u32)>,
+    /// True if this process can or must not be guarded.
+    pub is_disabled: bool,
+    /// True if the guard ended before the program did.
+    pub ends_early: bool,
+    /// True if threads cannot be given access to pages of the code view.
+    pub lacks_access: bool,
+}
+
+/// One range of guarded code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardedCode {
+    pub range: Range<u64>,
+    /// The protection as the program knows it.
+    pub protection: i32,
+    /// The address of a slot near the code for displaced instructions.
+    pub slot: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PageState {
+    shows_data: bool,
+    switches: u32,
+    data_reads: u32,
+    /// Address after the last read of unpatched bytes.
+    next_read: u64,
+    /// True once the program has read a patched byte.
+    is_read_as_code: bool,
+}
+
+/// The view of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageView {
+    Code,
+    Data,
+    /// Not guarded any more.
+    Former,
+}
+
+impl CodeGuard {
+    pub fn is_active(&self) -> bool {
+        !self.ranges.is_empty() || !self.former.is_empty()
+    }
+
+    pub fn add(&mut self, code: GuardedCode) {
+        self.former = self.former.iter().flat_map(|former| outside(former, &code.range)).collect();
+        self.ranges.insert(code.range.start, code);
+    }
+
+    /// Removes the guard of a range of whole pages that is still mapped, and returns what was guarded there.
+    pub fn remove(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
+        let removed = self.take(range);
+        self.former.extend(removed.iter().map(|code| code.range.clone()));
+        removed
+    }
+
+    /// Forgets a range that is not mapped any more.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        self.take(range);
+        for list in [&mut self.former, &mut self.excluded] {
+            *list = list.iter().flat_map(|part| outside(part, range)).collect();
+        }
+    }
+
+    /// Forgets everything, except what is reported at the end.
+    pub fn clear(&mut self) {
+        let (is_disabled, ends_early) = (self.is_disabled, self.ends_early);
+        *self = Self { readable: std::mem::take(&mut self.readable), is_disabled, ends_early, ..Self::default() };
+    }
+
+    fn take(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
+        let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| overlap(&code.range, range)).cloned().collect();
+        let mut removed = Vec::new();
+        for code in touched {
+            self.ranges.remove(&code.range.start);
+            for rest in outside(&code.range, range) {
+                self.ranges.insert(rest.start, GuardedCode { range: rest, ..code.clone() });
+            }
+            removed.push(GuardedCode { range: common(&code.range, range), ..code });
+        }
+        self.pages.retain(|page, _| !range.contains(page));
+        self.overused.retain(|page| !range.contains(page));
+        removed
+    }
+
+    pub fn exclude(&mut self, range: Range<u64>) {
+        self.excluded.push(range);
+    }
+
+    /// Returns the parts of a range that are not guarded and may be.
+    pub fn unguarded(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut parts = vec![range];
+        for other in self.ranges.values().map(|code| &code.range).chain(&self.excluded) {
+            parts = parts.iter().flat_map(|part| outside(part, other)).collect();
+        }
+        parts
+    }
+
+    pub fn ranges(&self) -> impl Iterator<Item = &GuardedCode> {
+        self.ranges.values()
+    }
+
+    /// Returns true if any byte of a range is guarded.
+    pub fn overlaps(&self, range: &Range<u64>) -> bool {
+        self.ranges.values().any(|code| overlap(&code.range, range))
+    }
+
+    pub fn code_at(&self, address: u64) -> Option<&GuardedCode> {
+        self.ranges.range(..=address).next_back().map(|(_, code)| code).filter(|code| code.range.contains(&address))
+    }
+
+    /// The view of the page that contains an address; `None` if it was never guarded.
+    pub fn view(&self, address: u64) -> Option<PageView> {
+        if self.code_at(address).is_some() {
+            let shows_data = self.pages.get(&page_of(address)).is_some_and(|page| page.shows_data);
+            return Some(if shows_data { PageView::Data } else { PageView::Code });
+        }
+        self.former.iter().any(|range| range.contains(&address)).then_some(PageView::Former)
+    }
+
+    /// Notes that a page now has the data view.
+    pub fn set_data_view(&mut self, page: u64) {
+        let state = self.pages.entry(page).or_default();
+        (state.shows_data, state.is_read_as_code) = (true, true);
+    }
+
+    /// Notes that a page now has the code view.
+    pub fn set_code_view(&mut self, page: u64) {
+        let state = self.pages.entry(page).or_default();
+        state.shows_data = false;
+        state.switches = state.switches.saturating_add(1);
+        if state.switches == MAX_SWITCHES {
+            self.overused.push(page);
+        }
+    }
+
+    /// Pages in the data view, ascending.
+    pub fn data_pages(&self) -> Vec<u64> {
+        let mut pages: Vec<u64> = self.pages.iter().filter(|(_, state)| state.shows_data).map(|(page, _)| *page).collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Takes the pages that should be released.
+    pub fn take_overused(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.overused)
+    }
+
+    /// Notes a read of unpatched bytes in the code view. Returns true if the page is to be taken for data.
+    pub fn note_data_read(&mut self, read: &Range<u64>) -> bool {
+        let state = self.pages.entry(page_of(read.start)).or_default();
+        let follows = read.start.wrapping_sub(state.next_read) < 64;
+        state.data_reads = state.data_reads.saturating_add(if follows { 1 } else { SCATTERED });
+        state.next_read = read.end;
+        state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
+    }
+
+    /// Notes a system call that has read unpatched bytes. Returns true if the page is to be taken for data.
+    pub fn note_data_call(&mut self, address: u64) -> bool {
+        let state = self.pages.entry(page_of(address)).or_default();
+        state.data_reads = state.data_reads.saturating_add(CALL);
+        state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
+    }
+
+    /// Notes that a thread tries an access again, at an instruction and an address. Returns false if it has done so too often: the fault
+    /// has another cause.
+    pub fn note_retry(&mut self, thread: Tid, at: u64, address: u64) -> bool {
+        let retry = self.retries.entry(thread).or_default();
+        *retry = if (retry.0, retry.1) == (at, address) { (at, address, retry.2 + 1) } else { (at, address, 0) };
+        retry.2 < MAX_RETRIES
+    }
+}
+
+/// The start address of the page that contains an address.
+pub fn page_of(address: u64) -> u64 {
+    address & !(PAGE - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> CodeGuard {
+        let mut guard = CodeGuard::default();
+        guard.add(GuardedCode { range: 0x1000..0x5000, protection: 5, slot: 64 });
+        guard
+    }
+
+    #[test]
+    fn removed_pages_are_remembered_and_forgotten_ones_are_not() {
+        let mut guard = guard();
+        let removed = guard.remove(&(0x2000..0x3000));
+        assert_eq!(removed, [GuardedCode { range: 0x2000..0x3000, protection: 5, slot: 64 }]);
+        let views = [0x1fff, 0x2000, 0x3000, 0x5000].map(|address| guard.view(address));
+        assert_eq!(views, [Some(PageView::Code), Some(PageView::Former), Some(PageView::Code), None]);
+        guard.forget(&(0x2000..0x4000));
+        assert_eq!((guard.view(0x2000), guard.view(0x3000)), (None, None));
+        guard.exclude(0x2000..0x3000);
+        assert_eq!(guard.unguarded(0..0x6000), [0..0x1000, 0x3000..0x4000, 0x5000..0x6000]);
+    }
+
+    #[test]
+    fn only_pages_whose_code_is_never_read_are_taken_for_data() {
+        let mut guard = guard();
+        // A sum that finds no patch on the first byte of a page, again and again.
+        for address in 0x1000..0x2000 {
+            assert!(!guard.note_data_read(&(address..address + 1)));
+        }
+        guard.set_data_view(0x1000);
+        assert_eq!((guard.view(0x1fff), guard.data_pages()), (Some(PageView::Data), vec![0x1000]));
+        guard.set_code_view(0x1000);
+        assert!((0..10_000).all(|_| !guard.note_data_read(&(0x1000..0x1001))));
+        // A table on another one.
+        let reads = (0u32..).take_while(|n| !guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000)));
+        assert_eq!(reads.count(), MAX_DATA_READS as usize / SCATTERED as usize - 1);
+    }
+
+    #[test]
+    fn pages_that_switch_too_often_are_reported_once() {
+        let mut guard = guard();
+        for _ in 0..2 * MAX_SWITCHES {
+            guard.set_data_view(0x3000);
+            guard.set_code_view(0x3000);
+        }
+        assert_eq!((guard.take_overused(), guard.take_overused()), (vec![0x3000], vec![]));
+    }
+
+    #[test]
+    fn a_fault_with_another_cause_is_not_tried_forever() {
+        let mut guard = guard();
+        assert_eq!((0..).take_while(|_| guard.note_retry(1, 2, 3)).count(), MAX_RETRIES as usize);
+        assert!(guard.note_retry(1, 2, 4) && guard.note_retry(2, 2, 3));
+    }
+}

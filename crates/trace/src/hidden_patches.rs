@@ -1,0 +1,425 @@
+//! Hiding patches from a program that reads its own code, by memory protection keys (pkeys(7)): patched pages are tagged with a key that
+//! no thread may use for data accesses, so that a read reports SIGSEGV. The page is then switched to its data view, until the program
+//! executes code there: see [`code_guard`](crate::code_guard).
+//!
+//! Switching needs no stop of other threads. Between the views a page can be neither read nor executed, and a thread that tries to reports
+//! a fault, which is handled when its turn comes. The instruction that has read is executed before any other event is handled, so that
+//! threads which read and execute the same page make progress. All changes are entered in the journal.
+
+use crate::CollectError;
+use crate::code_guard::{CodeGuard, GuardedCode, PAGE, PageView, page_of};
+use crate::displaced::{SLOT, displace};
+use crate::followed_thread::SIGSEGV_BIT;
+use crate::journal::{JournalEntry, TrapAction};
+use crate::mappings::mappings;
+use crate::memory::{common, outside, pages};
+use crate::ptrace::{self, Disposition, Registers, Tid, unless_gone};
+use crate::session::Session;
+use iced_x86::Instruction;
+use std::io;
+use std::ops::Range;
+use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
+
+/// `si_code` of a fault by a protection key.
+const SEGV_PKUERR: i32 = 4;
+/// `si_code` of a fault by the protection of a page.
+const SEGV_ACCERR: i32 = 2;
+/// Right of a key in a thread's register: no data access (PKEY_DISABLE_ACCESS).
+const NO_ACCESS: u32 = 1;
+/// Number of pages that one instruction is switched for before it is resumed, to report its next fault as usual.
+const MAX_FAULTS: usize = 16;
+/// Number of bytes that an instruction accesses at most, if its size is unknown.
+const MAX_ACCESS: u64 = 64;
+
+/// The meaning of a fault for the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeFault {
+    /// It has nothing to do with guarded code.
+    Foreign,
+    /// The access is allowed now. The thread resumes at the same instruction.
+    Allowed,
+    /// The instruction was executed.
+    Executed,
+    /// The instruction causes another signal, which the thread is about to receive.
+    Faults,
+}
+
+/// Returns true if the processor and the kernel have memory protection keys.
+pub fn has_protection_keys() -> bool {
+    // SAFETY: the system calls take no pointers, and the key is not used for any page.
+    unsafe {
+        let key = libc::syscall(libc::SYS_pkey_alloc, 0, 0);
+        key >= 0 && libc::syscall(libc::SYS_pkey_free, key) == 0
+    }
+}
+
+impl Session {
+    /// Hides the patches in images, given as code and the address of a slot near it. Ranges that are guarded already stay as they are.
+    /// `thread` is stopped outside a system call. Without protection keys, patches stay visible.
+    pub fn guard_code(&self, thread: Tid, images: &[(Vec<Range<u64>>, u64)]) -> Result<(), CollectError> {
+        if self.is_filtered() || self.guard.borrow().is_disabled {
+            return Ok(());
+        }
+        let mut all = Vec::new();
+        for mapping in mappings(self.process())?.iter().filter(|m| m.executable && m.protection & libc::PROT_WRITE == 0) {
+            for (code, slot) in images {
+                for code in code {
+                    let Some(patched) = self.patched_pages(&common(&pages(code), &(mapping.start..mapping.end))) else { continue };
+                    let parts = self.guard.borrow().unguarded(patched);
+                    all.extend(parts.into_iter().map(|range| GuardedCode { range, protection: mapping.protection, slot: *slot }));
+                }
+            }
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        let Some(key) = self.protection_key(thread)? else { return Ok(()) };
+        for code in all {
+            self.enter(code.entry());
+            match self.protect(thread, &code.range, code.protection, key)? {
+                0 => self.guard.borrow_mut().add(code),
+                // The program has sealed it, for example.
+                _ => self.remove(|entry| code.is_meant(entry)),
+            }
+        }
+        Ok(())
+    }
+
+    /// From the first to the last patched page of a range.
+    fn patched_pages(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let code = self.code_changes();
+        let mut pages = code.spans_in(range);
+        let first = page_of(pages.next()?.start);
+        Some(first..page_of(pages.last().map_or(first, |span| span.start)) + PAGE)
+    }
+
+    /// Returns the key of code views, which is allocated at the first call; `None` if there are no keys.
+    fn protection_key(&self, thread: Tid) -> Result<Option<u32>, CollectError> {
+        const GET_EXECUTABILITY: u64 = 66;
+        if let Some(key) = self.guard.borrow().key {
+            return Ok(Some(key));
+        }
+        // If the program may not make memory executable (PR_SET_MDWE), its pages cannot be switched back.
+        let call = |number, arguments| self.inject(self.own_memory()?, thread, Some(self.stub()), number, arguments);
+        let key = match call(libc::SYS_prctl, [GET_EXECUTABILITY, 0, 0, 0, 0, 0])? {
+            1.. => -1,
+            _ => call(libc::SYS_pkey_alloc, [0, u64::from(NO_ACCESS), 0, 0, 0, 0])?,
+        };
+        match u32::try_from(key) {
+            Ok(key) => {
+                self.enter(JournalEntry::ProtectionKey(key));
+                self.guard.borrow_mut().key = Some(key);
+                Ok(Some(key))
+            }
+            Err(_) => {
+                self.guard.borrow_mut().is_disabled = true;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sets protection and key of whole pages. Returns the result of the system call.
+    fn protect(&self, thread: Tid, range: &Range<u64>, protection: i32, key: u32) -> Result<i64, CollectError> {
+        let arguments = [range.start, range.end - range.start, protection as u64, key.into(), 0, 0];
+        self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_pkey_mprotect, arguments)
+    }
+
+    fn protect_or_fail(&self, thread: Tid, range: &Range<u64>, protection: i32, key: u32) -> Result<(), CollectError> {
+        match self.protect(thread, range, protection, key)? {
+            0 => Ok(()),
+            result => Err(CollectError::Unexpected { what: format!("pkey_mprotect of its code returned {result}") }),
+        }
+    }
+
+    /// Switches a page to its data view.
+    fn show_data(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
+        self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)?;
+        self.guard.borrow_mut().set_data_view(page);
+        Ok(())
+    }
+
+    /// Switches a page to its code view.
+    fn show_code(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
+        let Some(protection) = self.guard.borrow().code_at(page).map(|code| code.protection) else { return Ok(()) };
+        let key = self.guard.borrow().key.unwrap_or(0);
+        self.switch(thread, page, |session, bytes| session.code_changes().redo(page, bytes), protection, key)?;
+        self.guard.borrow_mut().set_code_view(page);
+        Ok(())
+    }
+
+    fn switch(&self, thread: Tid, page: u64, change: impl Fn(&Self, &mut [u8]), protection: i32, key: u32) -> Result<(), CollectError> {
+        let (range, memory) = (page..page + PAGE, self.own_memory()?);
+        if self.has_several_threads() {
+            let no_access = self.guard.borrow().key.unwrap_or(0);
+            self.protect_or_fail(thread, &range, libc::PROT_READ, no_access)?;
+        }
+        let mut bytes = vec![0; PAGE as usize];
+        memory.read(page, &mut bytes)?;
+        change(self, &mut bytes);
+        memory.write(page, &bytes)?;
+        self.protect_or_fail(thread, &range, protection, key)
+    }
+
+    /// Ends the guard of whole pages that are mapped, and shows their code view.
+    pub fn unguard(&self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
+        let data_pages = self.guard.borrow().data_pages();
+        data_pages.into_iter().filter(|page| range.contains(page)).try_for_each(|page| self.show_code(thread, page))?;
+        let touched: Vec<GuardedCode> =
+            self.guard.borrow().ranges().filter(|code| !common(&code.range, range).is_empty()).cloned().collect();
+        for code in touched {
+            let part = common(&code.range, range);
+            self.protect_or_fail(thread, &part, code.protection, 0)?;
+            self.guard.borrow_mut().remove(&part);
+            self.remove(|entry| code.is_meant(entry));
+            for rest in outside(&code.range, &part) {
+                self.enter(GuardedCode { range: rest, ..code.clone() }.entry());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the guard of all code, and frees the key.
+    pub fn unguard_all(&self, thread: Tid) -> Result<(), CollectError> {
+        self.unguard(thread, &(0..u64::MAX))?;
+        let key = self.guard.borrow_mut().key.take();
+        if let Some(key) = key {
+            self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
+            self.remove(|entry| matches!(entry, JournalEntry::ProtectionKey(_)));
+        }
+        Ok(())
+    }
+
+    /// Ends the guard before the program restricts itself so that pages cannot be switched any more.
+    pub fn end_guard(&self, thread: Tid) -> Result<(), CollectError> {
+        if self.guard.borrow().key.is_some() {
+            self.unguard_all(thread)?;
+            let mut guard = self.guard.borrow_mut();
+            (guard.is_disabled, guard.ends_early) = (true, true);
+        }
+        Ok(())
+    }
+
+    /// Ends the guard in a stopped child with a copy of the memory, which will not be followed.
+    pub fn unguard_child(&self, child: Tid) -> Result<(), CollectError> {
+        let (ranges, key): (Vec<GuardedCode>, _) = (self.guard.borrow().ranges().cloned().collect(), self.guard.borrow().key);
+        let Some(key) = key.filter(|_| !self.is_filtered()) else { return Ok(()) };
+        ranges.iter().try_for_each(|code| self.protect_or_fail(child, &code.range, code.protection, 0))?;
+        self.inject(self.own_memory()?, child, Some(self.stub()), libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
+        Ok(())
+    }
+
+    /// Shows the code view of all pages.
+    pub fn show_all_code(&self, thread: Tid) -> Result<(), CollectError> {
+        let data_pages = self.guard.borrow().data_pages();
+        data_pages.into_iter().try_for_each(|page| self.show_code(thread, page))
+    }
+
+    /// The guard, for questions about it.
+    pub fn guard(&self) -> std::cell::Ref<'_, CodeGuard> {
+        self.guard.borrow()
+    }
+
+    /// The guard, for notes in it.
+    pub fn guard_mut(&self) -> std::cell::RefMut<'_, CodeGuard> {
+        self.guard.borrow_mut()
+    }
+
+    /// Returns true if a stopped thread is about to receive a signal that is due to the guard alone.
+    pub fn is_code_fault(&self, thread: Tid, signal: i32) -> bool {
+        let fault = || io::Result::Ok(self.guarded_fault(thread, signal)?.is_some());
+        fault().unwrap_or(false)
+    }
+
+    /// Returns the address of a fault that the guard may have caused, and true if it is the execution of code.
+    fn guarded_fault(&self, thread: Tid, signal: i32) -> io::Result<Option<(u64, bool)>> {
+        if signal != libc::SIGSEGV || !self.guard.borrow().is_active() {
+            return Ok(None);
+        }
+        let information = ptrace::signal_information(thread)?;
+        // SAFETY: these codes are those of signals with an address.
+        let address = unsafe { information.si_addr() } as u64;
+        if self.guard.borrow().view(address).is_none() {
+            return Ok(None);
+        }
+        let at = ptrace::instruction_pointer(thread)?;
+        Ok(match information.si_code {
+            SEGV_PKUERR => Some((address, false)),
+            SEGV_ACCERR if (at..at + MAX_INSTRUCTION_LENGTH).contains(&address) => Some((address, true)),
+            _ => None,
+        })
+    }
+
+    /// Handles the signal that a stopped thread is about to receive, if the guard has caused it.
+    ///
+    /// # Errors
+    /// The thread is gone, or its pages cannot be switched.
+    pub fn handle_code_fault(&self, thread: Tid, signal: i32) -> Result<CodeFault, CollectError> {
+        let Some((address, is_execution)) = self.guarded_fault(thread, signal)? else { return Ok(CodeFault::Foreign) };
+        let view = self.guard.borrow().view(address);
+        let fault = match (view, is_execution) {
+            (Some(PageView::Code), false) => self.execute_read(thread, address)?,
+            (Some(PageView::Data), true) => {
+                self.show_code(thread, page_of(address))?;
+                CodeFault::Allowed
+            }
+            // Another thread has switched the page meanwhile.
+            _ => {
+                let at = ptrace::instruction_pointer(thread)?;
+                let is_tried = self.guard.borrow_mut().note_retry(thread, at, address);
+                return Ok(if is_tried { CodeFault::Allowed } else { CodeFault::Foreign });
+            }
+        };
+        if fault != CodeFault::Faults {
+            self.restore_fault_action(thread)?;
+            // Injected calls may have reset it.
+            self.restore_trap_action(thread)?;
+        }
+        Ok(fault)
+    }
+
+    /// Executes an instruction that has read guarded code at an address.
+    fn execute_read(&self, thread: Tid, address: u64) -> Result<CodeFault, CollectError> {
+        let mut address = address;
+        for _ in 0..MAX_FAULTS {
+            let executed = match self.execute_data_read(thread, address)? {
+                Some(executed) => executed,
+                None => {
+                    self.show_data(thread, page_of(address))?;
+                    self.step_from_data(thread)?
+                }
+            };
+            if executed.is_some() {
+                return Ok(CodeFault::Executed);
+            }
+            let signal = ptrace::signal_information(thread)?.si_signo;
+            address = match self.guarded_fault(thread, signal)? {
+                Some((address, false)) if self.guard.borrow().view(address) == Some(PageView::Code) => address,
+                Some(_) => return Ok(CodeFault::Allowed),
+                None => return Ok(CodeFault::Faults),
+            };
+        }
+        Ok(CodeFault::Allowed)
+    }
+
+    /// If an instruction reads bytes without patches, executes it with access to the page in its code view. Returns `None` if it does not
+    /// or that is impossible, else the new position, or `Some(None)` if the instruction faults.
+    fn execute_data_read(&self, thread: Tid, address: u64) -> Result<Option<Option<u64>>, CollectError> {
+        let page = page_of(address);
+        let end = (address + self.access_size(thread)?).min(page + PAGE);
+        let Some(key) = self.guard.borrow().key else { return Ok(None) };
+        if self.guard.borrow().lacks_access || self.code_changes().spans_in(&(address..end)).next().is_some() {
+            return Ok(None);
+        }
+        let is_data = self.guard.borrow_mut().note_data_read(&(address..end));
+        if is_data || self.patched_pages(&(page..page + PAGE)).is_none() {
+            self.open(thread, page)?;
+            return Ok(Some(self.step_once(thread)?));
+        }
+        let Ok(rights) = ptrace::key_rights(thread) else { return Ok(None) };
+        self.enter(JournalEntry::KeyRights(thread, rights));
+        let is_set = ptrace::set_key_rights(thread, rights & !(3 << (2 * key))).is_ok();
+        let executed = if is_set { self.step_once(thread) } else { Ok(None) };
+        unless_gone(if is_set { ptrace::set_key_rights(thread, rights) } else { Ok(()) })?;
+        self.remove(|entry| matches!(entry, JournalEntry::KeyRights(other, _) if *other == thread));
+        let executed = executed?;
+        let signal = ptrace::signal_information(thread)?.si_signo;
+        if executed.is_none() && self.guarded_fault(thread, signal)? == Some((address, false)) {
+            // The kernel does not let tracers change the register.
+            self.guard.borrow_mut().lacks_access = true;
+            return Ok(None);
+        }
+        Ok(Some(executed))
+    }
+
+    /// Stops guarding a page on which the program reads data.
+    pub fn open(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
+        self.unguard(thread, &(page..page + PAGE))?;
+        let mut guard = self.guard.borrow_mut();
+        guard.exclude(page..page + PAGE);
+        if self.code_changes().spans_in(&(page..page + PAGE)).next().is_some() {
+            guard.readable.push(page..page + PAGE);
+        }
+        Ok(())
+    }
+
+    fn instruction_at(&self, address: u64) -> io::Result<Option<Instruction>> {
+        let mut code = self.own_memory()?.read_some(address, MAX_INSTRUCTION_LENGTH as usize);
+        self.hide_changes(address, &mut code);
+        Ok(decode(&code, address))
+    }
+
+    /// Maximum number of bytes that a thread's instruction reads at one address.
+    fn access_size(&self, thread: Tid) -> io::Result<u64> {
+        let instruction = self.instruction_at(ptrace::instruction_pointer(thread)?)?;
+        let size = instruction.map_or(0, |instruction| instruction.memory_size().size() as u64);
+        Ok(if size == 0 { MAX_ACCESS } else { size })
+    }
+
+    /// Single-steps a thread like [`Session::step_once`]. If its instruction lies in a page with the data view, a copy of it is executed.
+    fn step_from_data(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let has_data_view = |address: u64| self.guard.borrow().view(address) == Some(PageView::Data);
+        let length = self.instruction_at(at)?.map_or(1, |instruction| instruction.len() as u64);
+        if !has_data_view(at) && !has_data_view(at + length - 1) {
+            return self.step_once(thread);
+        }
+        let code_at = |address: u64| self.guard.borrow().code_at(address).map(|code| code.slot);
+        let Some(slot) = code_at(at).or_else(|| code_at(at + length - 1)) else { return self.step_once(thread) };
+        let memory = self.own_memory()?;
+        let mut code = memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
+        self.hide_changes(at, &mut code);
+        memory.write(slot, &displace(&code, at, slot)?.code)?;
+        let saved = ptrace::registers(thread)?;
+        self.enter(JournalEntry::Registers(thread, Box::new(saved)));
+        ptrace::set_registers(thread, &Registers { rip: slot, orig_rax: u64::MAX, ..saved })?;
+        let stepped = loop {
+            match self.step_once(thread)? {
+                Some(at) if (slot..slot + SLOT).contains(&at) => {}
+                Some(at) => break Some(at),
+                None => {
+                    // A repeated string instruction keeps its progress.
+                    match ptrace::instruction_pointer(thread)? == slot {
+                        true => ptrace::set_instruction_pointer(thread, at)?,
+                        false => ptrace::set_registers(thread, &saved)?,
+                    }
+                    break None;
+                }
+            }
+        };
+        self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
+        Ok(stepped)
+    }
+
+    /// Notes the program's action for SIGSEGV.
+    pub fn set_fault_action(&self, action: Option<TrapAction>) {
+        self.fault_action.set(action);
+    }
+
+    /// Restores the program's action for SIGSEGV if the kernel has reset it, because the thread blocked or ignored the signal of a fault
+    /// that the guard has caused.
+    fn restore_fault_action(&self, thread: Tid) -> Result<(), CollectError> {
+        let handler = |action: &TrapAction| u64::from_le_bytes(*action.first_chunk().expect("it has 32 bytes"));
+        let Some(action) = self.fault_action.get().filter(|action| handler(action) != libc::SIG_DFL as u64) else { return Ok(()) };
+        if ptrace::disposition(thread, libc::SIGSEGV, true) != Disposition::Fatal {
+            return Ok(());
+        }
+        self.enter(JournalEntry::FaultAction(action));
+        self.set_action(thread, libc::SIGSEGV, &action)?;
+        self.remove(|entry| matches!(entry, JournalEntry::FaultAction(_)));
+        if handler(&action) != libc::SIG_IGN as u64 {
+            ptrace::set_signal_mask(thread, ptrace::signal_mask(thread)? | SIGSEGV_BIT)?;
+        }
+        Ok(())
+    }
+}
+
+impl GuardedCode {
+    /// The journal entry that ends the guard.
+    fn entry(&self) -> JournalEntry {
+        JournalEntry::KeyedProtection(self.range.clone(), self.protection)
+    }
+
+    fn is_meant(&self, entry: &JournalEntry) -> bool {
+        matches!(entry, JournalEntry::KeyedProtection(range, _) if *range == self.range)
+    }
+}
