@@ -350,7 +350,7 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     while !is_traced(&target) {
         std::thread::sleep(Duration::from_millis(2));
     }
-    refused(&target.id(), "(trodden) traces it already");
+    refused(&target.id(), "(trodden) already traces it");
     must(Command::new("kill").args(["-INT", &first.id().to_string()]).output().unwrap());
     assert!(first.wait().unwrap().success());
     assert!(target.end().starts_with(SUM));
