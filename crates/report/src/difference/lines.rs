@@ -3,7 +3,8 @@
 //! Compilers inline, duplicate and merge code differently. Therefore functions of the source are compared, wherever their code is: the
 //! count of a line is the sum over all its copies in the program ([`crate::lines`]), and is divided by the calls of its function. A line is
 //! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
-//! the lines after the edit are compared with the wrong ones. Lines with code in only one of the builds are not compared.
+//! the lines after the edit are compared with the wrong ones. Lines with code in only one of the builds are not compared. Loops that a
+//! build has unrolled, vectorised or rotated have other counts there.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
