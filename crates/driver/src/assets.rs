@@ -150,7 +150,7 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
     command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
     run(&mut command).map(drop).with_context(|| {
         format!(
-            "{} (clang {}) does not load {}. Use clang as packaged by your distribution ({}), and set {CLANG_VARIABLE} to it",
+            "{} (clang {}) does not load {}. Install your distribution's clang with {}, and set {CLANG_VARIABLE} to it",
             llvm.clang().display(),
             llvm.major,
             plugin.display(),

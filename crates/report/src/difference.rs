@@ -113,14 +113,27 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
         line(format!("\n{functions} only in paths with 0.0 % of the executions both times (--json)"));
     }
     if by_lines.compared > 0 {
-        let compared = plural(by_lines.compared as u128, "function with a different graph", "functions with different graphs");
-        line(format!("\n{compared} compared by source lines, {} differ", by_lines.functions.len()));
+        line(render_by_lines(by_lines, top));
     }
-    by_lines.functions.iter().for_each(|function| line(render_function_lines(function, top)));
-    for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
-        if !names.is_empty() {
-            line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ")));
-        }
+    only_in_one(found).into_iter().for_each(line);
+    out
+}
+
+/// Lists the functions that were executed in one profile and have no counterpart in the other.
+fn only_in_one(found: &Diff) -> Vec<String> {
+    let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
+    let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
+    let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
+    executed.map(|(title, names)| format!("\nexecuted {title}: {}", list(names))).collect()
+}
+
+/// The comparison by source lines.
+fn render_by_lines(by_lines: &LineDifference, top: usize) -> String {
+    let compared = plural(by_lines.compared as u128, "function with a different graph", "functions with different graphs");
+    let mut out = format!("\n{compared} compared by source lines, {} differ", by_lines.functions.len());
+    for function in &by_lines.functions {
+        out.push('\n');
+        out.push_str(&render_function_lines(function, top));
     }
     out
 }

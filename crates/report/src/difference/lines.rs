@@ -3,7 +3,8 @@
 //! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is: a
 //! line's count is the sum over all its copies in the program ([`crate::lines`]), divided by the number of calls of its function. A line is
 //! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
-//! the lines after the edit are compared with the wrong lines. Lines with code in only one of the builds are not compared.
+//! the lines after the edit are compared with the wrong lines. Lines with code in only one of the builds are not compared. Loops that a
+//! build has unrolled, vectorised or rotated have other counts there.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
