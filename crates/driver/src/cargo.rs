@@ -11,6 +11,7 @@ use crate::cc::{CARGO_FOLDER_VARIABLE, CARGO_PACKAGES_VARIABLE, pgo};
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::other_programs::run as output_of;
+use crate::rebuild::DriverCompiler;
 use crate::rust;
 use crate::toolchain::{CLANG_VARIABLE, Llvm};
 use anyhow::{Context, Result, bail};
@@ -165,8 +166,8 @@ impl Invocation {
 }
 
 fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
-    let llvm = llvm_of_rustc(context)?;
-    assets::check_plugin(context, &llvm)?;
+    let rustc = RustcVersion::read(context).context("install Rust from https://rustup.rs")?;
+    let llvm = rustc.compiler(context)?;
     let store = context.store()?;
     let target = invocation.supported_target()?;
     let workspace = Workspace::read(context, &invocation.arguments)?;
@@ -180,6 +181,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     let configuration = configuration(context, &llvm, &request, scope)?;
     let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
+    check_plugin_once(context, &llvm, &wrappers)?;
     let mut command = Command::new(program(context));
     command.args(&invocation.arguments[..invocation.own]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
@@ -196,7 +198,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
         command.env(rust::STD_VARIABLE, "1");
     }
     if counters == Some(pgo::LlvmCounters::Coverage) {
-        set_coverage(context, &mut command, &workspace)?;
+        set_coverage(&mut command, &workspace, &rustc);
     }
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
@@ -232,23 +234,27 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
 }
 
 /// Sets the configuration options of a build for coverage, and lists what cannot be covered.
-fn set_coverage(context: &DriverContext, command: &mut Command, workspace: &Workspace) -> Result<()> {
+fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
     }
-    command.env(rust::CFG_VARIABLE, if is_nightly(context)? { "coverage coverage_nightly" } else { "coverage" });
-    Ok(())
+    command.env(rust::CFG_VARIABLE, if rustc.is_nightly() { "coverage coverage_nightly" } else { "coverage" });
+}
+
+/// Checks that clang loads the plugin, unless this clang did so for another command that used the wrappers in a folder.
+fn check_plugin_once(context: &DriverContext, llvm: &Llvm, wrappers: &Path) -> Result<()> {
+    let clang = DriverCompiler::with(context, llvm, OsString::new())?.identity_of_clang()?;
+    let mark = wrappers.join(format!("checked-{clang}"));
+    if mark.exists() {
+        return Ok(());
+    }
+    assets::check_plugin(context, llvm)?;
+    fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))
 }
 
 /// Returns the name of cargo.
 fn program(context: &DriverContext) -> &OsStr {
     context.variable("CARGO").unwrap_or(OsStr::new("cargo"))
-}
-
-/// Whether rustc is a nightly one, whose crates may use unstable features.
-fn is_nightly(context: &DriverContext) -> Result<bool> {
-    let release = RustcVersion::read(context)?.release;
-    Ok(release.contains("-nightly") || release.contains("-dev"))
 }
 
 /// The version of rustc.
@@ -272,6 +278,11 @@ impl RustcVersion {
         Ok(RustcVersion { release: value("release:"), llvm: value("LLVM version:") })
     }
 
+    /// Whether rustc is a nightly one, whose crates may use unstable features.
+    fn is_nightly(&self) -> bool {
+        self.release.contains("-nightly") || self.release.contains("-dev")
+    }
+
     /// Finds an LLVM that can compile rustc's bitcode.
     ///
     /// # Errors
@@ -281,11 +292,6 @@ impl RustcVersion {
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
         Llvm::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
     }
-}
-
-/// Returns the LLVM that compiles rustc's bitcode.
-fn llvm_of_rustc(context: &DriverContext) -> Result<Llvm> {
-    RustcVersion::read(context).context("install Rust from https://rustup.rs")?.compiler(context)
 }
 
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,

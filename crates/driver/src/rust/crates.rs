@@ -4,7 +4,7 @@
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
 use super::compiler::CrateCompiler;
-use super::job::Job;
+use super::job::{Job, can_divide};
 use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -31,11 +31,11 @@ const CODE: &str = "-cgu.";
 const SHIM: &[u8] = b"___rdl_alloc";
 
 /// An object of rustc's that is to be replaced.
-struct RustObject {
+pub struct RustObject {
     name: String,
-    bitcode: Vec<u8>,
+    pub bitcode: Vec<u8>,
     /// False for the shim of the allocator.
-    is_counted: bool,
+    pub is_counted: bool,
 }
 
 impl RustObject {
@@ -65,17 +65,10 @@ fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
 /// Compiles objects in parallel, and returns their files.
 fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
     let folder = context.folder("trodden-rust-")?;
-    let units: Vec<usize> = (0..objects.len()).filter(|at| objects[*at].is_counted).collect();
-    if units.len() < 2 || !compiler.is_unoptimised() {
-        return in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()));
+    if compiler.is_unoptimised() && can_divide(context)? {
+        return units::compile(compiler, objects, folder.path());
     }
-    let bitcode: Vec<&[u8]> = units.iter().map(|at| &*objects[*at].bitcode).collect();
-    let mut compiled = units::compile(compiler, &bitcode, folder.path())?.into_iter();
-    let file = |object: &RustObject| match object.is_counted {
-        true => Ok(compiled.next().expect("each unit has an object")),
-        false => compiler.object(&object.bitcode, false, folder.path()),
-    };
-    objects.iter().map(file).collect()
+    in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
 }
 
 /// Replaces the crate's own objects in its archives by instrumented ones.

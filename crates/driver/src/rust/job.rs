@@ -57,7 +57,7 @@ const DEFAULT_UNITS: &str = "16";
 const UNITS: &str = "16";
 
 /// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
-fn can_divide(context: &DriverContext) -> Result<bool> {
+pub fn can_divide(context: &DriverContext) -> Result<bool> {
     let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
     let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
     Ok(experiment == Experiment::default() || experiment == coverage)
