@@ -6,7 +6,7 @@
 //! process, since starting clang takes longer than either.
 
 use super::compiler::CrateCompiler;
-use super::crates::RustObject;
+use super::objects::RustObject;
 use crate::rebuild::in_parallel;
 use anyhow::{Context, Result};
 use std::fs;
@@ -61,8 +61,8 @@ impl CrateObjects<'_> {
         self.compiler.place("plain", self.contents[at], "o")
     }
 
-    /// Returns the summaries of the units. A damaged one is made again. If the units that lack one are small, they are compiled as well, and
-    /// so are objects that are not instrumented.
+    /// Returns the summaries of the units. A damaged one is made again. If the units that lack one are small, they are compiled as well,
+    /// together with the objects that are not instrumented.
     fn summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
         let places: Vec<PathBuf> = units.iter().map(|unit| self.compiler.place("summary", self.contents[*unit], "calls")).collect();
         let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
