@@ -1,7 +1,7 @@
 //! Handles several builds of one program in a profile: the runs of a suite may have been built with different features.
 //!
-//! Each build by cargo overwrites the previous one, but cargo keeps all builds under different names in `deps`. Builds that no longer exist
-//! are omitted, because their mapping is lost.
+//! Each build by cargo overwrites the previous one, also a build without coverage, but cargo keeps all builds under different names in
+//! `deps`. Of several builds, those that no longer exist are omitted, because their mapping is lost.
 
 use crate::mapping::build_id;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +12,21 @@ use trodden_profile::Profile;
 /// Folder in which cargo keeps all builds, next to the latest build.
 const ALL_BUILDS: &str = "deps";
 
-/// For each program with several builds in a profile, finds the files of the builds, and removes the images whose file no longer exists.
-/// Programs with a single build are not changed.
+/// Finds the files of programs that were rebuilt, and removes the images whose file no longer exists if the profile contains several builds
+/// of the program.
 pub fn select_builds(profile: &mut Profile) {
     let mut builds = BTreeMap::<String, usize>::new();
     profile.images.iter().for_each(|image| *builds.entry(image.path.clone()).or_default() += 1);
     let mut lost = BTreeSet::new();
     profile.images.retain_mut(|image| {
-        if builds[&image.path] == 1 || image.build_id.is_none() {
+        if image.build_id.is_none() {
             return true;
         }
         let is_build = |file: &PathBuf| build_id(file).is_ok_and(|id| id == image.build_id);
         let Some(file) = candidate_files(Path::new(&image.path)).into_iter().find(is_build) else {
-            lost.insert(image.path.clone());
-            return false;
+            let is_only = builds[&image.path] == 1;
+            lost.extend((!is_only).then(|| image.path.clone()));
+            return is_only;
         };
         image.path = file.display().to_string();
         true

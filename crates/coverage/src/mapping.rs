@@ -14,7 +14,7 @@ use crate::sections::Mapping;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
 use trodden_report::View;
 use trodden_report::words::plural;
+use trodden_unit::EdgeProfile;
 
 /// The sections that make up the mapping.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
@@ -238,7 +239,11 @@ fn log_caveats(caveats: &[&Caveat]) {
 /// replaced with copies that have a corrected mapping.
 fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted_images(view.profile);
-    let counters = executed.iter().map(|image| Ok(EdgeCounts::of_image(image)?.functions)).collect::<Result<_>>()?;
+    let counters = executed.iter().map(|image| match has_counters(image) {
+        true => Ok(EdgeCounts::of_image(image)?.functions),
+        false => Ok(Vec::new()),
+    });
+    let counters = counters.collect::<Result<_>>()?;
     let mut instances = Instances::new(mappings, counters)?;
     let mut not_executed = NotExecuted::from_view(view, &executed, names);
     for (image, mapping) in mappings.iter().enumerate() {
@@ -259,6 +264,9 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
     let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
     caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
+    // Each crate has instances of its own of a generic or inlined function.
+    let mut known = HashSet::new();
+    caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
     Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
 }
 
@@ -278,11 +286,16 @@ fn corrupt_image(image: &Path) -> String {
     format!("{} is corrupt. Rebuild it and record again", image.display())
 }
 
-/// The images that count coverage.
+/// The images that were built for coverage, even if the optimiser or the linker left none of their functions with counters.
 fn counted_images(profile: &Profile) -> Vec<&ImageProfile> {
-    let is_counted =
-        |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
+    let has_regions = |e: &EdgeProfile| !(e.functions.is_empty() && e.names.is_empty());
+    let is_counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(has_regions));
     profile.images.iter().filter(is_counted).collect()
+}
+
+/// Whether an image contains functions with counters.
+fn has_counters(image: &ImageProfile) -> bool {
+    image.units.iter().any(|unit| unit.map.edge_profile.as_ref().is_some_and(|edges| !edges.functions.is_empty()))
 }
 
 /// The name of the indexed profile in the temporary folder.

@@ -168,7 +168,8 @@ impl Invocation {
 }
 
 fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
-    let llvm = llvm_of_rustc(context)?;
+    let rustc = RustcVersion::read(context).context("install Rust from https://rustup.rs")?;
+    let llvm = rustc.compiler(context)?;
     assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
     let target = invocation.supported_target()?;
@@ -199,7 +200,7 @@ fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, s
         command.env(rust::STD_VARIABLE, "1");
     }
     if counters == Some(pgo::LlvmCounters::Coverage) {
-        set_coverage(context, &mut command, &workspace)?;
+        set_coverage(&mut command, &workspace, &rustc);
     }
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
@@ -235,23 +236,16 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
 }
 
 /// Sets the configuration options of a build for coverage, and lists what cannot be covered.
-fn set_coverage(context: &DriverContext, command: &mut Command, workspace: &Workspace) -> Result<()> {
+fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
     }
-    command.env(rust::CFG_VARIABLE, if is_nightly(context)? { "coverage coverage_nightly" } else { "coverage" });
-    Ok(())
+    command.env(rust::CFG_VARIABLE, if rustc.is_nightly() { "coverage coverage_nightly" } else { "coverage" });
 }
 
 /// Returns the cargo to run: `$CARGO` if set, else `cargo`.
 fn cargo_program(context: &DriverContext) -> &OsStr {
     context.variable("CARGO").unwrap_or(OsStr::new("cargo"))
-}
-
-/// Returns true for a nightly or development rustc, which accepts unstable features.
-fn is_nightly(context: &DriverContext) -> Result<bool> {
-    let release = RustcVersion::read(context)?.release;
-    Ok(release.contains("-nightly") || release.contains("-dev"))
 }
 
 /// The version of rustc.
@@ -275,6 +269,11 @@ impl RustcVersion {
         Ok(RustcVersion { release: value("release:"), llvm: value("LLVM version:") })
     }
 
+    /// Whether rustc is a nightly one, whose crates may use unstable features.
+    fn is_nightly(&self) -> bool {
+        self.release.contains("-nightly") || self.release.contains("-dev")
+    }
+
     /// Finds an LLVM that can compile rustc's bitcode.
     ///
     /// # Errors
@@ -284,11 +283,6 @@ impl RustcVersion {
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
         Llvm::for_bitcode(context, major, &format!("rustc {} is based on", self.release))
     }
-}
-
-/// Returns the LLVM that compiles rustc's bitcode.
-fn llvm_of_rustc(context: &DriverContext) -> Result<Llvm> {
-    RustcVersion::read(context).context("install Rust from https://rustup.rs")?.compiler(context)
 }
 
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,

@@ -22,7 +22,7 @@ use std::thread;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
-use trodden_unit::tasks::{self, TASKS_VARIABLE, UnitTask};
+use trodden_unit::tasks::{self, TASKS_VARIABLE, UnitTasks};
 use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode with the plugin.
@@ -78,9 +78,9 @@ impl DriverCompiler {
     }
 
     /// Executes tasks of the plugin in one process, whose working folder is `folder`. `name` is part of the names of its temporary files.
-    pub fn execute(&self, tasks: &[UnitTask], codegen: &CodegenOptions, folder: &Path, name: usize) -> Result<()> {
+    pub fn execute(&self, tasks: &UnitTasks, codegen: &CodegenOptions, folder: &Path, name: usize) -> Result<()> {
         let [module, file, object] = [format!("tasks-{name}.ll"), format!("tasks-{name}"), format!("tasks-{name}.o")];
-        for (name, content) in [(&module, &b"target triple = \"x86_64-unknown-linux-gnu\"\n"[..]), (&file, &tasks::to_bytes(&tasks)[..])] {
+        for (name, content) in [(&module, &b"target triple = \"x86_64-unknown-linux-gnu\"\n"[..]), (&file, &tasks::to_bytes(tasks)[..])] {
             let path = folder.join(name);
             fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
         }

@@ -15,6 +15,7 @@
 mod compiler;
 mod crates;
 mod job;
+mod objects;
 mod units;
 
 use crate::assets::{self, TEMPORARY_PREFIX};

@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_uint};
 
 pub use builder::Builder;
-pub use module::Module;
+pub use module::{Module, OwnModule};
 
 /// Calls a function of LLVM-C, which requires of its arguments:
 ///

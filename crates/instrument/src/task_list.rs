@@ -4,7 +4,7 @@
 //! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::Error;
-use crate::llvm::{Module, llvm};
+use crate::llvm::{Module, OwnModule, llvm};
 use crate::module::{UnitOutcome, instrument};
 use crate::no_return;
 use llvm_sys::LLVMAttributeFunctionIndex;
@@ -13,7 +13,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use trodden_unit::tasks::{RETURNS_ATTRIBUTE, UnitTask, UnitWork, tasks_from_bytes, to_bytes};
+use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, returning, tasks_from_bytes, to_bytes};
 
 /// Executes the tasks in a file. The module that clang passed is not compiled.
 ///
@@ -22,23 +22,48 @@ use trodden_unit::tasks::{RETURNS_ATTRIBUTE, UnitTask, UnitWork, tasks_from_byte
 pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
     let file = Path::new(file);
     let bytes = fs::read(file).map_err(|error| in_file(file, &error))?;
-    let tasks = tasks_from_bytes(&bytes).map_err(|error| in_file(file, &error))?;
-    tasks.iter().try_for_each(|task| execute(task, machine))?;
+    let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| in_file(file, &error))?;
+    let mut summarized = Vec::new();
+    for task in &tasks {
+        match &task.work {
+            UnitWork::Summarize => _ = summarize(parse(task)?.module, &task.output)?,
+            UnitWork::Compile { returning } => compile(task, &parse(task)?, returning, machine)?,
+            UnitWork::SummarizeAndCompile { summary } => {
+                let unit = parse(task)?;
+                let summary = summarize(unit.module, summary)?;
+                summarized.push((task, unit, summary));
+            }
+            UnitWork::CompilePlain => write_object(task, parse(task)?.module, machine)?,
+        }
+    }
+    let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
+    let known = returning(&summaries);
+    summarized.iter().try_for_each(|(task, unit, summary)| compile(task, unit, &summary.called_of(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }
 
-fn execute(task: &UnitTask, machine: LLVMTargetMachineRef) -> Result<(), Error> {
-    let (bitcode, output) = (Path::new(&task.bitcode), Path::new(&task.output));
+fn parse(task: &UnitTask) -> Result<OwnModule, Error> {
+    let bitcode = Path::new(&task.bitcode);
     let bytes = fs::read(bitcode).map_err(|error| in_file(bitcode, &error))?;
-    let unit = Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))?;
-    match &task.work {
-        UnitWork::Summarize => fs::write(output, to_bytes(&no_return::summary(unit.module))).map_err(|error| in_file(output, &error)),
-        UnitWork::Compile { returning } => {
-            returning.iter().for_each(|name| mark_returning(unit.module, name));
-            instrument(unit.module, machine)?;
-            unit.module.write_object(machine, &task.output).map_err(|error| in_file(output, &error))
-        }
-    }
+    Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))
+}
+
+/// Writes a unit's summary to a file.
+fn summarize(unit: Module, file: &str) -> Result<CallSummary, Error> {
+    let summary = no_return::summary(unit);
+    fs::write(file, to_bytes(&summary)).map_err(|error| in_file(Path::new(file), &error))?;
+    Ok(summary)
+}
+
+/// Instruments a unit and writes its object, given the functions of other units whose calls return.
+fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    returning.iter().for_each(|name| mark_returning(unit.module, name));
+    instrument(unit.module, machine)?;
+    write_object(task, unit.module, machine)
+}
+
+fn write_object(task: &UnitTask, unit: Module, machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    unit.write_object(machine, &task.output).map_err(|error| in_file(Path::new(&task.output), &error))
 }
 
 /// Marks a declared function as one whose calls return. The mark is part of the unit's stored bitcode, so that variants number paths alike.

@@ -35,10 +35,19 @@ pub fn untested() {}
 pub fn chosen() -> u32 { 2 }
 #[cfg(not(coverage))]
 pub fn chosen() -> u32 { 1 }
+pub fn must(a: Option<u32>) -> u32 {
+    match a {
+        Some(a) => a,
+        None => panic!("nothing"),
+    }
+}
 #[cfg(test)]
 mod tests {
     #[test]
     fn small() { assert_eq!(super::add(1, 2), 3); }
+    #[test]
+    #[should_panic]
+    fn nothing() { super::must(None); }
 }
 "#;
 const APP: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
@@ -59,14 +68,20 @@ fn workspace() -> Place {
         ("Cargo.toml", WORKSPACE),
         ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
         ("core/src/lib.rs", CORE),
-        ("core/tests/it.rs", "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n"),
+        (
+            "core/tests/it.rs",
+            "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n\
+            #[test]\n#[should_panic]\nfn nothing() { wcore::must(None); }\n",
+        ),
         ("mac/Cargo.toml", &package("wmac", "[lib]\nproc-macro = true\n")),
         (
             "mac/src/lib.rs",
             "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
         ),
-        ("app/Cargo.toml", &package("wapp", "[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
+        ("app/Cargo.toml", &package("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
         ("app/src/main.rs", APP),
+        // No test runs this program.
+        ("app/src/bin/idle.rs", "fn main() {\n    println!(\"idle\");\n}\n"),
         ("app/tests/cli.rs", CLI),
     ])
 }
@@ -114,7 +129,10 @@ fn tests_of_all_packages_are_one_run() {
     let report = String::from_utf8(place.trodden("coverage report").stdout).unwrap();
     let names: Vec<&str> =
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
-    assert_eq!(names, ["wapp", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs", "total"], "{report}");
+    let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
+    assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
+    // The unit test and the integration test have copies of the function that panics.
+    assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
     check_run(&place);
@@ -255,12 +273,19 @@ fn runs_with_different_features_are_added_up() {
     for options in ["", "--features more"] {
         must(&mut cargo(&place, "", &format!("test --coverage --offline {options}")));
     }
-    let shown = String::from_utf8(place.trodden("coverage show test").stdout).unwrap();
-    let line = |text: &str| {
-        let line = shown.lines().find(|line| line.ends_with(text)).unwrap_or_else(|| panic!("{text}: {shown}"));
-        line.split('|').nth(1).unwrap().trim().to_owned()
+    let counts = |runs: &str, texts: &[&str]| -> Vec<String> {
+        let shown = String::from_utf8(place.trodden(&format!("coverage show {runs}")).stdout).unwrap();
+        let line = |text: &&str| {
+            let line = shown.lines().find(|line| line.ends_with(*text)).unwrap_or_else(|| panic!("{text}: {shown}"));
+            line.split('|').nth(1).unwrap().trim().to_owned()
+        };
+        texts.iter().map(line).collect()
     };
-    assert_eq!((&*line("|    1"), &*line("|    2")), ("2", "1"), "{shown}");
+    assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
+    // A build without coverage replaces the program, but not cargo's own copy of the program that ran.
+    must(&mut cargo(&place, "", "build --offline"));
+    assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
+    assert_eq!(counts("1", &["|    1"]), ["1"]);
 }
 
 /// The parts of the standard library that are distributed as compiled code are counted on request.

@@ -7,11 +7,20 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variable that names a file with the tasks of the plugin, which then ignores the module that clang compiles.
+/// Variable that names a file with [`UnitTasks`] of the plugin, which then ignores the module that clang compiles.
 pub const TASKS_VARIABLE: &str = "TRODDEN_UNITS";
 
 /// Attribute of a function that a different unit defines and whose calls always return.
 pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
+
+/// The tasks of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitTasks {
+    /// Summaries of the units of the crate that the process does not summarise itself.
+    pub others: Vec<CallSummary>,
+    /// The tasks.
+    pub tasks: Vec<UnitTask>,
+}
 
 /// A task of the plugin. Files are named relative to its working folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +43,13 @@ pub enum UnitWork {
         /// Functions of other units whose calls return.
         returning: Vec<String>,
     },
+    /// A [`CallSummary`] in a file of its own, and the instrumented object, which depends on the summaries of all units.
+    SummarizeAndCompile {
+        /// The file for the summary.
+        summary: String,
+    },
+    /// The object, which is not instrumented.
+    CompilePlain,
 }
 
 /// What other units must know about a unit's functions, and what the unit must know about theirs.
@@ -57,7 +73,7 @@ pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// The bytes are not tasks.
-pub fn tasks_from_bytes(bytes: &[u8]) -> Result<Vec<UnitTask>, postcard::Error> {
+pub fn tasks_from_bytes(bytes: &[u8]) -> Result<UnitTasks, postcard::Error> {
     postcard::from_bytes(bytes)
 }
 
@@ -74,7 +90,7 @@ impl CallSummary {
 }
 
 /// Returns the functions of all units that return: the largest set whose members depend only on members.
-pub fn returning(summaries: &[CallSummary]) -> BTreeSet<&str> {
+pub fn returning<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
     let all = || summaries.iter().flat_map(|summary| &summary.returning);
     let mut known: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
     let mut callers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -114,7 +130,7 @@ mod tests {
             summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
             summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
         ];
-        let found = returning(&units);
+        let found = returning(&units.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
         assert_eq!(units[0].called_functions_in(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));

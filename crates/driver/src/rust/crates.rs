@@ -4,7 +4,8 @@
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
 use super::compiler::CrateCompiler;
-use super::job::Job;
+use super::job::{Job, can_divide};
+use super::objects::{BITCODE, OBJECT, RustObject};
 use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -21,61 +22,13 @@ use std::process::Command;
 use trodden_profile::atomic_file;
 use trodden_unit::Identity;
 
-/// First bytes of bitcode.
-const BITCODE: &[u8] = b"BC\xC0\xDE";
-/// Suffix of the names of rustc's objects.
-const OBJECT: &str = ".rcgu.o";
-/// Part of the names of objects with a crate's code, as opposed to the shim of the allocator, in builds that are not incremental.
-const CODE: &str = "-cgu.";
-/// Part of a symbol that only the shim of the default allocator refers to.
-const SHIM: &[u8] = b"___rdl_alloc";
-
-/// An object of rustc's that is to be replaced.
-struct RustObject {
-    name: String,
-    bitcode: Vec<u8>,
-    /// False for the shim of the allocator.
-    is_counted: bool,
-}
-
-impl RustObject {
-    /// Returns the object of this name in `folder`, or in an archive there. `None` if the object is machine code without bitcode beside it.
-    fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
-        if content.starts_with(BITCODE) {
-            let is_counted = name.contains(CODE) || !content.windows(SHIM.len()).any(|part| part == SHIM);
-            return Ok(Some(RustObject { name: name.to_owned(), bitcode: content, is_counted }));
-        }
-        let is_counted = name.contains(CODE);
-        if !is_counted {
-            return Ok(None);
-        }
-        let Some(module) = bitcode_beside(name, folder) else { return Ok(None) };
-        let bitcode = fs::read(&module).with_context(|| format!("cannot read {}", module.display()))?;
-        Ok(Some(RustObject { name: name.to_owned(), bitcode, is_counted }))
-    }
-}
-
-/// Returns the file in which rustc wrote the bitcode of an object, which is named after the crate if it is the only one.
-fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
-    let crate_name = object.split('.').next().unwrap_or_default();
-    let names = [format!("{}.bc", object.strip_suffix(".o")?), format!("{crate_name}.bc")];
-    names.iter().map(|name| folder.join(name)).find(|path| path.is_file())
-}
-
 /// Compiles objects in parallel, and returns their files.
 fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
     let folder = context.folder("trodden-rust-")?;
-    let units: Vec<usize> = (0..objects.len()).filter(|at| objects[*at].is_counted).collect();
-    if units.len() < 2 || !compiler.is_unoptimised() {
-        return in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()));
+    if compiler.is_unoptimised() && can_divide(context)? {
+        return units::compile(compiler, objects, folder.path());
     }
-    let bitcode: Vec<&[u8]> = units.iter().map(|at| &*objects[*at].bitcode).collect();
-    let mut compiled = units::compile(compiler, &bitcode, folder.path())?.into_iter();
-    let file = |object: &RustObject| match object.is_counted {
-        true => Ok(compiled.next().expect("each unit has an object")),
-        false => compiler.object(&object.bitcode, false, folder.path()),
-    };
-    objects.iter().map(file).collect()
+    in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
 }
 
 /// Replaces the crate's own objects in its archives by instrumented ones.
@@ -240,32 +193,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bitcode_is_found_beside_its_object() {
-        let folder = tempfile::tempdir().unwrap();
-        let find = |object: &str| bitcode_beside(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
-        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), None);
-        fs::write(folder.path().join("x-ab12.bc"), "").unwrap();
-        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), Some("x-ab12.bc".into()));
-        fs::write(folder.path().join("x-ab12.x.c0de-cgu.0.rcgu.bc"), "").unwrap();
-        assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), Some("x-ab12.x.c0de-cgu.0.rcgu.bc".into()));
-    }
-
-    #[test]
     fn toolchain_libraries_are_recognised_by_their_path() {
         let is = |file: &str| is_std_library(Path::new(file));
         assert!(is("/home/me/.rustup/toolchains/stable/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcore-12ab.rlib"));
         assert!(is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libhashbrown-12ab.rlib"));
         assert!(!is("/home/me/project/target/debug/deps/libcore-12ab.rlib"));
         assert!(!is("/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/libcompiler_builtins-12ab.rlib"));
-    }
-
-    #[test]
-    fn allocator_shim_is_compiled_but_not_counted() {
-        let folder = Path::new("/nowhere");
-        let of = |name: &str, content: &[u8]| RustObject::new(name, content.to_vec(), folder).unwrap().map(|object| object.is_counted);
-        assert_eq!(of("x-ab12.x.c0de-cgu.0.rcgu.o", b"BC\xC0\xDE1"), Some(true));
-        assert_eq!(of("x-ab12.7thi4.1m5ech8.rcgu.o", b"BC\xC0\xDE1"), Some(true));
-        assert_eq!(of("x-ab12.7thi4.rcgu.o", b"BC\xC0\xDE_R7___rustc11___rdl_alloc"), Some(false));
-        assert_eq!((of("x-ab12.7thi4.rcgu.o", b"\x7fELF"), of("x-ab12.x.c0de-cgu.0.rcgu.o", b"\x7fELF")), (None, None));
     }
 }

@@ -56,8 +56,8 @@ const DEFAULT_UNITS: &str = "16";
 /// an empty unit.
 const UNITS: &str = "16";
 
-/// Returns true if dividing a crate into units does not change what is observed. Some observations span the calls within a unit.
-fn can_divide(context: &DriverContext) -> Result<bool> {
+/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
+pub fn can_divide(context: &DriverContext) -> Result<bool> {
     let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
     let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
     Ok(experiment == Experiment::default() || experiment == coverage)

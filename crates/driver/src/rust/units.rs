@@ -1,64 +1,119 @@
-//! The units into which rustc divides a crate for incremental builds. Only units that changed are compiled.
+//! The objects of an unoptimised crate: of the units into which rustc divides it for incremental builds, of which only changed ones are
+//! compiled, and of the shim of the allocator.
 //!
-//! The call summaries of all units tell which functions return ([`trodden_unit::tasks`]). Summaries and objects are cached. The key of an
-//! object includes the returning functions of other units that its unit calls.
+//! If there are several units, each is summarised, which tells whether the functions of other units return ([`trodden_unit::tasks`]).
+//! Summaries and objects are cached; the key of an object includes what its unit was told. Small units are summarised and compiled by one
+//! process, since starting clang takes longer than either.
 
 use super::compiler::CrateCompiler;
+use super::objects::RustObject;
 use crate::rebuild::in_parallel;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use trodden_unit::Identity;
-use trodden_unit::tasks::{CallSummary, UnitTask, UnitWork, returning};
+use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, returning};
 
 /// Bytes of bitcode per process: more bitcode is divided among more processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
-/// Returns the objects of a crate's units, in the cache. Temporary files go to `folder`.
-pub fn compile(compiler: &CrateCompiler, units: &[&[u8]], folder: &Path) -> Result<Vec<PathBuf>> {
-    let contents: Vec<Identity> = units.iter().map(|bitcode| Identity::from_content(bitcode)).collect();
-    let job = UnitsJob { compiler, units, folder };
-    let summaries = job.summaries(&contents)?;
-    let known = returning(&summaries);
-    let callees: Vec<Vec<String>> = summaries.iter().map(|summary| summary.called_functions_in(&known)).collect();
-    let step = |at: usize| format!("unit {}", callees[at].join(" "));
-    let objects: Vec<PathBuf> = (0..units.len()).map(|at| compiler.cache_file(&step(at), contents[at], "o")).collect();
-    let missing: Vec<usize> = (0..units.len()).filter(|at| !objects[*at].is_file()).collect();
-    job.run_tasks(&missing, &objects, |at| UnitWork::Compile { returning: callees[at].clone() })?;
-    Ok(objects)
+/// Returns the compiled objects of a crate, in the cache. Temporary files go to `folder`.
+pub fn compile(compiler: &CrateCompiler, objects: &[RustObject], folder: &Path) -> Result<Vec<PathBuf>> {
+    let contents: Vec<Identity> = objects.iter().map(|object| Identity::from_content(&object.bitcode)).collect();
+    CrateObjects { compiler, objects, contents: &contents, folder }.compile()
 }
 
-struct UnitsJob<'u> {
-    compiler: &'u CrateCompiler,
-    units: &'u [&'u [u8]],
-    folder: &'u Path,
+struct CrateObjects<'o> {
+    compiler: &'o CrateCompiler,
+    objects: &'o [RustObject],
+    contents: &'o [Identity],
+    folder: &'o Path,
 }
 
-impl UnitsJob<'_> {
-    /// Returns the call summaries of the units. Missing and corrupt summaries are made.
-    fn summaries(&self, contents: &[Identity]) -> Result<Vec<CallSummary>> {
-        let files: Vec<PathBuf> = contents.iter().map(|content| self.compiler.cache_file("summary", *content, "calls")).collect();
-        let read = |file: &PathBuf| CallSummary::from_bytes(&fs::read(file).ok()?);
-        let missing: Vec<usize> = (0..files.len()).filter(|at| read(&files[*at]).is_none()).collect();
-        self.run_tasks(&missing, &files, |_| UnitWork::Summarize)?;
-        files.iter().map(|file| read(file).with_context(|| format!("cannot read {}", file.display()))).collect()
-    }
-
-    /// Runs a task for each of the units with these indices. `files` are the cache files for the results of all units.
-    fn run_tasks(&self, indices: &[usize], files: &[PathBuf], work: impl Fn(usize) -> UnitWork) -> Result<()> {
-        let mut tasks = Vec::new();
-        for &at in indices {
-            let task = UnitTask { bitcode: format!("{at}.bc"), output: format!("{at}.out"), work: work(at) };
-            let bitcode = self.folder.join(&task.bitcode);
-            fs::write(&bitcode, self.units[at]).with_context(|| format!("cannot write {}", bitcode.display()))?;
-            tasks.push((self.units[at].len(), task));
+impl CrateObjects<'_> {
+    fn compile(&self) -> Result<Vec<PathBuf>> {
+        let units: Vec<usize> = (0..self.objects.len()).filter(|at| self.objects[*at].is_counted).collect();
+        let summaries = if units.len() > 1 { self.summaries(&units)? } else { vec![CallSummary::default(); units.len()] };
+        let known = returning(&summaries.iter().collect::<Vec<_>>());
+        let mut told = vec![Vec::new(); self.objects.len()];
+        units.iter().zip(&summaries).for_each(|(unit, summary)| told[*unit] = summary.called_functions_in(&known));
+        let place = |at: usize| match self.objects[at].is_counted {
+            true => self.compiler.cache_file(&format!("unit {}", told[at].join(" ")), self.contents[at], "o"),
+            false => self.plain_place(at),
+        };
+        let places: Vec<PathBuf> = (0..self.objects.len()).map(place).collect();
+        let made = |at: usize| self.folder.join(object_file(at));
+        let missing = (0..places.len()).filter(|at| !places[*at].is_file() && !made(*at).is_file());
+        let work = |at: usize| match self.objects[at].is_counted {
+            true => UnitWork::Compile { returning: told[at].clone() },
+            false => UnitWork::CompilePlain,
+        };
+        self.execute(missing.map(|at| (at, object_file(at), work(at))).collect(), &[], max_processes())?;
+        for (at, place) in places.iter().enumerate().filter(|(at, _)| made(*at).is_file()) {
+            self.compiler.move_to_cache(&made(at), place)?;
         }
-        let shares = divide(tasks, thread::available_parallelism().map_or(1, usize::from));
-        let numbered: Vec<(usize, Vec<UnitTask>)> = shares.into_iter().enumerate().collect();
-        in_parallel(&numbered, |(number, tasks)| self.compiler.compiler.execute(tasks, &self.compiler.codegen, self.folder, *number))?;
-        indices.iter().try_for_each(|&at| self.compiler.move_to_cache(&self.folder.join(format!("{at}.out")), &files[at]))
+        Ok(places)
     }
+
+    /// Returns the place in the cache of an object that is not instrumented.
+    fn plain_place(&self, at: usize) -> PathBuf {
+        self.compiler.cache_file("plain", self.contents[at], "o")
+    }
+
+    /// Returns the summaries of the units. A damaged one is made again. If the units that lack one are small, they are compiled as well,
+    /// together with the objects that are not instrumented.
+    fn summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
+        let places: Vec<PathBuf> = units.iter().map(|unit| self.compiler.cache_file("summary", self.contents[*unit], "calls")).collect();
+        let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
+        let cached: Vec<Option<CallSummary>> = places.iter().map(read).collect();
+        let missing: Vec<usize> = (0..units.len()).filter(|number| cached[*number].is_none()).collect();
+        let bytes: usize = missing.iter().map(|number| self.objects[units[*number]].bitcode.len()).sum();
+        if missing.is_empty() {
+            // No process is needed.
+        } else if bytes > BYTES_PER_PROCESS {
+            let tasks = missing.iter().map(|number| (units[*number], summary_file(units[*number]), UnitWork::Summarize));
+            self.execute(tasks.collect(), &[], max_processes())?;
+        } else {
+            let others: Vec<CallSummary> = cached.iter().flatten().cloned().collect();
+            let of_unit = |unit: usize| (unit, object_file(unit), UnitWork::SummarizeAndCompile { summary: summary_file(unit) });
+            let plain = (0..self.objects.len()).filter(|at| !self.objects[*at].is_counted && !self.plain_place(*at).is_file());
+            let plain = plain.map(|at| (at, object_file(at), UnitWork::CompilePlain));
+            self.execute(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
+        }
+        missing.iter().try_for_each(|number| self.compiler.move_to_cache(&self.folder.join(summary_file(units[*number])), &places[*number]))?;
+        let all = cached.into_iter().zip(&places);
+        all.map(|(known, place)| known.or_else(|| read(place)).with_context(|| format!("cannot read {}", place.display()))).collect()
+    }
+
+    /// Executes tasks, given as the number of the object, the file to write, and the work, in at most `max_processes` processes.
+    fn execute(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
+        let mut tasks = Vec::with_capacity(works.len());
+        for (at, output, work) in works {
+            let (task, content) = (UnitTask { bitcode: format!("{at}.bc"), output, work }, &self.objects[at].bitcode);
+            let bitcode = self.folder.join(&task.bitcode);
+            fs::write(&bitcode, content).with_context(|| format!("cannot write {}", bitcode.display()))?;
+            tasks.push((content.len(), task));
+        }
+        let shares: Vec<(usize, Vec<UnitTask>)> = divide(tasks, max_processes).into_iter().enumerate().collect();
+        in_parallel(&shares, |(number, tasks)| {
+            let tasks = UnitTasks { others: others.to_vec(), tasks: tasks.clone() };
+            self.compiler.compiler.execute(&tasks, &self.compiler.codegen, self.folder, *number)
+        })
+        .map(drop)
+    }
+}
+
+fn object_file(at: usize) -> String {
+    format!("{at}.o")
+}
+
+fn summary_file(at: usize) -> String {
+    format!("{at}.calls")
+}
+
+fn max_processes() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Divides tasks, given with the sizes of their units, among processes.

@@ -71,7 +71,10 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         // Streams and branches are recorded program by program.
         Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
         observe => match cargo::tests(context(), &arguments, &settings, scope)? {
-            Some(tests) => record_tests(tests, typed, &arguments, observe == Some(Observe::Coverage)),
+            Some(tests) => {
+                let covered = (observe == Some(Observe::Coverage)).then_some(scope);
+                record_tests(tests, typed, &arguments, covered)
+            }
             None => cargo::run(context(), arguments, settings, scope),
         },
     }
@@ -82,8 +85,9 @@ const TEST_SUITE: &str = "test";
 /// Suite that runs of benchmarks are put into.
 const BENCHMARK_SUITE: &str = "bench";
 
-/// Runs tests, records all of their processes as one run in the run store of the workspace, and reports coverage.
-fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], has_coverage: bool) -> Result<ExitCode> {
+/// Runs tests, records all of their processes as one run in the run store of the workspace, and reports the coverage of the code in
+/// `covered`, if any.
+fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], covered: Option<Scope>) -> Result<ExitCode> {
     store::set_store_folder(tests.workspace.join(store::FOLDER));
     let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARK_SUITE } else { TEST_SUITE };
     let what = RunnerCommand {
@@ -95,8 +99,8 @@ fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString
     };
     let bursts = Bursts { burst: None, every: None };
     let (status, is_recorded) = record::run_through_runner(what, bursts.to_recording(), &recording_context())?;
-    if is_recorded && has_coverage {
-        coverage::report_last()?;
+    if let Some(scope) = covered.filter(|_| is_recorded) {
+        coverage::report_last(scope.dependencies)?;
     }
     Ok(status)
 }

@@ -78,9 +78,10 @@ pub fn view_of(profile: &Profile) -> View<'_> {
     view
 }
 
-/// Prints the coverage of the last run, by file.
-pub fn report_last() -> Result<ExitCode> {
-    let files = CoverageFileSelection::default();
+/// Prints the coverage of the last run, by file. `all_files` includes files outside the project.
+pub fn report_last(all_files: bool) -> Result<ExitCode> {
+    let include = all_files.then(|| ALL_FILES.to_owned()).into_iter().collect();
+    let files = CoverageFileSelection { include, ..CoverageFileSelection::default() };
     report::run(&CoverageReport {
         covered: Covered { profile: LAST.to_owned(), files },
         functions: false,
