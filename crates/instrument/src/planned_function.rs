@@ -3,8 +3,8 @@
 use crate::describe::FunctionCfg;
 use crate::llvm::Value;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram};
-use trodden_unit::{FlowEdge, Position, UnitBlock};
+use trodden_flow::{Edge, Node, ProbeProgram};
+use trodden_unit::{FlowGraph, Position, UnitBlock};
 
 /// A function with its plan, before anything is inserted.
 pub struct PlannedFunction {
@@ -12,7 +12,6 @@ pub struct PlannedFunction {
     pub position: Option<Position>,
     /// Its description; blocks and sites refer to the current blocks.
     pub cfg: FunctionCfg,
-    pub graph: Graph,
     /// The program to insert, before the passes.
     pub program: ProbeProgram,
     /// Its edge frequencies, measured or estimated.
@@ -27,7 +26,7 @@ pub struct PlannedFunction {
 /// A function's paths as a counting build numbers them, where a stream has more events than paths.
 pub struct CountedPaths {
     pub blocks: Vec<UnitBlock>,
-    pub edges: Vec<FlowEdge>,
+    pub graph: FlowGraph,
     pub program: ProbeProgram,
     /// The additional edges of the graph of events, with their source nodes.
     pub extra_edges: Vec<(Edge, Node)>,

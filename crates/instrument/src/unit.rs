@@ -22,7 +22,7 @@ mod planning;
 mod storage;
 
 pub use choice::{choose, is_emitted};
-pub use planning::{COUNT_AT_PATH_ENDS, count_each_iteration, graph_of, verify_plan};
+pub use planning::{count_each_iteration, verify_plan};
 
 /// Returns the unit's identity: a hash of its code, of how it is instrumented, and of the version that does it.
 pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {

@@ -163,7 +163,8 @@ pub fn practical(
     let mut threshold = GLOBALLY_COLD * all;
     let hottest = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
     for _ in 0..MAX_STEPS {
-        let omitted = OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), |e| frequencies.edge(e) < threshold) };
+        let omitted =
+            OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::from_fn(graph.edge_count(), |e| frequencies.edge(e) < threshold) };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
         let plan = omit_edges(graph, forced, frequencies, &omitted, &uncut);
         if plan.numbering.paths() <= options.max_paths {

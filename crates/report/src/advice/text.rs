@@ -186,7 +186,7 @@ impl FindingWriter<'_> {
     }
 
     fn never(&self, n: &NeverTogether) -> String {
-        let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
+        let [first, second] = [n.first, n.second].map(|e| self.function.map.graph.from(e));
         let mut out = self.branch_line(first, n.first, &plural(n.first_count.into(), "time", "times"));
         out.push_str(&self.branch_line(
             second,
