@@ -209,7 +209,7 @@ fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
 fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));
-    let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));
+    let counters = all.flat_map(|(p, part)| part.counted.iter().map(|edge| p.frequencies[edge.index()]));
     let counters: Vec<u64> = counters.collect();
     let (sequential, most) = (counters.iter().sum::<u64>(), counters.iter().copied().max().unwrap_or(0));
     let ideal = sequential.div_ceil(measured.plans.len() as u64);

@@ -66,7 +66,7 @@ impl Executed {
             }
             sum = 0;
             if cut.is_some() && to != Node(0) {
-                sum = value(&|e| matches!(e.origin, Origin::Enter(_)) && e.to == to);
+                sum = value(&|origin| matches!(origin, Origin::Enter(e) if map.graph.to(e) == to));
             }
         }
     }

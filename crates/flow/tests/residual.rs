@@ -248,7 +248,7 @@ fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
-    let excluded = [false, false, true, false, false, false];
+    let excluded = EdgeSet::from_members(graph.edge_count(), [Edge(2)]);
     let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &excluded };
     let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();

@@ -372,11 +372,11 @@ impl VersionBuilder<'_> {
             self.copies.iter().map(|(version, copies)| (*version, description_of_copies(&self.cfg, copies))).collect();
         let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e)));
-        let flow = |(e, cfg, own): (Edge, &FunctionCfg, Edge)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.graph.edge(own) };
+        let flow = own().map(|(e, cfg, own)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.graph.edge(own) });
         FunctionCfg {
             nodes: places.iter().map(|p| of(p.version).nodes[p.node.index()]).collect(),
             blocks: places.iter().map(|p| self.cfg.blocks[p.node.index()].clone()).collect(),
-            graph: FlowGraph::new(places.len(), own().map(flow)).expect("the edges are those of the program's graph"),
+            graph: FlowGraph::new(places.len(), flow).expect("the edges are those of the program's graph"),
             sites: own().map(|(_, cfg, own)| cfg.sites[own.index()].clone()).collect(),
             hints: own().map(|(_, cfg, own)| cfg.hints[own.index()]).collect(),
             ..self.cfg.clone()

@@ -88,7 +88,7 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
 }
 
 fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {
-    dag.cuts().iter().map(|c| c.edge).filter(move |e| function.graph.to(e) == head)
+    dag.cuts().iter().map(|c| c.edge).filter(move |e| function.graph.to(*e) == head)
 }
 
 /// Returns the number of edges at which paths begin in a block, at least 1.

@@ -214,7 +214,7 @@ fn ends(function: &Function, ends: &Ends) -> Value {
     let text = words::ends(ends);
     match ends {
         Ends::Exit { edge, line, .. } => {
-            json!({ "by": words::edge_condition(&function.map.graph.edge(edge)), "line": line, "text": text })
+            json!({ "by": words::edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
         }
         Ends::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
         Ends::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),

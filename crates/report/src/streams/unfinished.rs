@@ -65,9 +65,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, 
                 begun.resize(depth, Vec::new());
                 let (place, walk) = names.places.decode(counter)?;
                 match (role, walk.end) {
-                    (PathRole::Continues, Some(PathEnd::Cut(edge))) => {
-                        begun[depth - 1] = vec![names.places.function(place).edges[edge.index()].to]
-                    }
+                    (PathRole::Continues, Some(PathEnd::Cut(edge))) => begun[depth - 1] = vec![names.places.function(place).graph.to(edge)],
                     (PathRole::Leaves, _) => drop(begun.pop()),
                     _ => begun[depth - 1] = walk.blocks,
                 }
