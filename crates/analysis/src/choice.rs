@@ -260,7 +260,7 @@ fn collect_paths<'a, T: Fn(&[Node]) -> bool>(
             let Some(test) = test_of(map, function) else { continue };
             let paths = paths_that_pass(function, &test)?;
             if !paths.is_empty() {
-                set.add(map, function, paths.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
+                set.add(map, function, paths.into_iter().map(|id| (id, 0)), &vec![0; function.graph.edge_count()])?;
             }
         }
     }

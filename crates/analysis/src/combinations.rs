@@ -102,7 +102,7 @@ fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> DagEdgeSet {
 
 /// Returns false if a path over this edge ends at a call that may not return, and so cannot be complete.
 fn can_be_completed(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool {
-    !matches!(dag.edge(edge).origin, Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach)
+    !matches!(dag.edge(edge).origin, Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach)
 }
 
 /// For each node, the number of paths from it to the exit over the included edges.

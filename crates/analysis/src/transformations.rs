@@ -120,7 +120,7 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
         return None;
     }
     let (head, body) = innermost_loop(walks, found.earlier, found.later)?;
-    let leaves = |edge: Edge| !body.contains(&walks.map.edges[edge.index()].to);
+    let leaves = |edge: Edge| !body.contains(&walks.map.graph.to(edge));
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
     let weight = executed_instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
@@ -135,7 +135,7 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
         walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
-    if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.edges[given.edge.index()].cases.is_empty() {
+    if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.graph.edge(given.edge).cases.is_empty() {
         return None;
     }
     let mut through: BTreeMap<Edge, u64> = BTreeMap::new();
@@ -144,12 +144,13 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
             *through.entry(*edge).or_default() += walk.count;
         }
     }
-    let last = |(number, edge): (usize, &trodden_unit::FlowEdge)| {
-        let copied = through.get(&Edge(number as u32)).copied().unwrap_or(0);
-        let kept = walks.edges[number].saturating_sub(copied);
-        (blocks.contains(&edge.from) && edge.kind != EdgeKind::Reach).then_some(SplitWeights { edge: Edge(number as u32), copied, kept })
+    let graph = &walks.map.graph;
+    let last = |edge: Edge| {
+        let copied = through.get(&edge).copied().unwrap_or(0);
+        let kept = walks.edges[edge.index()].saturating_sub(copied);
+        (blocks.contains(&graph.from(edge)) && graph.kind(edge) != EdgeKind::Reach).then_some(SplitWeights { edge, copied, kept })
     };
-    let weights = walks.map.edges.iter().enumerate().filter_map(last).collect();
+    let weights = graph.edges().filter_map(last).collect();
     Some(PathCopy { entry: given.edge, blocks: topological_order(walks.map, &blocks)?, weights })
 }
 
@@ -170,10 +171,10 @@ fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeS
 /// Sorts blocks topologically; `None` if they contain a cycle.
 fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
     let cut: BTreeSet<Edge> = map.cuts.iter().map(|(edge, _)| *edge).collect();
-    let inner = |(number, e): &(usize, &trodden_unit::FlowEdge)| {
-        e.kind != EdgeKind::Reach && !cut.contains(&Edge(*number as u32)) && blocks.contains(&e.from) && blocks.contains(&e.to)
-    };
-    let edges: Vec<(Node, Node)> = map.edges.iter().enumerate().filter(inner).map(|(_, e)| (e.from, e.to)).collect();
+    let graph = &map.graph;
+    let is_inner = |(from, to): &(Node, Node)| blocks.contains(from) && blocks.contains(to);
+    let real = graph.edges().filter(|e| graph.kind(*e) != EdgeKind::Reach && !cut.contains(e));
+    let edges: Vec<(Node, Node)> = real.map(|e| (graph.from(e), graph.to(e))).filter(is_inner).collect();
     let (mut remaining, mut order) = (blocks.clone(), Vec::new());
     while !remaining.is_empty() {
         let next = *remaining.iter().find(|b| !edges.iter().any(|(from, to)| to == *b && remaining.contains(from)))?;
@@ -185,7 +186,7 @@ fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<N
 
 fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
     let back = map.cuts.iter().filter(|(_, reason)| *reason == CutReason::Back);
-    back.map(|(edge, _)| (map.edges[edge.index()].from, map.edges[edge.index()].to))
+    back.map(|(edge, _)| (map.graph.from(*edge), map.graph.to(*edge)))
 }
 
 /// Number of executed instructions in these blocks.

@@ -94,7 +94,7 @@ pub struct UntestedSummary {
 pub fn known_paths_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
         .get(&unit.source, &function.name, function.version())
-        .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.edges.len())
+        .filter(|k| k.cuts == function.cuts && k.paths == function.counters && k.edges.len() == function.graph.edge_count())
 }
 
 impl Sightings {
@@ -182,14 +182,14 @@ fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
 
 /// Returns the edges of a path that no known path takes.
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
-    let edges = dag.iter().filter_map(|id| match function.dag.get(id.index())?.origin {
+    let edges = dag.iter().filter_map(|id| match *function.dag.get(id.index())? {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
         // The cut edge before a path's first block is the last edge of a different path, and not even unique if several cut edges lead
         // there.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
-    let is_control_flow = |edge: &Edge| function.edges.get(edge.index()).is_some_and(|e| e.kind != EdgeKind::Reach);
+    let is_control_flow = |edge: &Edge| function.graph.get_edge(*edge).is_some_and(|e| e.kind != EdgeKind::Reach);
     edges.filter(|edge| is_control_flow(edge) && !taken(edge)).collect()
 }
 

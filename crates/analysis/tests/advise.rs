@@ -6,7 +6,7 @@ use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, 
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::FunctionPaths;
 use trodden_testkit::{Random, RandomFunction};
-use trodden_unit::{EdgeKind, FunctionMap};
+use trodden_unit::{EdgeKind, FlowEdge, FlowGraph, FunctionMap};
 
 const FUNCTIONS: u64 = 12_000;
 const MAX_PATHS: u64 = 200;
@@ -31,9 +31,11 @@ fn random_case(random: &mut Random) -> Option<Case> {
     // Turn calls that may not return into returns, so that every branch has outcomes.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
         matches!(path.last().map(|e| e.origin),
-        Some(Origin::Real(e)) if map.edges[e.index()].kind == EdgeKind::Reach)
+        Some(Origin::Real(e)) if map.graph.kind(e) == EdgeKind::Reach)
     };
-    map.edges.iter_mut().filter(|e| e.kind == EdgeKind::NoReturn).for_each(|e| e.kind = EdgeKind::Return);
+    let returns = |kind: EdgeKind| if kind == EdgeKind::NoReturn { EdgeKind::Return } else { kind };
+    let edges = map.graph.flow_edges().map(|edge| FlowEdge { kind: returns(edge.kind), ..edge });
+    map.graph = FlowGraph::new(map.blocks.len(), edges).unwrap();
     if map.counters > MAX_PATHS {
         return None;
     }
@@ -71,8 +73,9 @@ fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge
         all.push((sum, path.clone()));
         return;
     }
-    for (edge, value) in map.dag.iter().zip(&map.values).filter(|(e, _)| e.from == at) {
-        path.push(*edge);
+    let edges = map.dag.iter().map(|origin| origin.dag_edge(&map.graph));
+    for (edge, value) in edges.zip(&map.values).filter(|(e, _)| e.from == at) {
+        path.push(edge);
         enumerate_paths(map, edge.to, sum + value, path, all);
         path.pop();
     }
@@ -88,7 +91,7 @@ impl Case {
     fn branches(&self) -> BTreeMap<Node, BTreeSet<Edge>> {
         let mut branches: BTreeMap<Node, BTreeSet<Edge>> = BTreeMap::new();
         for edge in self.executions.iter().flat_map(|e| &e.edges) {
-            let flow = &self.map.edges[edge.index()];
+            let flow = self.map.graph.edge(*edge);
             if matches!(flow.kind, EdgeKind::Indirect(_)) {
                 branches.entry(flow.from).or_default().insert(*edge);
             }
@@ -98,20 +101,20 @@ impl Case {
     }
 
     fn block(&self, edge: Edge) -> Node {
-        self.map.edges[edge.index()].from
+        self.map.graph.from(edge)
     }
 
     /// Blocks from which a back edge to the head can be reached without passing the head, and the head itself.
     fn loop_of(&self, head: Node) -> BTreeSet<Node> {
-        let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.edges[e.index()].to == head;
-        let tails: BTreeSet<Node> = (0..self.map.edges.len() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
+        let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.graph.to(*e) == head;
+        let tails: BTreeSet<Node> = (0..self.map.graph.edge_count() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
         let reaches = |from: Node| {
             let (mut seen, mut stack) = (BTreeSet::from([from]), vec![from]);
             while let Some(at) = stack.pop() {
                 if tails.contains(&at) {
                     return true;
                 }
-                let next = self.map.edges.iter().filter(|e| e.from == at && e.kind != EdgeKind::Reach && e.to != head).map(|e| e.to);
+                let next = self.map.graph.flow_edges().filter(|e| e.from == at && e.kind != EdgeKind::Reach && e.to != head).map(|e| e.to);
                 stack.extend(next.filter(|n| seen.insert(*n)).collect::<Vec<_>>());
             }
             false
@@ -121,7 +124,7 @@ impl Case {
 
     /// All natural loops by head.
     fn loops(&self) -> BTreeMap<Node, BTreeSet<Node>> {
-        let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.edges[e.index()].to);
+        let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.graph.to(*e));
         let loops = heads.map(|h| (h, self.loop_of(h)));
         loops.filter(|(head, body)| *head == Node(0) || !body.contains(&Node(0))).collect()
     }
@@ -263,8 +266,8 @@ fn check_never(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>)
 fn check_loops(case: &Case, found: &[&LoopPatterns]) {
     let mut expected = BTreeSet::new();
     for (head, body) in case.loops() {
-        let inside = |e: &Edge| body.contains(&case.block(*e)) && body.contains(&case.map.edges[e.index()].to);
-        let foreign = |(e, reason): &(Edge, CutReason)| inside(e) && !(*reason == CutReason::Back && case.map.edges[e.index()].to == head);
+        let inside = |e: &Edge| body.contains(&case.block(*e)) && body.contains(&case.map.graph.to(*e));
+        let foreign = |(e, reason): &(Edge, CutReason)| inside(e) && !(*reason == CutReason::Back && case.map.graph.to(*e) == head);
         if case.map.cuts.iter().any(foreign) {
             continue;
         }
@@ -274,7 +277,7 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
             let mut pattern = Vec::new();
             for edge in &execution.edges[from..] {
                 pattern.push(*edge);
-                if !body.contains(&case.map.edges[edge.index()].to) {
+                if !body.contains(&case.map.graph.to(*edge)) {
                     break;
                 }
             }
@@ -287,7 +290,7 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
         }
         let mut sum = 0.0;
         for block in &body {
-            let outcomes = (0..case.map.edges.len() as u32).map(Edge).filter(|e| case.block(*e) == *block);
+            let outcomes = (0..case.map.graph.edge_count() as u32).map(Edge).filter(|e| case.block(*e) == *block);
             let outcomes: Vec<u64> = outcomes.map(|w| patterns.iter().filter(|(p, _)| p.contains(&w)).map(|(_, n)| n).sum()).collect();
             let total: u64 = outcomes.iter().sum();
             sum += if total > 0 { entropy(&outcomes) * total as f64 / iterations as f64 } else { 0.0 };

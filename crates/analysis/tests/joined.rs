@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
 use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
-use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
+use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::EdgeKind;
@@ -31,30 +31,30 @@ impl Executed {
     fn add(&mut self, subject: &RandomFunction, random: &mut Random) {
         let map = &subject.map;
         let Some(edges) = random_walk(subject, random) else { return };
-        let value = |is: &dyn Fn(&DagEdge) -> bool| {
-            let at = map.dag.iter().position(is).expect("every edge of a walk is in the acyclic graph");
+        let value = |is: &dyn Fn(Origin) -> bool| {
+            let at = map.dag.iter().position(|origin| is(*origin)).expect("every edge of a walk is in the acyclic graph");
             map.values[at]
         };
         let (mut path, mut piece) = (Vec::new(), Vec::new());
         let (mut path_beginning, mut beginning) = (PathStart::Entry, PathStart::Entry);
         let (mut sum, mut ids) = (0, Vec::new());
         for edge in edges {
-            let from = map.edges[edge.index()].from;
+            let from = map.graph.from(edge);
             path.push(from);
             piece.push(from);
-            let reach = map.edges.iter().position(|e| e.from == from && e.kind == EdgeKind::Reach);
+            let reach = map.graph.flow_edges().position(|e| e.from == from && e.kind == EdgeKind::Reach);
             if let Some(reach) = reach {
-                let reached = sum + value(&|e| e.origin == Origin::Real(Edge(reach as u32)));
+                let reached = sum + value(&|origin| origin == Origin::Real(Edge(reach as u32)));
                 *self.counts.entry(reached as u64).or_default() += 1;
             }
             let cut = map.cuts.iter().find(|(cut, _)| *cut == edge);
-            let to = map.edges[edge.index()].to;
+            let to = map.graph.to(edge);
             if cut.is_none() && to.index() < map.blocks.len() {
-                sum += value(&|e| e.origin == Origin::Real(edge));
+                sum += value(&|origin| origin == Origin::Real(edge));
                 continue;
             }
             let end = if cut.is_some() { PathEnd::Cut(edge) } else { PathEnd::Exit(edge) };
-            sum += value(&|e| e.origin == Origin::Leave(edge) || cut.is_none() && e.origin == Origin::Real(edge));
+            sum += value(&|origin| origin == Origin::Leave(edge) || cut.is_none() && origin == Origin::Real(edge));
             *self.counts.entry(sum as u64).or_default() += 1;
             ids.push(sum as u64);
             self.pieces.push(Fragment { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
@@ -66,7 +66,7 @@ impl Executed {
             }
             sum = 0;
             if cut.is_some() && to != Node(0) {
-                sum = value(&|e| matches!(e.origin, Origin::Enter(_)) && e.to == to);
+                sum = value(&|origin| matches!(origin, Origin::Enter(e) if map.graph.to(e) == to));
             }
         }
     }
@@ -76,12 +76,10 @@ impl Executed {
 fn random_walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {
-        let out: Vec<u32> = (0..map.edges.len() as u32)
-            .filter(|e| map.edges[*e as usize].from == at && map.edges[*e as usize].kind != EdgeKind::Reach)
-            .collect();
-        let edge = Edge(random.pick(&out));
+        let out: Vec<Edge> = map.graph.out(at).iter().copied().filter(|e| map.graph.kind(*e) != EdgeKind::Reach).collect();
+        let edge = random.pick(&out);
         edges.push(edge);
-        at = map.edges[edge.index()].to;
+        at = map.graph.to(edge);
         if edges.len() > 60 {
             return None;
         }

@@ -71,7 +71,7 @@ impl ProbeGraph {
     /// Builds the graph of one of an image's functions.
     pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
-        let (graph, dag) = (map.graph()?, map.dag()?);
+        let (graph, dag) = (&map.graph, map.dag()?);
         let blocks = map.blocks.len();
         let value = |id: trodden_flow::DagEdgeId| map.values[id.index()];
         let mut enter = HashMap::new();
@@ -92,7 +92,7 @@ impl ProbeGraph {
         let steps: Vec<NumberStep> = graph.edges().map(step).collect();
         let mut flow = ProbeGraph {
             out: vec![Vec::new(); blocks + 1],
-            kinds: map.edges.iter().map(|e| e.kind).collect(),
+            kinds: map.graph.flow_edges().map(|e| e.kind).collect(),
             steps,
             exit: blocks as u32,
             visible: vec![false; blocks + 1],
@@ -104,7 +104,7 @@ impl ProbeGraph {
             continuations: map.blocks.iter().map(|b| b.kind == BlockKind::Continuation).collect(),
             connections: HashMap::new(),
         };
-        flow.add_edges(map.edges.iter().map(|e| (e.from, e.to)));
+        flow.add_edges(map.graph.flow_edges().map(|e| (e.from, e.to)));
         flow.add_probes(image, function);
         Ok(flow)
     }

@@ -21,7 +21,7 @@ pub enum Handling {
 pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
-    for (edge, _) in map.edges.iter().zip(&paths.edges).filter(|(edge, count)| **count > 0 && edge.kind != EdgeKind::Reach) {
+    for (edge, _) in map.graph.flow_edges().zip(&paths.edges).filter(|(edge, count)| **count > 0 && edge.kind != EdgeKind::Reach) {
         executed.entry(edge.from).or_default().push((edge.kind, edge.to));
     }
     let (mut met, mut open) = (BTreeSet::from([landing]), vec![landing]);

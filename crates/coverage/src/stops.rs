@@ -12,7 +12,7 @@ use crate::tail_calls::TailCalls;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::changes::normalize;
-use trodden_flow::Edge;
+use trodden_flow::{Edge, Node};
 use trodden_profile::forks::balance_forks;
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
@@ -108,7 +108,8 @@ impl Collector<'_, '_> {
                 self.add(call.position, &near, before.saturating_sub(returned), None);
                 (before, first, previous) = (returned, up_to_call, call.position);
             }
-            let mut edges = function.out[at].iter().map(|edge| (&function.map.edges[edge.index()], paths.edges[edge.index()]));
+            let mut edges =
+                function.map.graph.out(Node(at as u32)).iter().map(|edge| (function.map.graph.edge(*edge), paths.edges[edge.index()]));
             if let Some((_, count)) = edges.clone().find(|(edge, _)| edge.kind == EdgeKind::NoReturn) {
                 self.add(block.positions.last().copied(), &block.positions, count, None);
             }

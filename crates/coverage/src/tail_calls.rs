@@ -55,7 +55,7 @@ fn map_address(function: &Function) -> usize {
 
 /// The callees in the blocks of a function's executed tail calls.
 fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
-    let edges = function.map.edges.iter().zip(&function.paths.edges);
+    let edges = function.map.graph.flow_edges().zip(&function.paths.edges);
     let blocks: BTreeSet<_> =
         edges.filter(|(edge, count)| edge.kind == EdgeKind::TailCall && **count > 0).map(|(edge, _)| edge.from).collect();
     function.map.calls.iter().filter(|call| blocks.contains(&call.block)).map(|call| call.callee.as_deref()).collect()
@@ -64,7 +64,8 @@ fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
 /// The callees in the blocks in which executions of a function ended.
 fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
     let stopped = stops_by_block(function, &function.paths);
-    let unwound = function.map.edges.iter().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
+    let unwound =
+        function.map.graph.flow_edges().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
     let unwound: BTreeSet<usize> = unwound.map(|(edge, _)| edge.from.index()).collect();
     let ended = |block: usize| stopped.get(block).is_some_and(|count| *count > 0) || unwound.contains(&block);
     let calls = function.map.calls.iter().filter(|call| ended(call.block.index()));
@@ -76,7 +77,7 @@ fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
 fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
-        let ends = |kind| function.map.edges.iter().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
+        let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
         let is_finished = function.paths.all_finished() && !ends(EdgeKind::NoReturn) && !ends(EdgeKind::Resume);
         *finished.entry(function.map.plain_name()).or_insert(true) &= is_finished;
     }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use trodden_binary::linked::split_address;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::graph::{Edge, Graph, Node};
+use trodden_flow::graph::{Edge, Node};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, code_hash,
-    graph_hash,
+    BlockKind, EdgeKind, Experiment, FlowEdge, FlowGraph, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap,
+    code_hash, graph_hash,
 };
 
 /// Maximum number of paths in a function; functions with more paths are cut.
@@ -183,14 +183,14 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
                 _ => EdgeKind::Case(place),
             };
             edges.insert((*block, Some(*to)), Edge(flow.len() as u32));
-            flow.push(FlowEdge { from: node[block], to: node[to], kind, cases: Vec::new() });
+            flow.push(FlowEdge::new(node[block], node[to], kind));
         }
         if let Some(kind) = seen.exits.get(block).copied().or(next.is_empty().then_some(EdgeKind::NoReturn)) {
             edges.insert((*block, None), Edge(flow.len() as u32));
-            flow.push(FlowEdge { from: node[block], to: exit, kind, cases: Vec::new() });
+            flow.push(FlowEdge::new(node[block], exit, kind));
         }
     }
-    let graph = Graph::new(blocks.len() as u32 + 1, Node(0), exit, flow.iter().map(|e| (e.from, e.to)).collect())?;
+    let graph = FlowGraph::new(blocks.len(), flow)?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
     let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
@@ -198,14 +198,14 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
         name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),
         local: false,
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
-        shape: graph_hash(&map_blocks, &flow),
+        shape: graph_hash(&map_blocks, &graph),
         code: code_hash(&trace.description().hash.to_le_bytes()),
         first_counter: counter,
         counters: numbering.paths(),
         storage: Storage::Array,
         blocks: map_blocks,
-        edges: flow,
-        dag: dag.edges().to_vec(),
+        graph,
+        dag: dag.origins(),
         values: numbering.values().to_vec(),
         cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         by_trip_count: Vec::new(),

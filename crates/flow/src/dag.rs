@@ -6,11 +6,16 @@
 //!
 //! [`Dag`] states the invariants.
 
-use crate::dense_set::{DagEdgeSet, NodeSet};
-use crate::graph::{Edge, Graph, Node, postorder};
+use crate::dense_set::DenseSet;
+use crate::graph::{Edge, Graph, Node, NodeSet, postorder};
+use crate::incidence::Incidence;
 use crate::indices;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+mod origin;
+
+pub use origin::{CutReason, DagEdge, Origin};
 
 /// An edge of a [`Dag`], by its position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,35 +23,8 @@ pub struct DagEdgeId(pub u32);
 
 indices!(DagEdgeId);
 
-/// The part of the graph to which an edge of the DAG corresponds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Origin {
-    /// An edge that is not cut.
-    Real(Edge),
-    /// A dummy edge for paths that begin at the head of this cut edge. With [`Entries::Shared`], this is the first cut edge with this head.
-    Enter(Edge),
-    /// A dummy edge for paths that end by taking this cut edge.
-    Leave(Edge),
-    /// A dummy edge for paths that end in this node, which has no out-edges.
-    Stop(Node),
-}
-
-/// Reason for cutting an edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum CutReason {
-    /// The edge closes a cycle: it is a retreating edge of the depth-first search (in a reducible graph, a back edge).
-    Back,
-    /// The edge leaves the exit of the graph.
-    FromExit,
-    /// Control may take the edge a second time without entering its tail again (`setjmp`, `vfork`).
-    ReturnsTwice,
-    /// No code can be inserted on the edge (one of several indirect jumps to the same target).
-    Unsplittable,
-    /// The function would have more paths than the limit.
-    Limit,
-    /// Edges are counted instead of paths, so each path is a single edge.
-    EachEdge,
-}
+/// Edges of a [`Dag`].
+pub type DagEdgeSet = DenseSet<DagEdgeId>;
 
 /// A cut edge and the dummy edges that replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,17 +39,6 @@ pub struct Cut {
     pub leave: Option<DagEdgeId>,
 }
 
-/// An edge of the acyclic graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DagEdge {
-    /// The tail.
-    pub from: Node,
-    /// The head.
-    pub to: Node,
-    /// The corresponding part of the graph.
-    pub origin: Origin,
-}
-
 /// Whether cut edges with the same head share the dummy edge from the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
@@ -81,7 +48,8 @@ pub enum Entries {
     Shared,
 }
 
-/// An acyclic graph made from a [`Graph`].
+/// An acyclic graph derived from a [`Graph`]. Nodes are those of the graph. The origins of its edges, in order, determine it
+/// ([`Dag::from_origins`]), so they are what is stored with a graph.
 ///
 /// Invariants:
 /// - The graph has no cycles. All nodes with edges are reachable from the entry, and the exit is reachable from them.
@@ -93,8 +61,9 @@ pub struct Dag {
     entry: Node,
     exit: Node,
     edges: Vec<DagEdge>,
-    out: Vec<Vec<DagEdgeId>>,
-    into: Vec<Vec<DagEdgeId>>,
+    out: Incidence<DagEdgeId>,
+    into: Incidence<DagEdgeId>,
+    nodes: usize,
     order: Vec<Node>,
     cuts: Vec<Cut>,
     real: Vec<Option<DagEdgeId>>,
@@ -114,7 +83,34 @@ impl Dag {
         build(graph, &cut, &reachable, entries)
     }
 
-    /// Rebuilds a DAG from stored [`Dag::edges`]. The cuts are recovered from the origins of the edges.
+    /// Rebuilds a DAG from the graph and the stored [origins](Dag::origins) of its edges. `cuts` are the cut edges of the graph. If several
+    /// of them share an [`Origin::Enter`] edge, only the one that it names has it.
+    ///
+    /// # Errors
+    /// An origin does not belong to the graph or contradicts the cuts, or an invariant of [`Dag`] is violated. Describes the first fault.
+    pub fn from_origins(graph: &Graph, origins: &[Origin], cuts: &[(Edge, CutReason)]) -> Result<Dag, String> {
+        let reasons: BTreeMap<Edge, CutReason> = cuts.iter().copied().collect();
+        let mut named = reasons.keys().copied().chain(origins.iter().filter_map(|origin| origin.edge()));
+        if let Some(bad) = named.find(|edge| edge.index() >= graph.edge_count()) {
+            return Err(format!("edge {} does not exist", bad.0));
+        }
+        for origin in origins {
+            match *origin {
+                Origin::Real(edge) if reasons.contains_key(&edge) => return Err(format!("edge {} is cut, but it is on paths", edge.0)),
+                Origin::Enter(edge) | Origin::Leave(edge) if !reasons.contains_key(&edge) => {
+                    return Err(format!("edge {} is not cut, but dummy edges replace it", edge.0));
+                }
+                Origin::Stop(node) if node.index() >= graph.node_count() => return Err(format!("node {} does not exist", node.0)),
+                _ => {}
+            }
+        }
+        let edges = origins.iter().map(|origin| origin.dag_edge(graph)).collect();
+        let mut dag = Dag::from_edges(graph.node_count() as u32, graph.entry(), graph.exit(), edges)?;
+        dag.cuts.iter_mut().for_each(|cut| cut.reason = reasons[&cut.edge]);
+        Ok(dag)
+    }
+
+    /// Builds the DAG of some edges of another one. The cuts are recovered from the origins of the edges.
     ///
     /// # Errors
     /// A description of the first violated invariant of [`Dag`].
@@ -156,7 +152,7 @@ impl Dag {
         let moved = |id: Option<DagEdgeId>| id.map(|id| new_ids[id.index()]);
         let cuts = self.cuts.iter().map(|c| Cut { enter: moved(c.enter), leave: moved(c.leave), ..*c }).collect();
         let edges = order.iter().map(|id| self.edge(*id)).collect();
-        Dag::assemble(self.out.len(), self.entry, self.exit, edges, cuts, self.real.len())
+        Dag::assemble(self.nodes, self.entry, self.exit, edges, cuts, self.real.len())
     }
 
     /// Returns the node where paths begin.
@@ -171,12 +167,17 @@ impl Dag {
 
     /// Returns the number of nodes of the underlying graph, reachable or not.
     pub fn node_count(&self) -> usize {
-        self.out.len()
+        self.nodes
     }
 
     /// Returns all edges.
     pub fn edges(&self) -> &[DagEdge] {
         &self.edges
+    }
+
+    /// Returns the origins of all edges, from which the DAG can be [rebuilt](Dag::from_origins).
+    pub fn origins(&self) -> Vec<Origin> {
+        self.edges.iter().map(|edge| edge.origin).collect()
     }
 
     /// Returns the IDs of all edges.
@@ -191,12 +192,12 @@ impl Dag {
 
     /// Returns the edges that leave a node, in the order in which numberings visit them.
     pub fn out(&self, node: Node) -> &[DagEdgeId] {
-        &self.out[node.index()]
+        self.out.of(node.index())
     }
 
     /// Returns the edges that enter a node.
     pub fn incoming(&self, node: Node) -> &[DagEdgeId] {
-        &self.into[node.index()]
+        self.into.of(node.index())
     }
 
     /// Returns the reachable nodes in topological order, the entry first.
@@ -274,20 +275,15 @@ impl Dag {
 
     /// Returns the edge of the graph to which a DAG's edge corresponds. `None` for [`Origin::Stop`].
     pub fn underlying(&self, id: DagEdgeId) -> Option<Edge> {
-        match self.edge(id).origin {
-            Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
-            Origin::Stop(_) => None,
-        }
+        self.edge(id).origin.edge()
     }
 
     fn assemble(nodes: usize, entry: Node, exit: Node, edges: Vec<DagEdge>, cuts: Vec<Cut>, real_edges: usize) -> Dag {
-        let mut out = vec![Vec::new(); nodes];
-        let mut into = vec![Vec::new(); nodes];
+        let out = Incidence::new(nodes, edges.iter().map(|edge| edge.from.index()));
+        let into = Incidence::new(nodes, edges.iter().map(|edge| edge.to.index()));
         let mut real = vec![None; real_edges];
         for (i, edge) in edges.iter().enumerate() {
             let id = DagEdgeId(i as u32);
-            out[edge.from.index()].push(id);
-            into[edge.to.index()].push(id);
             if let Origin::Real(e) = edge.origin {
                 if e.index() >= real.len() {
                     real.resize(e.index() + 1, None);
@@ -295,8 +291,8 @@ impl Dag {
                 real[e.index()] = Some(id);
             }
         }
-        let order = topological_order(entry, &edges, &out);
-        Dag { entry, exit, edges, out, into, order, cuts, real }
+        let order = topological_order(nodes, entry, &edges, &out);
+        Dag { entry, exit, edges, out, into, nodes, order, cuts, real }
     }
 
     /// Recovers the cuts from the origins of the dummy edges. Reasons are not stored with edges, so each cut becomes a
@@ -363,12 +359,12 @@ fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries:
     let live = |edge: &Edge| reachable.contains(graph.from(*edge));
     let mut edges: Vec<DagEdge> = Vec::new();
     for edge in graph.edges().filter(live).filter(|e| cut[e.index()].is_none()) {
-        edges.push(DagEdge { from: graph.from(edge), to: graph.to(edge), origin: Origin::Real(edge) });
+        edges.push(Origin::Real(edge).dag_edge(graph));
     }
     let mut cuts = Vec::new();
     let mut shared: Vec<Option<DagEdgeId>> = vec![None; graph.node_count()];
-    let mut push = |edge: DagEdge| {
-        edges.push(edge);
+    let mut push = |origin: Origin| {
+        edges.push(origin.dag_edge(graph));
         DagEdgeId(edges.len() as u32 - 1)
     };
     for edge in graph.edges().filter(live) {
@@ -377,22 +373,22 @@ fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries:
         let enter = match shared[head.index()] {
             _ if head == entry => None,
             Some(id) if entries == Entries::Shared => Some(id),
-            _ => Some(push(DagEdge { from: entry, to: head, origin: Origin::Enter(edge) })),
+            _ => Some(push(Origin::Enter(edge))),
         };
         shared[head.index()] = enter;
-        let leave = (tail != exit).then(|| push(DagEdge { from: tail, to: exit, origin: Origin::Leave(edge) }));
+        let leave = (tail != exit).then(|| push(Origin::Leave(edge)));
         cuts.push(Cut { edge, reason, enter, leave });
     }
     for node in graph.nodes().filter(|n| reachable.contains(*n) && *n != exit && graph.out(*n).is_empty()) {
-        push(DagEdge { from: node, to: exit, origin: Origin::Stop(node) });
+        push(Origin::Stop(node));
     }
     Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
 }
 
 /// Reverse postorder from the entry.
-fn topological_order(entry: Node, edges: &[DagEdge], out: &[Vec<DagEdgeId>]) -> Vec<Node> {
-    let next = |node: usize| out[node].iter().map(|id| edges[id.index()].to.index());
-    postorder(entry.index(), &mut vec![false; out.len()], next).into_iter().rev().map(|node| Node(node as u32)).collect()
+fn topological_order(nodes: usize, entry: Node, edges: &[DagEdge], out: &Incidence<DagEdgeId>) -> Vec<Node> {
+    let next = |node: usize| out.of(node).iter().map(|id| edges[id.index()].to.index());
+    postorder(entry.index(), &mut vec![false; nodes], next).into_iter().rev().map(|node| Node(node as u32)).collect()
 }
 
 #[cfg(test)]
@@ -446,12 +442,18 @@ mod tests {
     }
 
     #[test]
-    fn dag_is_rebuilt_from_its_edges() {
-        let dag = Dag::new(&graph(5, &[(0, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 4)]), &[], Entries::Shared);
-        let again = Dag::from_edges(5, Node(0), Node(4), dag.edges().to_vec()).unwrap();
-        assert_eq!(again.edges(), dag.edges());
-        assert_eq!(again.order(), dag.order());
-        assert_eq!(again.cuts().len(), dag.cuts().len());
+    fn dag_is_rebuilt_from_the_graph_and_its_origins() {
+        let graph = graph(5, &[(0, 1), (1, 2), (1, 3), (2, 1), (3, 1), (3, 4)]);
+        let dag = Dag::new(&graph, &[(Edge(2), CutReason::Limit)], Entries::Shared);
+        let cuts: Vec<(Edge, CutReason)> = dag.cuts().iter().map(|cut| (cut.edge, cut.reason)).collect();
+        let again = Dag::from_origins(&graph, &dag.origins(), &cuts).unwrap();
+        assert_eq!((again.edges(), again.order()), (dag.edges(), dag.order()));
+        assert!(again.cuts().iter().map(|cut| (cut.edge, cut.reason)).eq(cuts.iter().copied()));
+        let refused = |origins: &[Origin], cuts: &[(Edge, CutReason)]| Dag::from_origins(&graph, origins, cuts).unwrap_err();
+        assert_eq!(refused(&dag.origins(), &cuts[1..]), "edge 2 is not cut, but dummy edges replace it");
+        assert_eq!(refused(&[Origin::Real(Edge(2))], &cuts), "edge 2 is cut, but it is on paths");
+        assert_eq!(refused(&[Origin::Real(Edge(6))], &[]), "edge 6 does not exist");
+        assert_eq!(refused(&[Origin::Stop(Node(5))], &[]), "node 5 does not exist");
     }
 
     #[test]

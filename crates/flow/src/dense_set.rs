@@ -28,13 +28,6 @@ pub struct DenseSet<I> {
     index: PhantomData<fn() -> I>,
 }
 
-/// Edges of a [`Graph`](crate::Graph).
-pub type EdgeSet = DenseSet<crate::Edge>;
-/// Nodes of a [`Graph`](crate::Graph).
-pub type NodeSet = DenseSet<crate::Node>;
-/// Edges of a [`Dag`](crate::Dag).
-pub type DagEdgeSet = DenseSet<crate::DagEdgeId>;
-
 /// A set as it was stored, which may be corrupt.
 #[derive(Deserialize)]
 struct StoredSet {
@@ -178,7 +171,21 @@ impl<I: Eq> PartialOrd for DenseSet<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Edge;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    struct Edge(u32);
+
+    impl DenseIndex for Edge {
+        fn from_index(index: usize) -> Edge {
+            Edge(index as u32)
+        }
+
+        fn to_index(self) -> usize {
+            self.0 as usize
+        }
+    }
+
+    type EdgeSet = DenseSet<Edge>;
 
     fn set(universe: usize, members: &[u32]) -> EdgeSet {
         EdgeSet::from_members(universe, members.iter().copied().map(Edge))

@@ -3,7 +3,10 @@
 //! Invariants: both ends of every edge exist; an edge's number is its position in the edge list; a node's out-edges are in the order of
 //! their numbers. Parallel edges are distinct, and self-loops are allowed.
 
-use serde::{Deserialize, Serialize};
+use crate::dense_set::DenseSet;
+use crate::incidence::Incidence;
+use serde::{Deserialize, Serialize, Serializer};
+use std::sync::OnceLock;
 
 /// A node (a basic block, or the virtual exit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,6 +40,11 @@ macro_rules! indices {
 }
 indices!(Node, Edge);
 
+/// Edges of a [`Graph`].
+pub type EdgeSet = DenseSet<Edge>;
+/// Nodes of a [`Graph`].
+pub type NodeSet = DenseSet<Node>;
+
 /// Reason why nodes and edges do not form a [`Graph`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
@@ -56,14 +64,67 @@ pub enum GraphError {
 }
 
 /// A directed multigraph with an entry and an exit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "StoredGraph")]
 pub struct Graph {
+    nodes: u32,
     entry: Node,
     exit: Node,
     edges: Vec<(Node, Node)>,
-    out: Vec<Vec<Edge>>,
-    into: Vec<Vec<Edge>>,
+    /// Derived from the edges when it is first needed, because most graphs of a map are not.
+    incidence: OnceLock<GraphIncidence>,
 }
+
+/// The edges that leave and enter each node.
+#[derive(Clone, Debug)]
+struct GraphIncidence {
+    out: Incidence<Edge>,
+    into: Incidence<Edge>,
+}
+
+/// A graph as it was stored, which may be corrupt.
+#[derive(Deserialize)]
+struct StoredGraph {
+    nodes: u32,
+    entry: Node,
+    exit: Node,
+    edges: Vec<(Node, Node)>,
+}
+
+/// The same, to be stored.
+#[derive(Serialize)]
+struct GraphToStore<'a> {
+    nodes: u32,
+    entry: Node,
+    exit: Node,
+    edges: &'a [(Node, Node)],
+}
+
+impl TryFrom<StoredGraph> for Graph {
+    type Error = String;
+
+    fn try_from(stored: StoredGraph) -> Result<Graph, String> {
+        // Readers allocate memory for each node.
+        if stored.nodes as usize > 2 * stored.edges.len() + 2 {
+            return Err(format!("a graph has {} nodes but only {} edges", stored.nodes, stored.edges.len()));
+        }
+        Graph::new(stored.nodes, stored.entry, stored.exit, stored.edges).map_err(|e| e.to_string())
+    }
+}
+
+impl Serialize for Graph {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        GraphToStore { nodes: self.nodes, entry: self.entry, exit: self.exit, edges: &self.edges }.serialize(serializer)
+    }
+}
+
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        (self.nodes, self.entry, self.exit, &self.edges) == (other.nodes, other.entry, other.exit, &other.edges)
+    }
+}
+
+impl Eq for Graph {}
 
 impl Graph {
     /// Creates a graph of `nodes` nodes with the given edges.
@@ -80,15 +141,11 @@ impl Graph {
         if entry == exit {
             return Err(GraphError::EntryIsExit(entry.0));
         }
-        let mut out = vec![Vec::new(); nodes as usize];
-        let mut into = vec![Vec::new(); nodes as usize];
         for (number, &(from, to)) in edges.iter().enumerate() {
             check(from, &|| format!("edge {number}"))?;
             check(to, &|| format!("edge {number}"))?;
-            out[from.index()].push(Edge(number as u32));
-            into[to.index()].push(Edge(number as u32));
         }
-        Ok(Graph { entry, exit, edges, out, into })
+        Ok(Graph { nodes, entry, exit, edges, incidence: OnceLock::new() })
     }
 
     /// Returns the node where paths begin.
@@ -103,7 +160,7 @@ impl Graph {
 
     /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
-        self.out.len()
+        self.nodes as usize
     }
 
     /// Returns the number of edges.
@@ -113,7 +170,7 @@ impl Graph {
 
     /// Returns all nodes in the order of their numbers.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + use<> {
-        (0..self.out.len() as u32).map(Node)
+        (0..self.nodes).map(Node)
     }
 
     /// Returns all edges in the order of their numbers.
@@ -133,12 +190,19 @@ impl Graph {
 
     /// Returns the edges that leave a node, in order.
     pub fn out(&self, node: Node) -> &[Edge] {
-        &self.out[node.index()]
+        self.incidence().out.of(node.index())
     }
 
     /// Returns the edges that enter a node, in order.
     pub fn incoming(&self, node: Node) -> &[Edge] {
-        &self.into[node.index()]
+        self.incidence().into.of(node.index())
+    }
+
+    fn incidence(&self) -> &GraphIncidence {
+        self.incidence.get_or_init(|| GraphIncidence {
+            out: Incidence::new(self.node_count(), self.edges.iter().map(|edge| edge.0.index())),
+            into: Incidence::new(self.node_count(), self.edges.iter().map(|edge| edge.1.index())),
+        })
     }
 }
 

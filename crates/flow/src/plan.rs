@@ -4,9 +4,8 @@
 //! each edge. All schemes are expressed in the same few actions, so a new scheme does not require changes to backends.
 
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
-use crate::dense_set::EdgeSet;
 use crate::frequency::Frequencies;
-use crate::graph::{Edge, Graph};
+use crate::graph::{Edge, EdgeSet, Graph};
 use crate::limit::cut_to_limit;
 use crate::numbering::{Numbering, TooManyPaths};
 use crate::part::Part;

@@ -7,15 +7,14 @@
 //! whichever costs less. Paths have the same numbers as in a full profile, and increments are the same in all versions of the code, so the
 //! register remains valid when control changes the version.
 
-use crate::dag::{Dag, DagEdgeId, Origin};
-use crate::dense_set::{DagEdgeSet, EdgeSet};
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet, Origin};
 use crate::frequency::Frequencies;
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, EdgeSet, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Plan, RegisterAction};
 use crate::program::operation::Operation;
-use crate::program::{CodeVersion, NodePlace, ProbeProgram, operations_of_action};
+use crate::program::{CodeVersion, CodeVersions, NodePlace, ProbeProgram, ProgramFrame, operations_of_action};
 use automaton::{Automaton, RegionTransition};
 use prices::Prices;
 use region::KnownPathRegion;
@@ -172,7 +171,8 @@ impl ResidualPlan {
         let executions = successors.executions(&number, &versions, &origins);
         let places = number_versions(&found, &versions, &executions);
         let order = topological_order(&plan.dag, &found);
-        ProbeProgram::from_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
+        let frame = ProgramFrame { graph: versions, order, dag: plan.dag.clone(), origins: Some(origins) };
+        ProbeProgram::from_versions(frame, plan, code, CodeVersions { places, executions }, self.ids.clone())
     }
 }
 

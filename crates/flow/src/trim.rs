@@ -1,8 +1,7 @@
 //! Removes edges of a function from its acyclic graph, and all edges that are then not on a path from entry to exit. Linear in the edges.
 
 use crate::dag::{Dag, DagEdgeId, Origin};
-use crate::dense_set::NodeSet;
-use crate::graph::{Edge, Graph, Node, postorder};
+use crate::graph::{Edge, Graph, Node, NodeSet, postorder};
 
 /// Restricts the graph to the edges for which `stays` returns true. Returns the new ID of each edge (`None` if it is removed), and the
 /// graph; `None` if no path remains.

@@ -3,14 +3,13 @@
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::dag::Entries;
-use trodden_flow::dag::Origin;
+use trodden_flow::dag::{Entries, Origin};
 use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::part::{Measure, Part};
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, TripCounting};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, EarlyCounting, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, NodeSet, Numbering, PlanOptions, ProbeProgram};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
@@ -96,7 +95,7 @@ fn trip_counted_loops_with_exits(
         &plan,
         &frequencies,
         &properties,
-        Choices { trip_counts: which, early: true, dominant: DominantCounting::Shared },
+        Choices { trip_counts: which, early: EarlyCounting::IfProfitable, dominant: DominantCounting::Shared },
     )
     .loops()
     .len()
@@ -172,7 +171,7 @@ fn programs_count_what_plans_count() {
         let properties = blocks(&mut random, &graph);
         let choices = Choices {
             trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On, TripCounting::On]),
-            early: random.chance(80),
+            early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
             dominant: random.pick(&[
                 DominantCounting::Shared,
                 DominantCounting::Split,
@@ -232,7 +231,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &plan_options(&mut random));
         let properties = blocks(&mut random, &graph);
-        let choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Split };
+        let choices = Choices { dominant: DominantCounting::Split, ..Choices::AT_PATH_ENDS };
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
@@ -351,7 +350,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &blocks(&mut random, &graph),
-                Choices { trip_counts: TripCounting::On, early: true, dominant: DominantCounting::Register },
+                Choices { trip_counts: TripCounting::On, early: EarlyCounting::Never, dominant: DominantCounting::Shared },
             );
             for counted_loop in program.loops() {
                 let leave = plan.dag.cut(counted_loop.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
@@ -374,13 +373,13 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
 fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<DagEdgeId> = part.counted.iter().filter(|e| part.interesting.contains(*e)).collect();
-    let edge = random.pick(&counted);
+    let at = random.pick(&counted);
     let mut shifted = part.clone();
-    shifted.increments[edge.index()] += 1;
+    shifted.increments[at.index()] += 1;
     let mut silent = part.clone();
-    silent.counted.remove(edge);
+    silent.counted.remove(at);
     for wrong in [shifted, silent] {
-        assert!(verify_part(dag, &wrong).is_err(), "seed {seed}: {edge:?}");
+        assert!(verify_part(dag, &wrong).is_err(), "seed {seed}: edge {}", at.0);
     }
     let region = |e: &DagEdgeId| part.interesting.contains(*e);
     if dag.order().iter().any(|n| dag.out(*n).iter().copied().filter(region).count() > 1) {

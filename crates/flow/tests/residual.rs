@@ -7,7 +7,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::CodeVersion;
 use trodden_flow::program::machine::Machine;
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, EarlyCounting, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
@@ -147,7 +147,7 @@ fn all_paths_except_known_ones_are_counted() {
         assert_eq!(found, expected, "seed {seed}");
         let mut rewritten = versions.clone();
         let trip_counts = random.pick(&[TripCounting::Off, TripCounting::On]);
-        let choices = Choices { trip_counts, early: false, dominant: DominantCounting::Register };
+        let choices = Choices { trip_counts, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Register };
         let often = machine::frequencies(&mut random, &graph);
         rewritten.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
         assert_eq!(counted(&rewritten, &ids, &walks), expected, "seed {seed}: {rewritten:?}");
@@ -219,8 +219,11 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
     let of = |counts: [u64; 2], single: &[Node]| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual =
-            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, uncopied: single, marks_call: &EdgeSet::empty(8) });
+        let residual = ResidualPlan::new(
+            &plan.dag,
+            &plan.numbering,
+            ResidualInput { paths: &known, uncopied: single, marks_call: &EdgeSet::empty(8) },
+        );
         let transitions = || residual.region().states.iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
@@ -245,7 +248,7 @@ fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
-    let excluded = EdgeSet::from_members(6, [Edge(2)]);
+    let excluded = EdgeSet::from_members(graph.edge_count(), [Edge(2)]);
     let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &excluded };
     let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
@@ -273,7 +276,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
         trip_counts: BTreeMap::new(),
         counted: BTreeSet::new(),
     };
-    let choices = Choices { trip_counts: TripCounting::Tight, early: true, dominant: DominantCounting::Split };
+    let choices = Choices { trip_counts: TripCounting::Tight, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Split };
     let mut versions = residual.versions(&graph, &plan);
     let places = versions.places().unwrap().to_vec();
     let is_return = |n: Node| places.get(n.index()).is_some_and(|p| p.node == Node(3));
@@ -281,7 +284,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
     versions.run_passes(&frequencies, &properties, choices);
     let mut one = residual.program_with_lookups(&graph, &plan);
-    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), choices);
+    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), Choices::AT_PATH_ENDS);
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];
     assert_eq!(counted(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));

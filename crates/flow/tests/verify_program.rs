@@ -8,7 +8,7 @@ use trodden_flow::part::Measure;
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
-use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
+use trodden_flow::program::{Choices, DominantCounting, EarlyCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
@@ -19,6 +19,7 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
+mod passes;
 
 const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
@@ -91,7 +92,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
 fn choices(random: &mut Random) -> Choices {
     Choices {
         trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On]),
-        early: random.chance(80),
+        early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
         dominant: random.pick(&[DominantCounting::Shared, DominantCounting::Split, DominantCounting::Register]),
     }
 }
@@ -105,7 +106,7 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
         let scheme = seed % SCHEMES;
         let Some(mut program) = program(&mut random, &graph, scheme) else { continue };
         assert_eq!(verify_numbering(&program), Ok(()), "seed {seed}");
-        let (blocks, choices) = (blocks(&mut random, program.graph()), choices(&mut random));
+        let (blocks, choices) = (blocks(&mut random, program.graph()), choices(&mut random).limited_to(passes::limit(&program)));
         let frequencies = machine::frequencies(&mut random, &graph);
         program.run_verified_passes(&frequencies, &blocks, choices, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verified[scheme as usize] += 1;
@@ -117,8 +118,9 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
 /// Returns a program that appends every path to a stream; some counts were moved early.
 fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
     let mut program = program(random, graph, 0).expect("every path has a program");
-    let (blocks, early) = (blocks(random, graph), random.chance(60));
-    let choices = Choices { trip_counts: TripCounting::Off, early, dominant: DominantCounting::Shared };
+    let blocks = blocks(random, graph);
+    let early = if random.chance(60) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
+    let choices = Choices { early, ..Choices::AT_PATH_ENDS };
     let frequencies = machine::frequencies(random, graph);
     program.run_passes(&frequencies, &blocks, choices);
     let is_end = |e: Edge| graph.to(e) == graph.exit();

@@ -17,12 +17,14 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use trodden_flow::frequency::Hint;
-use trodden_flow::{CutReason, Edge, EdgeSet, Node};
-use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, UnitBlock as BlockMap};
+use trodden_flow::{CutReason, Edge, EdgeSet, Node, NodeSet};
+use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBlock as BlockMap};
 
-/// A function's graph, together with the LLVM handles needed to insert code on its edges.
+/// A function's graph with the LLVM handles of its nodes, and of the places where code for its edges is inserted.
 #[derive(Clone)]
 pub struct FunctionCfg {
+    /// The graph. What follows belongs to its nodes and edges.
+    pub graph: FlowGraph,
     /// The blocks of the nodes; `None` for a dispatch block.
     pub nodes: Vec<Option<Block>>,
     /// The blocks' entries in the map.
@@ -33,7 +35,6 @@ pub struct FunctionCfg {
     pub code: u64,
     /// Calls, by block.
     pub calls: Vec<BlockCall>,
-    pub edges: Vec<FlowEdge>,
     /// For each edge, where its code can be inserted.
     pub sites: Vec<EdgeSite>,
     /// Hints about each edge's frequency.
@@ -67,19 +68,14 @@ impl FunctionCfg {
 
     /// Returns the `Reach` edges. Paths that end with one are prefixes of the paths that continue.
     pub fn reach_edges(&self) -> EdgeSet {
-        self.edges_where(|kind| kind == EdgeKind::Reach)
-    }
-
-    /// Returns the edges whose kind has a property.
-    pub fn edges_where(&self, has: impl Fn(EdgeKind) -> bool) -> EdgeSet {
-        EdgeSet::from_fn(self.edges.len(), |edge| has(self.edges[edge.index()].kind))
+        self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
 
     /// Returns the edges that are missing from `fewer`, a description of the same function in which fewer calls may not return, each with
     /// the node it starts from.
     pub fn extra_edges(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
-        let mut own = fewer.edges.iter().peekable();
-        let extra_edges = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
+        let mut own = fewer.graph.flow_edges().peekable();
+        let extra_edges = self.graph.edges().zip(self.graph.flow_edges()).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
         let extra_edges = extra_edges.map(|(number, edge)| (number, edge.from)).collect();
         assert!(own.peek().is_none(), "a description with more calls has all edges of one with fewer");
         extra_edges
@@ -90,52 +86,62 @@ impl FunctionCfg {
         let number: HandleMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let described = prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions));
-        let (blocks, reached) = described.unzip();
-        let mut cfg = FunctionCfg {
-            nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
-            blocks,
-            reached,
-            code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
-            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
-            edges: Vec::new(),
-            sites: Vec::new(),
-            hints: Vec::new(),
-            forced: Vec::new(),
-        };
-        let dispatch = jumps.then(|| cfg.add_dispatch_block());
-        let exit = Node(cfg.nodes.len() as u32);
+        let (mut blocks, reached): (Vec<BlockMap>, _) = described.unzip();
+        let mut nodes: Vec<Option<Block>> = prepared.iter().map(|(b, _)| Some(*b)).collect();
+        let dispatch = jumps.then(|| {
+            nodes.push(None);
+            blocks.push(BlockMap { instructions: 0, positions: Vec::new(), up_to_calls: 0, branch: None, kind: BlockKind::Dispatch });
+            Node(nodes.len() as u32 - 1)
+        });
+        let (exit, mut described) = (Node(nodes.len() as u32), DescribedEdges::default());
         for (i, &(block, _)) in prepared.iter().enumerate() {
             let next_continues = prepared.get(i + 1).is_some_and(|(_, kind)| *kind == BlockKind::Continuation);
             let from = Node(i as u32);
             match block.terminator().opcode() {
-                LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => cfg.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
-                _ if next_continues => cfg.add_return_twice(from, block),
-                _ => cfg.add_flow(from, block, &number),
+                LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => described.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
+                _ if next_continues => described.add_return_twice(from, block),
+                _ => described.add_flow(from, block, &number),
             }
-            cfg.add_ends(from, exit, block, no_return);
+            described.add_ends(from, exit, block, no_return);
         }
         if let Some(dispatch) = dispatch {
-            cfg.add_jumps_from_dispatch(dispatch, function, &number);
+            described.add_jumps_from_dispatch(dispatch, function, &number);
         }
-        cfg.mark_cold();
-        cfg
+        described.mark_cold(nodes.len());
+        let DescribedEdges { edges, sites, hints, forced } = described;
+        FunctionCfg {
+            graph: FlowGraph::new(nodes.len(), edges).expect("successors are blocks of the function"),
+            nodes,
+            blocks,
+            reached,
+            code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
+            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
+            sites,
+            hints,
+            forced,
+        }
     }
+}
 
-    fn add(&mut self, edge: FlowEdge, site: EdgeSite, hint: Hint) -> Edge {
+/// The edges of a function while it is being described, with what [`FunctionCfg`] holds for each.
+#[derive(Default)]
+struct DescribedEdges {
+    edges: Vec<FlowEdge<'static>>,
+    sites: Vec<EdgeSite>,
+    hints: Vec<Hint>,
+    forced: Vec<(Edge, CutReason)>,
+}
+
+impl DescribedEdges {
+    fn add(&mut self, edge: FlowEdge<'static>, site: EdgeSite, hint: Hint) -> Edge {
         self.edges.push(edge);
         self.sites.push(site);
         self.hints.push(hint);
         Edge(self.edges.len() as u32 - 1)
     }
 
-    fn add_dispatch_block(&mut self) -> Node {
-        self.nodes.push(None);
-        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), up_to_calls: 0, branch: None, kind: BlockKind::Dispatch });
-        Node(self.nodes.len() as u32 - 1)
-    }
-
     fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
-        let edge = FlowEdge { from, to: dispatch, kind: EdgeKind::Indirect(0), cases: Vec::new() };
+        let edge = FlowEdge::new(from, dispatch, EdgeKind::Indirect(0));
         let edge = self.add(edge, EdgeSite::Before(block.terminator()), Hint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
@@ -146,15 +152,14 @@ impl FunctionCfg {
         targets.sort();
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
-            let edge = FlowEdge { from: dispatch, to: Node(to), kind: EdgeKind::Indirect(i as u32), cases: Vec::new() };
-            self.add(edge, EdgeSite::Head, Hint::None);
+            self.add(FlowEdge::new(dispatch, Node(to), EdgeKind::Indirect(i as u32)), EdgeSite::Head, Hint::None);
         }
     }
 
     /// Adds the edge after a call that returns twice. Each return starts a new path.
     fn add_return_twice(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split after it");
-        let edge = FlowEdge { from, to: Node(from.0 + 1), kind: EdgeKind::ReturnsTwice, cases: Vec::new() };
+        let edge = FlowEdge::new(from, Node(from.0 + 1), EdgeKind::ReturnsTwice);
         let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
@@ -177,7 +182,7 @@ impl FunctionCfg {
                 Some(_) => EdgeKind::TailCall,
                 None => edge_kind(terminator, indices[0], alone),
             };
-            let cases = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
+            let cases: Vec<i64> = indices.iter().filter_map(|i| case_value(terminator, *i)).collect();
             let hint = match (&weights, kind) {
                 (_, EdgeKind::Unwind) => Hint::Cold,
                 (Some(w), _) => Hint::Weight(indices.iter().map(|i| w.get(*i).copied().unwrap_or(0.0)).sum()),
@@ -188,30 +193,27 @@ impl FunctionCfg {
                 (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeSite::Before(terminator),
                 _ => EdgeSite::OnEdge(indices),
             };
-            self.add(FlowEdge { from, to: Node(to), kind, cases }, site, hint);
+            self.add(FlowEdge { from, to: Node(to), kind, cases: cases.into() }, site, hint);
         }
     }
 
     /// Adds the block's edges to the exit: one if a call may not return, and one if the block ends the function.
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
-            let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
-            self.add(edge, EdgeSite::Before(call), Hint::Never);
+            self.add(FlowEdge::new(from, exit, EdgeKind::Reach), EdgeSite::Before(call), Hint::Never);
         }
         if let Some((kind, at)) = end_of(block) {
             let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
-            self.add(FlowEdge { from, to: exit, kind, cases: Vec::new() }, EdgeSite::Before(at), hint);
+            self.add(FlowEdge::new(from, exit, kind), EdgeSite::Before(at), hint);
         }
     }
 
-    /// Marks edges to blocks that never return as cold.
-    fn mark_cold(&mut self) {
-        let mut cold = vec![false; self.nodes.len() + 1];
-        for edge in self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume)) {
-            cold[edge.from.index()] = true;
-        }
+    /// Marks edges into blocks that never return as cold.
+    fn mark_cold(&mut self, blocks: usize) {
+        let never_return = self.edges.iter().filter(|e| matches!(e.kind, EdgeKind::NoReturn | EdgeKind::Resume));
+        let cold = NodeSet::from_members(blocks + 1, never_return.map(|edge| edge.from));
         for (edge, hint) in self.edges.iter().zip(&mut self.hints) {
-            if *hint == Hint::None && cold[edge.to.index()] {
+            if *hint == Hint::None && cold.contains(edge.to) {
                 *hint = Hint::Cold;
             }
         }

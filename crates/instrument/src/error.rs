@@ -3,7 +3,6 @@
 use crate::options::BadOption;
 use crate::placeholders::PlaceholderError;
 use std::path::PathBuf;
-use trodden_flow::GraphError;
 use trodden_unit::cache::CACHE_VARIABLE;
 
 /// An error that prevents a unit from being instrumented.
@@ -26,9 +25,6 @@ pub enum Error {
     /// The plugin's task list, or a file that it names, cannot be read or written.
     #[error("cannot process the units in {file}: {what}; set TMPDIR to a writable folder with free space")]
     Tasks { file: PathBuf, what: String },
-    /// A function's graph cannot be built.
-    #[error("function `{function}`: {source}; please report it with the source file")]
-    Graph { function: String, source: GraphError },
     /// A stream needs a number for each partial path that ends at a call, and the function has too many of them.
     #[error("function `{0}` has too many partial paths (up to calls) to stream: build with a smaller max-paths=N in TRODDEN_INSTRUMENT")]
     TooManyEvents(String),

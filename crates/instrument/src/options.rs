@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{Choices, DominantCounting, EarlyCounting, TripCounting};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, OutputDestination, PluginRequest, Reach,
@@ -175,7 +175,7 @@ fn choices(experiment: &Experiment) -> Choices {
             TripCounts::Tight => TripCounting::Tight,
             TripCounts::On => TripCounting::On,
         },
-        early: placement.early,
+        early: if placement.early { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
         dominant: match placement.dominant_iteration {
             DominantIteration::Shared => DominantCounting::Shared,
             DominantIteration::Split => DominantCounting::Split,

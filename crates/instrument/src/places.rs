@@ -54,11 +54,12 @@ pub struct Places {
 }
 
 /// Returns the block properties that the placement passes need.
-pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
+pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
+    let graph = &cfg.graph;
     let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
         EdgeSite::Before(_) => true,
-        EdgeSite::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
+        EdgeSite::OnEdge(_) => graph.kind(e) != EdgeKind::Unwind,
         EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
@@ -66,9 +67,7 @@ pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: NodeSet::from_fn(nodes, |n| node(n).is_some_and(is_quiet)),
-        must_count_early: NodeSet::from_fn(nodes, |n| {
-            node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, graph, n, b))
-        }),
+        must_count_early: NodeSet::from_fn(nodes, |n| node(n).is_some_and(|b| n != graph.entry() && returns_after_tail_call(cfg, n, b))),
         can_carry_code: EdgeSet::from_fn(edges, can_split),
         carries_code_for_free: EdgeSet::from_fn(edges, is_free),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
@@ -96,13 +95,13 @@ fn is_quiet(block: Block) -> bool {
 }
 
 /// Returns true if a block only returns and one of its incoming edges follows a tail call.
-fn returns_after_tail_call(cfg: &FunctionCfg, graph: &Graph, node: Node, block: Block) -> bool {
-    only_returns(block) && graph.incoming(node).iter().any(|e| tail_call(cfg, graph, *e).is_some())
+fn returns_after_tail_call(cfg: &FunctionCfg, node: Node, block: Block) -> bool {
+    only_returns(block) && cfg.graph.incoming(node).iter().any(|e| tail_call(cfg, *e).is_some())
 }
 
 /// Returns the tail call before an edge that leads to a block that only returns.
-fn tail_call(cfg: &FunctionCfg, graph: &Graph, edge: Edge) -> Option<Value> {
-    cfg.block(graph.from(edge)).and_then(tail_call_before_return)
+fn tail_call(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
+    cfg.block(cfg.graph.from(edge)).and_then(tail_call_before_return)
 }
 
 impl Places {
@@ -121,14 +120,14 @@ impl Places {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
                 EdgeSite::Before(instruction) if program.counts_early(edge) => {
-                    InsertionPlace::Before(tail_call(cfg, graph, edge).unwrap_or(*instruction))
+                    InsertionPlace::Before(tail_call(cfg, edge).unwrap_or(*instruction))
                 }
                 EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPlace::Before(*instruction),
                 EdgeSite::Head => InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block is not a landing block")),
                 EdgeSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
                     InsertionPlace::Top(cfg.nodes[to.index()].expect("only indirect edges lead to a dispatch block"))
                 }
-                EdgeSite::OnEdge(_) if cfg.edges[edge.index()].kind == EdgeKind::Unwind => {
+                EdgeSite::OnEdge(_) if cfg.graph.kind(edge) == EdgeKind::Unwind => {
                     pads.insert(to);
                     continue;
                 }
@@ -166,7 +165,7 @@ impl Places {
     }
 
     fn record_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
-        let flow = &cfg.edges[edge.index()];
+        let flow = cfg.graph.edge(edge);
         // Control arrives from the block that contains the edge's insertion point, if it has one.
         let own = match &cfg.sites[edge.index()] {
             EdgeSite::Before(instruction) => Some(instruction.block()),
@@ -186,7 +185,7 @@ impl Places {
         location: Option<LLVMMetadataRef>,
         renames: &mut Renames,
     ) -> InsertionPlace {
-        let flow = &cfg.edges[edge.index()];
+        let flow = cfg.graph.edge(edge);
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
         let between = new_block_after(module, from);
         Builder::at_end(module, between, location).jump(to);

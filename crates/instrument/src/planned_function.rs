@@ -3,8 +3,8 @@
 use crate::describe::FunctionCfg;
 use crate::llvm::Value;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram};
-use trodden_unit::{FlowEdge, Position, UnitBlock};
+use trodden_flow::{Edge, Node, ProbeProgram};
+use trodden_unit::{FlowGraph, Position, UnitBlock};
 
 /// A function with its plan, before anything is inserted.
 pub struct PlannedFunction {
@@ -12,7 +12,6 @@ pub struct PlannedFunction {
     pub position: Option<Position>,
     /// The function's description. Blocks and sites refer to the current code.
     pub cfg: FunctionCfg,
-    pub graph: Graph,
     /// The program to insert, before the passes.
     pub program: ProbeProgram,
     /// Edge frequencies.
@@ -28,7 +27,7 @@ pub struct PlannedFunction {
 /// The paths of a function with the numbers that a counting build assigns.
 pub struct CountedPaths {
     pub blocks: Vec<UnitBlock>,
-    pub edges: Vec<FlowEdge>,
+    pub graph: FlowGraph,
     pub program: ProbeProgram,
     /// The additional edges of the graph of events, with their source nodes.
     pub extra_edges: Vec<(Edge, Node)>,

@@ -222,7 +222,7 @@ impl ProbeCode<'_> {
         let at = |place: &InsertionPlace| Builder::before(self.context.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
         self.edge = edge;
-        self.path_ends = self.cfg.edges[edge.index()].kind != EdgeKind::Reach;
+        self.path_ends = self.cfg.graph.kind(edge) != EdgeKind::Reach;
         let (operations, mut register) = (self.program.operations(edge), arriving);
         for (at, operation) in operations.iter().enumerate() {
             register = match (builder.as_ref(), operation) {

@@ -28,7 +28,7 @@ use llvm_sys::core::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::program::{Cells, Choices, CodeVersion, NodePlace};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
-use trodden_unit::{BlockKind, FlowEdge};
+use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
 mod gates;
 
@@ -49,7 +49,7 @@ fn insert_versions(
     first_counter: u64,
     choices: Choices,
 ) {
-    let PlannedFunction { function, graph, frequencies, .. } = planned;
+    let PlannedFunction { function, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     if !program.has_any_code() {
         return;
@@ -58,7 +58,7 @@ fn insert_versions(
         VersionBuilder { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
     let cfg = work.build(*function);
     set_known_path_weights(context.module, *function, &cfg, &program);
-    let blocks = places::block_properties(&cfg, program.graph());
+    let blocks = places::block_properties(&cfg);
     probes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
     let at_end = PathEnd::Unknown(UnknownPaths { count, bias: emit::direct_bias(context.module), thread_base: None, known });
@@ -67,7 +67,7 @@ fn insert_versions(
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
-    let outer_headers: IndexSet<Node> = outer_headers(graph, program.dag()).into_iter().collect();
+    let outer_headers: IndexSet<Node> = outer_headers(&planned.cfg.graph, program.dag()).into_iter().collect();
     let first = |p: NodePlace| p.version != CodeVersion::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
@@ -88,9 +88,9 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
 /// Handles a function with a single version, because it cannot have two, none of its paths is known, or known paths are recognised by their
 /// numbers. A path is looked up where it ends, or counted without look-up.
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
-    let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
+    let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
-    probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
+    probes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
     // If all paths are counted and a call of the function executes several, it is cheaper to check once, at entry, whether the thread has a
@@ -374,14 +374,14 @@ impl VersionBuilder<'_> {
         let copies: BTreeMap<CodeVersion, FunctionCfg> =
             self.copies.iter().map(|(version, copies)| (*version, description_of_copies(&self.cfg, copies))).collect();
         let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
-        let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e).index()));
-        let flow = |(e, cfg, own): (Edge, &FunctionCfg, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.edges[own].clone() };
+        let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e)));
+        let flow = own().map(|(e, cfg, own)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.graph.edge(own) });
         FunctionCfg {
             nodes: places.iter().map(|p| of(p.version).nodes[p.node.index()]).collect(),
             blocks: places.iter().map(|p| self.cfg.blocks[p.node.index()].clone()).collect(),
-            edges: own().map(flow).collect(),
-            sites: own().map(|(_, cfg, own)| cfg.sites[own].clone()).collect(),
-            hints: own().map(|(_, cfg, own)| cfg.hints[own]).collect(),
+            graph: FlowGraph::new(places.len(), flow).expect("the edges are those of the program's graph"),
+            sites: own().map(|(_, cfg, own)| cfg.sites[own.index()].clone()).collect(),
+            hints: own().map(|(_, cfg, own)| cfg.hints[own.index()]).collect(),
             ..self.cfg.clone()
         }
     }

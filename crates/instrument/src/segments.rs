@@ -202,7 +202,7 @@ impl SegmentPlan {
         placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
         for ((edge, call), callees) in placed {
             let is_indirect = calls::resolve_alias(call.callee()).is_none();
-            let ends_function = on.cfg.edges[edge.index()].kind != EdgeKind::Reach;
+            let ends_function = on.cfg.graph.kind(edge) != EdgeKind::Reach;
             let executions = on.executions(on.graph.from(edge));
             self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect, ends_function, executions });
         }
@@ -348,7 +348,7 @@ impl FunctionOnSegments<'_> {
     /// Returns the estimated number of executions of a node.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
-        edges.iter().filter(|e| self.cfg.edges[e.index()].kind != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
+        edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
     }
 
     /// Returns the estimated number of calls of the function.
@@ -416,7 +416,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
 fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
-    match (on.cfg.edges[edge.index()].kind, &on.cfg.sites[edge.index()]) {
+    match (on.cfg.graph.kind(edge), &on.cfg.sites[edge.index()]) {
         (EdgeKind::Reach, EdgeSite::Before(first)) => {
             block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
         }

@@ -23,8 +23,8 @@ use trodden_wire::stream::{
 /// Returns the edges that need stream operations.
 pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     StreamEdges {
-        leaves: cfg.edges_where(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
-        calls: cfg.edges_where(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
+        leaves: cfg.graph.edges_where(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
+        calls: cfg.graph.edges_where(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
     }
 }
 

@@ -22,7 +22,7 @@ mod planning;
 mod storage;
 
 pub use choice::{choose, is_emitted};
-pub use planning::{COUNT_AT_PATH_ENDS, count_each_iteration, graph_of, verify_plan};
+pub use planning::{count_each_iteration, verify_plan};
 
 /// Returns the unit's identity: a hash of its code, its experiment, the code generation flags, and the versions of trodden and its
 /// maps.

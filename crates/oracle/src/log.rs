@@ -13,7 +13,7 @@ use crate::verdict::{CountDifference, CountVerdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
-use trodden_flow::Origin;
+use trodden_flow::{Edge, Origin};
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
@@ -199,18 +199,18 @@ impl<'a> Walk<'a> {
     fn new(map: &'a FunctionMap) -> Walk<'a> {
         let nodes = map.blocks.len() + 1;
         let (mut out, mut reach) = (vec![Vec::new(); nodes], vec![None; nodes]);
-        for (i, edge) in map.edges.iter().enumerate() {
+        for (i, edge) in map.graph.flow_edges().enumerate() {
             match edge.kind {
                 EdgeKind::Reach => reach[edge.from.index()] = Some(i as u32),
                 _ => out[edge.from.index()].push(i as u32),
             }
         }
-        let (mut real, mut leave, mut enter) = (vec![None; map.edges.len()], vec![None; map.edges.len()], vec![None; nodes]);
+        let (mut real, mut leave, mut enter) = (vec![None; map.graph.edge_count()], vec![None; map.graph.edge_count()], vec![None; nodes]);
         for (edge, value) in map.dag.iter().zip(&map.values) {
-            match edge.origin {
+            match *edge {
                 Origin::Real(e) => real[e.index()] = Some(*value),
                 Origin::Leave(e) => leave[e.index()] = Some(*value),
-                Origin::Enter(_) => enter[edge.to.index()] = Some(*value),
+                Origin::Enter(e) => enter[map.graph.to(e).index()] = Some(*value),
                 Origin::Stop(_) => {}
             }
         }
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
     }
 
     fn no_counts(&self) -> Observed {
-        Observed { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.edges.len()], ..Observed::default() }
+        Observed { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.graph.edge_count()], ..Observed::default() }
     }
 
     /// Processes a step. Returns true if it ends the activation.
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
                 self.arrive(activation, node, observed);
             }
             LogStep::Block => self.go_to(activation, node, observed),
-            LogStep::ReturnsTwice => match self.find_edge(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
+            LogStep::ReturnsTwice => match self.find_edge(node, |e| self.map.graph.kind(e) == EdgeKind::ReturnsTwice) {
                 Some(edge) => self.take_edge(activation, edge, observed),
                 None => observed
                     .contradictions
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
             },
             LogStep::TailReturn => activation.in_tail_call = true,
             LogStep::End => {
-                let ends = |e: usize| self.map.edges[e].to == self.map.exit();
+                let ends = |e: Edge| self.map.graph.to(e) == self.map.exit();
                 match self.find_edge(node, ends) {
                     Some(edge) => self.take_edge(activation, edge, observed),
                     None => observed.contradictions.push(format!("block {node} ends the function, but the map has no edge for it")),
@@ -255,8 +255,8 @@ impl<'a> Walk<'a> {
         false
     }
 
-    fn find_edge(&self, node: u32, which: impl Fn(usize) -> bool) -> Option<u32> {
-        self.out[node as usize].iter().copied().find(|e| which(*e as usize))
+    fn find_edge(&self, node: u32, which: impl Fn(Edge) -> bool) -> Option<u32> {
+        self.out[node as usize].iter().copied().find(|e| which(Edge(*e)))
     }
 
     /// Takes the edges to a block, through dispatch blocks and landings if necessary.
@@ -276,7 +276,7 @@ impl<'a> Walk<'a> {
 
     fn edges_between(&self, from: u32, to: u32, depth: u32) -> Option<Vec<u32>> {
         for &edge in &self.out[from as usize] {
-            let head = self.map.edges[edge as usize].to.0;
+            let head = self.map.graph.to(Edge(edge)).0;
             if head == to {
                 return Some(vec![edge]);
             }
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
     fn take_edge(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
         let e = edge as usize;
         observed.edges[e] += 1;
-        let flow = &self.map.edges[e];
+        let flow = self.map.graph.edge(Edge(edge));
         let ends = flow.to == self.map.exit();
         match (self.real[e], self.leave[e]) {
             (Some(value), _) if ends => self.complete(activation, activation.sum + value, edge, observed),
@@ -344,7 +344,7 @@ impl<'a> Walk<'a> {
         if activation.in_tail_call {
             // The tail call replaced the function, so trodden counts the returning block.
             let from = *activation.path.last().expect("a block made the call");
-            let to = self.find_edge(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block jumps to a return");
+            let to = self.find_edge(from, |_| true).map(|e| self.map.graph.to(Edge(e)).0).expect("the block jumps to a return");
             self.go_to(&mut activation, to, observed);
             self.step(&mut activation, LogStep::End, to, observed);
         } else if !activation.is_between_paths {

@@ -260,7 +260,7 @@ fn verify_function(
         let oracle = dump.blocks.get(name(node)).copied().unwrap_or(0);
         verdict.compare(&function.name, || format!("block {node}"), paths.blocks[node as usize], oracle);
     }
-    for (edge, flow) in function.edges.iter().enumerate().filter(|(_, e)| e.to != function.exit()) {
+    for (edge, flow) in function.graph.flow_edges().enumerate().filter(|(_, e)| e.to != function.exit()) {
         if function.blocks[flow.from.index()].kind == BlockKind::Code && function.blocks[flow.to.index()].kind == BlockKind::Code {
             let oracle = dump.edges.get(&(name(flow.from.0).clone(), name(flow.to.0).clone())).copied().unwrap_or(0);
             verdict.compare(&function.name, || format!("edge {edge}"), paths.edges[edge], oracle);

@@ -195,14 +195,14 @@ impl FunctionProber<'_, '_> {
 
     /// The line before which the function ends; `None` if it does not end in this node.
     fn end_line(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
-        let ends = |e: &&trodden_unit::FlowEdge| {
+        let ends = |e: &trodden_unit::FlowEdge| {
             e.from.0 == node
                 && e.to.index() == self.map.blocks.len()
                 && matches!(e.kind, EdgeKind::Return | EdgeKind::Resume | EdgeKind::NoReturn | EdgeKind::TailCall)
         };
         let line = |at: usize| self.module.lines[at];
         let calls = || body.iter().rev().copied().filter(|at| call_kind(line(*at)).is_some() && !is_codeless(line(*at)));
-        Ok(match self.map.edges.iter().find(ends).map(|e| e.kind) {
+        Ok(match self.map.graph.flow_edges().find(ends).map(|e| e.kind) {
             None => None,
             Some(EdgeKind::TailCall) => {
                 let is_tail = |at: &usize| matches!(call_kind(line(*at)), Some("tail" | "musttail"));

@@ -96,5 +96,5 @@ fn add(found: &mut Untested, function: &FunctionMap, field: &FunctionPaths, test
 }
 
 fn origins(function: &FunctionMap, path: &[DagEdgeId]) -> Vec<Origin> {
-    path.iter().map(|edge| function.dag[edge.index()].origin).collect()
+    path.iter().map(|edge| function.dag[edge.index()]).collect()
 }

@@ -6,7 +6,7 @@
 
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::DagEdgeSet;
 use trodden_flow::part::{Measure, Part};
 
 /// A set of paths of a procedure: all of them (`edges` is `None`), or those within a set of edges.

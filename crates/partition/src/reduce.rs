@@ -7,10 +7,10 @@
 //! around a folded one, and a switch whose cases meet. O(edges) per iteration.
 
 use std::collections::BTreeSet;
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::{DagEdgeSet, DenseSet, NodeSet};
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
+use trodden_flow::dense_set::DenseSet;
+use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::indices;
-use trodden_flow::graph::Node;
 
 /// An edge of a [`Reduced`], by its position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::NodeSet;
+use trodden_flow::graph::NodeSet;
 use trodden_flow::part::Ends;
 
 /// Returns the minimum executions of labels of a copy that profiles all paths of the interesting ends. `frequencies` are the executions

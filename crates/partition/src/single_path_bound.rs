@@ -8,9 +8,8 @@
 //! is exact for one path. The bound is the maximum over some paths. O(paths tried x length^2 x flow).
 
 use std::collections::VecDeque;
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::{DagEdgeSet, NodeSet};
-use trodden_flow::graph::Node;
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
+use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::part::Ends;
 
 /// Maximum length of paths. Longer ones are ignored, which lowers the bound.

@@ -5,8 +5,7 @@
 //! is then completed by all edges that are reachable from its last node. O(threshold x edges).
 
 use super::reduce::{Reduced, ReducedEdge, ReducedEdgeSet, original_edges, reduce};
-use trodden_flow::dag::Dag;
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::{Dag, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum total number of edges in all edge sets.

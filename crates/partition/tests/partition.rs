@@ -219,7 +219,10 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
         assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have the same number");
         assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
-        assert!(dag.edge_ids().all(|e| interesting.contains(e) || values[e.index()] == 0), "seed {seed}: uninteresting edges have no label");
+        assert!(
+            dag.edge_ids().all(|e| interesting.contains(e) || values[e.index()] == 0),
+            "seed {seed}: uninteresting edges have no label"
+        );
         selective += usize::from(!region.is_empty() && !outside.is_empty());
         for measure in [Measure::Labels, Measure::All] {
             let part = Part::selective(dag, &marked, &subject.procedure.frequencies, measure);

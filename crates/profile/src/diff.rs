@@ -301,17 +301,17 @@ impl DecodedFunction<'_> {
 fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
-        || (one.edges == other.edges && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
+        || (one.graph == other.graph && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
 }
 
 fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
     let totals = (old.paths.total(), new.paths.total());
-    let mut pairs = BTreeMap::<u64, (u64, u64, &PathCount)>::new();
+    let mut pairs = BTreeMap::<u64, PathPair>::new();
     for path in &old.paths.complete {
-        pairs.insert(path.id, (path.count, 0, path));
+        pairs.insert(path.id, PathPair { path, counts: (path.count, 0) });
     }
     for path in &new.paths.complete {
-        pairs.entry(path.id).or_insert((0, 0, path)).1 = path.count;
+        pairs.entry(path.id).or_insert(PathPair { path, counts: (0, 0) }).counts.1 = path.count;
     }
     let mut paths: Vec<PathDiff> =
         pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
@@ -330,7 +330,14 @@ fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128),
     Some(FunctionDiff { image, unit, function, entries, executions: totals, unfinished, paths, weight })
 }
 
-fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
+/// A path in both profiles, and its counts.
+struct PathPair<'a> {
+    path: &'a PathCount,
+    counts: (u64, u64),
+}
+
+fn change(map: &FunctionMap, pair: PathPair, totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
+    let PathPair { path, counts: (old, new) } = pair;
     let change = match (old, new) {
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,

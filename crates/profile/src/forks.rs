@@ -26,7 +26,7 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     }
     for (head, times) in extra_starts {
         for edge in shortest_path(function, &balanced.edges, head) {
-            let from = &mut balanced.blocks[function.edges[edge.index()].from.index()];
+            let from = &mut balanced.blocks[function.graph.from(edge).index()];
             *from = from.saturating_add(times);
             balanced.edges[edge.index()] = balanced.edges[edge.index()].saturating_add(times);
         }
@@ -36,7 +36,7 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
 
 /// Returns the targets of cut edges at which, because of forks, more paths begin than end, and the differences.
 fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
-    let is_after_fork = |head: Node| forks.iter().any(|edge| function.edges.get(edge.index()).is_some_and(|e| e.to == head));
+    let is_after_fork = |head: Node| forks.iter().any(|edge| function.graph.get_edge(*edge).is_some_and(|e| e.to == head));
     // `setjmp` also returns twice, but in one process, where LLVM's own counters count both returns, too.
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
     let mut excess = BTreeMap::<Node, i128>::new();
@@ -46,7 +46,7 @@ fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -
         }
     }
     for (edge, _) in &function.cuts {
-        if let Some(excess) = excess.get_mut(&function.edges[edge.index()].to) {
+        if let Some(excess) = excess.get_mut(&function.graph.to(*edge)) {
             *excess -= i128::from(paths.edges[edge.index()]);
         }
     }
@@ -57,16 +57,14 @@ fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -
 /// Returns a shortest path of executed edges from the entry to a block; empty if there is none.
 fn shortest_path(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge> {
     let mut outgoing = BTreeMap::<Node, Vec<Edge>>::new();
-    for (index, edge) in function.edges.iter().enumerate() {
-        if executed[index] > 0 && edge.kind != EdgeKind::Reach {
-            outgoing.entry(edge.from).or_default().push(Edge(index as u32));
-        }
+    for edge in function.graph.edges().filter(|edge| executed[edge.index()] > 0 && function.graph.kind(*edge) != EdgeKind::Reach) {
+        outgoing.entry(function.graph.from(edge)).or_default().push(edge);
     }
     let mut predecessors = BTreeMap::from([(Node(0), None)]);
     let mut open = VecDeque::from([Node(0)]);
     while let Some(node) = open.pop_front() {
         for &edge in outgoing.get(&node).into_iter().flatten() {
-            predecessors.entry(function.edges[edge.index()].to).or_insert_with_key(|next| {
+            predecessors.entry(function.graph.to(edge)).or_insert_with_key(|next| {
                 open.push_back(*next);
                 Some(edge)
             });
@@ -76,7 +74,7 @@ fn shortest_path(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge
     let mut at = to;
     while let Some(Some(edge)) = predecessors.get(&at) {
         path.push(*edge);
-        at = function.edges[edge.index()].from;
+        at = function.graph.from(*edge);
     }
     path
 }

@@ -13,7 +13,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::part::Ends;
 use trodden_flow::{Dag, DagEdge, DagEdgeId, DagEdgeSet, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
-use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
+use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
 /// Scale by which estimated frequencies, which are fractions, are converted to integers.
 const SCALE: f64 = 1024.0;
@@ -53,7 +53,7 @@ pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<P
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
     let of = |edge: &DagEdge| match edge.origin {
-        Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => executed(edge.from),
+        Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => executed(edge.from),
         Origin::Real(e) | Origin::Leave(e) => known.edges.get(e.index()).copied().unwrap_or(0),
         Origin::Enter(_) => executed(edge.to),
         Origin::Stop(node) => executed(node),
@@ -63,22 +63,21 @@ pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<P
 }
 
 /// Estimates the executions of each block and edge per call of the function, from its loops and branches.
-fn block_frequencies(function: &FunctionMap) -> Result<Frequencies, MapError> {
-    let graph = function.graph()?;
-    let hint = |e: &FlowEdge| match e.kind {
+fn block_frequencies(function: &FunctionMap) -> Frequencies {
+    let hint = |e: Edge| match function.graph.kind(e) {
         EdgeKind::Reach => Hint::Never,
         EdgeKind::Unwind | EdgeKind::NoReturn | EdgeKind::Resume => Hint::Cold,
         _ => Hint::None,
     };
-    let hints: Vec<Hint> = function.edges.iter().map(hint).collect();
-    Ok(Frequencies::estimate(&graph, &branch_weights(&graph, &hints)))
+    let hints: Vec<Hint> = function.graph.edges().map(hint).collect();
+    Frequencies::estimate(&function.graph, &branch_weights(&function.graph, &hints))
 }
 
 /// Converts a function without counts. Its frequencies are estimated for the given number of calls.
 pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedure, MapError> {
-    let (dag, estimate) = (function.dag()?, block_frequencies(function)?);
+    let (dag, estimate) = (function.dag()?, block_frequencies(function));
     let of = |edge: &DagEdge| match edge.origin {
-        Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
+        Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
         // Cut edges to the same block may share the edge at which paths begin.
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
@@ -89,7 +88,7 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
 }
 
 fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {
-    dag.cuts().iter().map(|c| c.edge).filter(move |e| function.edges[e.index()].to == head)
+    dag.cuts().iter().map(|c| c.edge).filter(move |e| function.graph.to(*e) == head)
 }
 
 /// Returns the number of edges at which paths begin in a block, at least 1.

@@ -160,10 +160,10 @@ impl<'a> Contexts<'a> {
 /// not end at a call.
 pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
-    let is_tail_call = |from: &Node| function.edges.iter().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
+    let is_tail_call = |from: &Node| function.graph.flow_edges().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
     match walk.end {
         None => Some(*last),
-        Some(PathEnd::Exit(edge)) => match function.edges[edge.index()].kind {
+        Some(PathEnd::Exit(edge)) => match function.graph.kind(edge) {
             EdgeKind::NoReturn | EdgeKind::TailCall => Some(*last),
             _ => before.last().filter(|b| is_tail_call(b)).copied(),
         },
@@ -173,7 +173,7 @@ pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node>
 
 /// Returns whether a path ends with a tail call.
 pub fn ends_with_tail_call(function: &FunctionMap, walk: &DecodedPath) -> bool {
-    let stops = matches!(walk.end, Some(PathEnd::Exit(edge)) if function.edges[edge.index()].kind == EdgeKind::NoReturn);
+    let stops = matches!(walk.end, Some(PathEnd::Exit(edge)) if function.graph.kind(edge) == EdgeKind::NoReturn);
     walk.end.is_some() && !stops && calling_block(function, walk).is_some()
 }
 

@@ -77,12 +77,11 @@ impl Machine<'_> {
             self.kill(a);
             return false;
         }
-        let open: Vec<Edge> =
-            self.subject.graph.out(a.at).iter().copied().filter(|e| map.edges[e.index()].kind != EdgeKind::Reach).collect();
+        let open: Vec<Edge> = self.subject.graph.out(a.at).iter().copied().filter(|e| map.graph.kind(*e) != EdgeKind::Reach).collect();
         let edge = random.pick(&open);
         self.log.edges[edge.index()] += 1;
         a.edges.push(edge);
-        let to = map.edges[edge.index()].to;
+        let to = map.graph.to(edge);
         match self.subject.plan.action(&self.subject.graph, edge) {
             RegisterAction::Add { increment } => a.register += increment,
             RegisterAction::Count { increment } => {
@@ -95,7 +94,7 @@ impl Machine<'_> {
                 *self.log.complete.entry((a.begin, std::mem::take(&mut a.edges))).or_default() += 1;
                 a.begin = (to != Node(0)).then_some(to);
                 (a.register, a.last_call) = (start, None);
-                if map.edges[edge.index()].kind == EdgeKind::ReturnsTwice {
+                if map.graph.kind(edge) == EdgeKind::ReturnsTwice {
                     // The call returns never, once, or several times.
                     a.at = to;
                     let times = if self.activations < MAX_ACTIVATIONS { random.pick(&[0, 1, 1, 2, 3]) } else { 0 };
@@ -113,7 +112,7 @@ impl Machine<'_> {
     /// Makes the call of a block that might not return. Returns whether this activation is over.
     fn make_call(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
-        let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.edges[e.index()].kind == EdgeKind::Reach) else { return false };
+        let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.graph.kind(**e) == EdgeKind::Reach) else { return false };
         let RegisterAction::Count { increment } = self.subject.plan.action(&self.subject.graph, *reach) else {
             panic!("paths end at the exit")
         };
@@ -154,7 +153,7 @@ impl Machine<'_> {
         };
         for edge in &a.edges[known..] {
             self.log.edges[edge.index()] -= 1;
-            self.log.blocks[map.edges[edge.index()].to.index()] -= 1;
+            self.log.blocks[map.graph.to(*edge).index()] -= 1;
         }
     }
 
@@ -171,13 +170,13 @@ fn to_logged(subject: &RandomFunction, beginning: PathStart, path: &[DagEdgeId])
     };
     let begin = match beginning {
         PathStart::Entry => None,
-        PathStart::After(e) => Some(subject.map.edges[e.index()].to),
+        PathStart::After(e) => Some(subject.map.graph.to(e)),
     };
     (begin, path.iter().filter_map(real).collect())
 }
 
 fn blocks_of(map: &FunctionMap, (begin, edges): &LoggedPath) -> Vec<Node> {
-    let after = edges.iter().map(|e| map.edges[e.index()].to);
+    let after = edges.iter().map(|e| map.graph.to(*e));
     std::iter::once(begin.unwrap_or(Node(0))).chain(after).collect()
 }
 
@@ -226,7 +225,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
     let procedure = measured_procedure(&subject.map, counts).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for (edge, executed) in procedure.dag.edges().iter().zip(&procedure.frequencies) {
         if let Origin::Real(e) | Origin::Leave(e) = edge.origin
-            && subject.map.edges[e.index()].kind != EdgeKind::Reach
+            && subject.map.graph.kind(e) != EdgeKind::Reach
         {
             assert_eq!(*executed as i64, log.edges[e.index()], "seed {seed}: edge {}", e.0);
         }
@@ -239,7 +238,7 @@ fn check_procedure(seed: u64, subject: &RandomFunction, paths: &FunctionPaths, c
 /// Checks that with the paths of children, no block is left or executed more often than it is entered, and no other blocks are executed.
 fn check_paths_of_children(seed: u64, subject: &RandomFunction, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
-    let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
+    let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.graph.kind(*e) == EdgeKind::ReturnsTwice).collect();
     let more = balance_forks(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let whole = more.as_ref().unwrap_or(paths);
     for (block, executed) in whole.blocks.iter().enumerate() {
@@ -259,7 +258,7 @@ fn decoded_paths_match_the_executed_paths() {
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
         let subject = RandomFunction::random(&mut random, "f", 10);
-        let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.edges.len()], ..Log::default() };
+        let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.graph.edge_count()], ..Log::default() };
         let rates = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
         let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, rates, activations: 0 };
         // Several processes share one array of counters.
@@ -291,9 +290,9 @@ fn acyclic_graph_of_different_function_is_an_error() {
     for seed in 0..2000 {
         let mut random = Random::new(seed);
         let (one, other) = (RandomFunction::random(&mut random, "one", 6), RandomFunction::random(&mut random, "other", 6));
-        let mixed = FunctionMap { edges: other.map.edges.clone(), ..one.map.clone() };
+        let mixed = FunctionMap { graph: other.map.graph.clone(), ..one.map.clone() };
         match FunctionPaths::decode(&mixed, [(0, 1)]) {
-            Ok(paths) => assert_eq!(paths.edges.len(), mixed.edges.len()),
+            Ok(paths) => assert_eq!(paths.edges.len(), mixed.graph.edge_count()),
             Err(_) => rejected += 1,
         }
     }

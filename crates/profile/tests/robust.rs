@@ -117,7 +117,7 @@ fn decoders_of_corrupt_maps_and_impossible_counts_do_not_panic() {
             let wild = [0, 1, 5, function.counters.wrapping_sub(1), function.counters, u64::MAX];
             let _ = FunctionPaths::decode(function, (0..6).map(|_| (random.pick(&wild), random.pick(&wild))));
             decoded += u64::from(FunctionPaths::decode(function, (0..function.counters.min(50)).map(|id| (id, u64::MAX))).is_ok());
-            let _ = function.graph();
+            let _ = function.dag();
         }
     }
     assert!(parsed > 5000 && decoded > 1000, "{parsed} parsed, {decoded} decoded");

@@ -35,8 +35,8 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
             writeln!(out, "  b{at} [label={}];", quote(&label))?;
         }
         writeln!(out, "  exit [shape=doublecircle, label=\"\", width=0.2];")?;
-        for (at, edge) in function.edges.iter().enumerate() {
-            let mut label = words::edge_label(edge);
+        for (at, edge) in function.graph.flow_edges().enumerate() {
+            let mut label = words::edge_label(&edge);
             if let Some(count) = counts.and_then(|c| c.edges.get(at)) {
                 label = format!("{label} {}x", words::count((*count).into())).trim_start().to_string();
             }
@@ -57,9 +57,9 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
 pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
     let cuts = find_cuts(function);
     let name = Name::from_linkage(&function.name);
-    let edges: Vec<Value> = function.edges.iter().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
-    let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
-        let mut described = json!({ "edge": at, "kind": words::edge_condition(edge) });
+    let edges: Vec<Value> = function.graph.flow_edges().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
+    let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
+        let mut described = json!({ "edge": at, "kind": words::edge_condition(&edge) });
         if let Some(reason) = cuts.get(&(at as u32)) {
             described["cut"] = json!(words::cut_reason(*reason));
         }
@@ -82,7 +82,7 @@ pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) 
         "entry": "b0",
         "exit": "exit",
         "edges": edges,
-        "kinds": function.edges.iter().enumerate().map(describe).collect::<Vec<_>>(),
+        "kinds": function.graph.flow_edges().enumerate().map(describe).collect::<Vec<_>>(),
         "blocks": function.blocks.iter().enumerate().map(block).collect::<Vec<_>>(),
         "paths": crate::json::number(function.counters),
     })

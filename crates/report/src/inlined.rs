@@ -103,14 +103,14 @@ fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
 
 /// The bodies that are already being executed when a path begins after the cut edge.
 fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
-    let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
+    let Some(edge) = function.map.graph.get_edge(cut) else { return BTreeSet::new() };
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
     // The latch's branch belongs to the body with the loop, even if the optimiser moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
     let owner: Option<BTreeSet<u32>> = branch.map(|p| enclosing_scopes(function.units_map(), p.scope).collect());
-    let body = loop_body(&function.into, edge.from, edge.to);
+    let body = loop_body(function, edge.from, edge.to);
     // An irreducible loop has no header: only the source and target of the edge are known to be in it.
     let is_natural = edge.to == Node(0) || !body.contains(&Node(0));
     let body = if is_natural { body } else { BTreeSet::from([edge.from, edge.to]) };
@@ -120,12 +120,11 @@ fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reaso
 }
 
 /// The blocks of the natural loop of a back edge: those from which the latch is reached without passing the header.
-fn loop_body(predecessors: &[Vec<Node>], latch: Node, header: Node) -> BTreeSet<Node> {
+fn loop_body(function: &Function, latch: Node, header: Node) -> BTreeSet<Node> {
     let mut found = BTreeSet::from([header, latch]);
     let mut worklist = if latch == header { Vec::new() } else { vec![latch] };
     while let Some(block) = worklist.pop() {
-        let before = predecessors.get(block.index()).into_iter().flatten();
-        worklist.extend(before.filter(|from| found.insert(**from)).copied().collect::<Vec<_>>());
+        worklist.extend(function.predecessors(block).filter(|from| found.insert(*from)));
     }
     found
 }

@@ -168,7 +168,7 @@ fn function_json(view: &View, function: &Function, measure: Measure) -> Value {
         "cut": function.is_cut(),
         "block_counts": function.paths.blocks.iter().map(|c| number(*c)).collect::<Vec<_>>(),
         "edge_counts": function.paths.edges.iter().map(|c| number(*c)).collect::<Vec<_>>(),
-        "edges": function.map.edges.iter().map(|e| json!([e.from.0, e.to.0, words::edge_condition(e)])).collect::<Vec<_>>(),
+        "edges": function.map.graph.flow_edges().map(|e| json!([e.from.0, e.to.0, words::edge_condition(&e)])).collect::<Vec<_>>(),
         "unfinished": function.paths.unfinished.iter().map(|u| unfinished_json(function, u, &none)).collect::<Vec<_>>(),
         "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
     })
@@ -214,7 +214,7 @@ fn end_json(function: &Function, ends: &Ends) -> Value {
     let text = words::describe_end(ends);
     match ends {
         Ends::Exit { edge, line, .. } => {
-            json!({ "by": words::edge_condition(&function.map.edges[edge.index()]), "line": line, "text": text })
+            json!({ "by": words::edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
         }
         Ends::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
         Ends::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
@@ -229,7 +229,7 @@ fn step_json(function: &Function, step: &ListingStep, sources: &SourceCache) -> 
     let turns: Vec<Value> = step
         .turns
         .iter()
-        .map(|t| json!({ "edge": t.edge.0, "condition": words::edge_condition(&function.map.edges[t.edge.index()]), "text": t.text }))
+        .map(|t| json!({ "edge": t.edge.0, "condition": words::edge_condition(&function.map.graph.edge(t.edge)), "text": t.text }))
         .collect();
     let mut out = json!({ "blocks": step.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "turns": turns });
     let Some((at, calls)) = step.chain.split_last() else { return out };

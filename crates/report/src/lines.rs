@@ -185,7 +185,7 @@ impl LineCounts {
     }
 
     fn add_branches(&mut self, function: &Function) {
-        for (edge, &taken) in function.map.edges.iter().zip(&function.paths.edges) {
+        for (edge, &taken) in function.map.graph.flow_edges().zip(&function.paths.edges) {
             let Some(direction) = branch_direction(edge.kind) else { continue };
             let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch).filter(|p| p.line > 0);
             let Some(position) = branch else { continue };
@@ -264,9 +264,9 @@ impl Instances {
 
 /// Returns true if a block ends in an unconditional jump or a return.
 fn ends_unconditionally(function: &Function, block: usize) -> bool {
-    let kinds =
-        || function.out.get(block).into_iter().flatten().map(|e| function.map.edges[e.index()].kind).filter(|k| *k != EdgeKind::Reach);
-    kinds().all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
+    let graph = &function.map.graph;
+    let mut kinds = graph.out(Node(block as u32)).iter().map(|e| graph.kind(*e)).filter(|k| *k != EdgeKind::Reach);
+    kinds.all(|k| matches!(k, EdgeKind::Always | EdgeKind::Return))
 }
 
 fn branch_direction(kind: EdgeKind) -> Option<Direction> {

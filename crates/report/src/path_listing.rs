@@ -54,11 +54,11 @@ impl PathListing {
         let ends = match path.end {
             Some(PathEnd::Exit(edge)) => {
                 let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
-                let flow = &function.map.edges[edge.index()];
+                let flow = function.map.graph.edge(edge);
                 Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
             Some(PathEnd::Cut(edge)) => {
-                let to = function.map.edges[edge.index()].to;
+                let to = function.map.graph.to(edge);
                 Ends::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
             Some(PathEnd::Stop) => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
@@ -104,13 +104,13 @@ impl PathListing {
 /// The tail call edge to the block from which a path returns. If the edge exists, the path is shown as ending with the tail call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
-    let flow = &function.map.edges[before.index()];
-    (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
+    let flow = function.map.graph.edge(before);
+    (flow.kind == EdgeKind::TailCall && flow.to == function.map.graph.from(exit)).then_some(before)
 }
 
 /// The branch direction of an edge; `None` if the edge is not a decision, or if the direction is shown at a dispatch block after it.
 pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
-    let flow = &function.map.edges[edge.index()];
+    let flow = function.map.graph.edge(edge);
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
     let is_decision = matches!(
         flow.kind,
@@ -121,13 +121,13 @@ pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
 
 /// Describes the direction of an edge: for a branch with two successors, by both edges' targets; otherwise by the edge's condition.
 fn direction_text(function: &Function, edge: Edge) -> String {
-    let flow = &function.map.edges[edge.index()];
+    let flow = function.map.graph.edge(edge);
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
-        return words::edge_condition(flow);
+        return words::edge_condition(&flow);
     }
-    let siblings = function.out.get(flow.from.index()).into_iter().flatten().map(|e| &function.map.edges[e.index()]);
+    let siblings = function.map.graph.out(flow.from).iter().map(|e| function.map.graph.edge(*e));
     let Some(other) = siblings.filter(|e| matches!(e.kind, EdgeKind::True | EdgeKind::False)).find(|e| e.kind != flow.kind) else {
-        return words::edge_condition(flow);
+        return words::edge_condition(&flow);
     };
     let (taken, not) = (Target::find(function, flow.to), Target::find(function, other.to));
     let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
@@ -142,9 +142,9 @@ fn direction_text(function: &Function, edge: Edge) -> String {
 
 /// The first known positions at the target of an edge, and at the targets of the other edges of its branch.
 pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Position>, Vec<Option<Position>>) {
-    let flow = &function.map.edges[edge.index()];
-    let siblings = function.out.get(flow.from.index()).into_iter().flatten().filter(|other| **other != edge);
-    let siblings = siblings.map(|other| &function.map.edges[other.index()]).filter(|other| other.kind != EdgeKind::Reach);
+    let flow = function.map.graph.edge(edge);
+    let siblings = function.map.graph.out(flow.from).iter().filter(|other| **other != edge);
+    let siblings = siblings.map(|other| function.map.graph.edge(*other)).filter(|other| other.kind != EdgeKind::Reach);
     let others = siblings.map(|other| Target::find(function, other.to).at);
     (Target::find(function, flow.to).at, others.collect())
 }
@@ -162,9 +162,8 @@ impl Target {
         const MAX_BLOCKS: usize = 8;
         for _ in 0..MAX_BLOCKS {
             let at = block_chains(function, block, false).first().and_then(|c| c.last()).copied();
-            let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
-            match (at, out) {
-                (None, [only]) => block = function.map.edges[only.index()].to,
+            match (at, function.map.graph.out(block)) {
+                (None, [only]) => block = function.map.graph.to(*only),
                 _ => return Target { block, at },
             }
         }
@@ -224,9 +223,9 @@ fn path_begin(function: &Function, beginning: PathStart) -> Begins {
     match beginning {
         PathStart::Entry => Begins::Entry,
         PathStart::After(edge) => {
-            let at = function.map.edges[edge.index()].to;
+            let at = function.map.graph.to(edge);
             // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
-            let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);
+            let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
             Begins::AfterCut { reason, at, line: first_line(function, at) }
@@ -299,7 +298,7 @@ fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Positi
     };
     chains.sort_by_key(|c| line_keys(c));
     chains.dedup_by(|a, b| same_line(a, b));
-    let successors = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
+    let successors = function.map.graph.out(block).iter().filter(|e| function.map.graph.kind(**e) != EdgeKind::Reach).count();
     if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1 && !stops) {
         chains.retain(|c| !same_line(c, &branch));
         chains.push(branch);

@@ -402,7 +402,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
 
 /// The lines of an edge's source and target blocks.
 fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
-    let flow = &edge.function.map.edges[edge.edge.index()];
+    let flow = edge.function.map.graph.edge(edge.edge);
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 

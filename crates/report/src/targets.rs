@@ -22,7 +22,7 @@ pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, 
 /// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated
 /// the condition, so only the lines identify the direction.
 fn branch_json(function: &Function, edge: Edge) -> Value {
-    let flow = &function.map.edges[edge.index()];
+    let flow = function.map.graph.edge(edge);
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
     let (to, not) = edge_positions(function, edge);
     let column = |position: Position| format_column(function, position);

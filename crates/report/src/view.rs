@@ -6,7 +6,7 @@
 use crate::measure::Measure;
 use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_flow::{Dag, Edge, Node};
+use trodden_flow::{Dag, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Identity, Position, UnitMap};
 
@@ -41,10 +41,6 @@ pub struct Function<'a> {
     pub paths: FunctionPaths,
     /// The acyclic graph whose paths are numbered.
     pub dag: Dag,
-    /// The outgoing edges of each block.
-    pub out: Vec<Vec<Edge>>,
-    /// The predecessors of each block and of the exit.
-    pub into: Vec<Vec<Node>>,
     /// Executed instructions of LLVM IR.
     pub instructions: u128,
     /// Executed blocks.
@@ -137,26 +133,22 @@ impl<'a> View<'a> {
 
 impl<'a> Function<'a> {
     fn new(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
-        map.graph()?; // Checks that edges refer to existing blocks.
+        let dag = map.dag()?;
         let paths = unit.executed_paths(map)?.unwrap_or_else(|| no_paths(map));
         let weigh = |instructions: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
         let (instructions, blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
-        let mut out = vec![Vec::new(); map.blocks.len()];
-        let mut into = vec![Vec::new(); map.blocks.len() + 1];
-        for (at, edge) in map.edges.iter().enumerate() {
-            if let Some(out) = out.get_mut(edge.from.index()) {
-                out.push(Edge(at as u32));
-            }
-            if let Some(into) = into.get_mut(edge.to.index()) {
-                into.push(edge.from);
-            }
-        }
         let name = Name::from_linkage(&map.name);
-        let mut function = Function { image, unit, map, name, dag: map.dag()?, out, into, instructions, blocks, paths, events: 0 };
+        let mut function = Function { image, unit, map, name, dag, instructions, blocks, paths, events: 0 };
         function.events = function.total_events();
         Ok(function)
+    }
+
+    /// Returns the blocks from which edges lead to a block or to the exit, one for each edge.
+    pub fn predecessors(&self, node: Node) -> impl Iterator<Item = Node> + use<'a> {
+        let graph = &self.map.graph;
+        graph.incoming(node).iter().map(|edge| graph.from(*edge))
     }
 
     fn total_events(&self) -> i128 {
@@ -184,8 +176,8 @@ impl<'a> Function<'a> {
                 }
             }
         }
-        let (name, dag, out, into) = (self.name.clone(), self.dag.clone(), self.out.clone(), self.into.clone());
-        let mut function = Function { name, dag, out, into, paths, instructions: 0, blocks: 0, events: 0, ..*self };
+        let (name, dag) = (self.name.clone(), self.dag.clone());
+        let mut function = Function { name, dag, paths, instructions: 0, blocks: 0, events: 0, ..*self };
         let weigh = |length: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             function.paths.blocks.iter().zip(&self.map.blocks).map(|(count, block)| u128::from(*count) * length(block)).sum()
         };
@@ -271,7 +263,7 @@ fn no_paths(map: &FunctionMap) -> FunctionPaths {
         unfinished: Vec::new(),
         lost: Vec::new(),
         blocks: vec![0; map.blocks.len()],
-        edges: vec![0; map.edges.len()],
+        edges: vec![0; map.graph.edge_count()],
     }
 }
 

@@ -113,7 +113,7 @@ fn corrupt_functions_are_listed_and_the_others_are_reported() {
     let unit = &mut profile.images[0].units[0];
     let map = std::sync::Arc::make_mut(&mut unit.map);
     map.functions[0].values[1] += 1;
-    map.functions[1].edges[0].to.0 = 1000;
+    map.functions[1].dag[0] = trodden_flow::Origin::Real(trodden_flow::Edge(1000));
     let view = View::from_profile(&profile);
     let named = |name: &str| view.corrupt.iter().any(|d| d.contains(name));
     assert!(view.corrupt.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.corrupt);

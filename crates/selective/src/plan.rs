@@ -9,9 +9,8 @@
 use crate::verify::{VerifyBudget, verify};
 use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number};
 use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::EdgeSet;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::graph::{Edge, Graph};
+use trodden_flow::graph::{Edge, EdgeSet, Graph};
 use trodden_flow::interesting::NumberAliases;
 use trodden_flow::interesting::{InterestingPlan, PathEnding};
 use trodden_flow::numbering::{Numbering, NumberingScheme};

@@ -8,8 +8,7 @@
 
 use super::NumberingError;
 use trodden_flow::Numbering;
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum number of interesting paths in a list.

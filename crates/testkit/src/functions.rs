@@ -4,8 +4,8 @@
 use crate::graphs;
 use crate::random::Random;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
-use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitBlock, UnitMap};
+use trodden_flow::{CutReason, Graph, Node, Plan};
+use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Storage, UnitBlock, UnitMap};
 
 /// A function and its plan.
 #[derive(Clone, Debug)]
@@ -33,22 +33,18 @@ impl RandomFunction {
             kind: kind(c),
         };
         let blocks: Vec<UnitBlock> = continues.iter().map(block).collect();
-        let mut map = empty(name);
-        (map.blocks, map.edges) = (blocks, edges);
-        let graph = map.graph().expect("the blocks exist");
+        let flow = FlowGraph::new(blocks.len(), edges).expect("the blocks exist");
+        let graph = (*flow).clone();
         let mut forced = match random.chance(30) {
             true => graphs::forced_cuts(random, &graph),
             false => Vec::new(),
         };
-        forced.retain(|(e, _)| map.edges[e.index()].kind != EdgeKind::ReturnsTwice);
-        let twice = map.edges.iter().enumerate().filter(|(_, e)| e.kind == EdgeKind::ReturnsTwice);
-        forced.extend(twice.map(|(i, _)| (Edge(i as u32), CutReason::ReturnsTwice)));
+        let twice = flow.edges_where(|kind| kind == EdgeKind::ReturnsTwice);
+        forced.retain(|(e, _)| !twice.contains(*e));
+        forced.extend(twice.iter().map(|e| (e, CutReason::ReturnsTwice)));
         let weights: Vec<f64> = graph.edges().map(|_| 1.0 + random.below(50) as f64).collect();
         let plan = Plan::ball_larus(&graph, &forced, &Frequencies::estimate(&graph, &weights), &graphs::plan_options(random));
-        map.counters = plan.numbering.paths();
-        map.dag = plan.dag.edges().to_vec();
-        map.values = plan.numbering.values().to_vec();
-        map.cuts = plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect();
+        let map = map(name, blocks, flow, &plan);
         RandomFunction { map, graph, plan }
     }
 }
@@ -84,7 +80,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
     (map, subjects)
 }
 
-fn empty(name: &str) -> FunctionMap {
+fn map(name: &str, blocks: Vec<UnitBlock>, graph: FlowGraph, plan: &Plan) -> FunctionMap {
     FunctionMap {
         name: name.into(),
         local: false,
@@ -92,13 +88,13 @@ fn empty(name: &str) -> FunctionMap {
         shape: 0,
         code: 0,
         first_counter: 0,
-        counters: 0,
+        counters: plan.numbering.paths(),
         storage: Storage::Array,
-        blocks: Vec::new(),
-        edges: Vec::new(),
-        dag: Vec::new(),
-        values: Vec::new(),
-        cuts: Vec::new(),
+        blocks,
+        graph,
+        dag: plan.dag.origins(),
+        values: plan.numbering.values().to_vec(),
+        cuts: plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         by_trip_count: Vec::new(),
         calls: Vec::new(),
     }
@@ -110,14 +106,14 @@ fn is_continuation(random: &mut Random, last: &mut bool, at: u32, count: u32) ->
     *last
 }
 
-fn edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge> {
+fn edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge<'static>> {
     let exit = Node(continues.len() as u32);
     let lowest = if random.chance(10) { 0 } else { 1 };
     let targets: Vec<Node> = (lowest..continues.len()).filter(|b| !continues[*b]).map(|b| Node(b as u32)).collect();
     let mut all = Vec::new();
     for at in 0..continues.len() {
         let from = Node(at as u32);
-        let edge = |to: Node, kind: EdgeKind| FlowEdge { from, to, kind, cases: Vec::new() };
+        let edge = |to: Node, kind: EdgeKind| FlowEdge::new(from, to, kind);
         let mut own = Vec::new();
         if continues.get(at + 1) == Some(&true) {
             own.push(edge(Node(at as u32 + 1), EdgeKind::ReturnsTwice));

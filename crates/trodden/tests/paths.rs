@@ -221,32 +221,28 @@ fn size_of_code(place: &Place, program: &str) -> u64 {
 
 /// Copies some edges of a function, and splits some loops, at random.
 fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
-    let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
-    let paths: Vec<usize> =
-        (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
+    let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
+    let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
     let mut count = || {
         let most = [2, 1000, u64::MAX][dice.below(3) as usize];
         dice.below(most)
     };
-    let edges = function.edges.iter().map(|_| count()).collect();
+    let edges = graph.edges().map(|_| count()).collect();
     let mut out = vec![Transformation::Weights(BranchWeights { entries: count(), edges })];
     for _ in 0..paths.len().min(4) {
         let entry = paths[dice.below(paths.len() as u64) as usize];
-        let mut blocks = vec![function.edges[entry].to];
+        let mut blocks = vec![graph.to(entry)];
         for _ in 0..dice.below(5) {
             let last = blocks[blocks.len() - 1];
-            let goes_on = |e: &usize| {
-                let edge = &function.edges[*e];
-                edge.from == last && edge.kind != EdgeKind::Reach && !cut(*e) && edge.to.index() < function.blocks.len()
-            };
-            let next: Vec<usize> = (0..function.edges.len()).filter(goes_on).collect();
+            let goes_on = |e: &&Edge| graph.kind(**e) != EdgeKind::Reach && !cut(**e) && graph.to(**e) != graph.exit();
+            let next: Vec<&Edge> = graph.out(last).iter().filter(goes_on).collect();
             let Some(edge) = next.get(dice.below(next.len().max(1) as u64) as usize) else { break };
-            blocks.push(function.edges[*edge].to);
+            blocks.push(graph.to(**edge));
         }
-        out.push(Transformation::Copy(PathCopy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
+        out.push(Transformation::Copy(PathCopy { entry, blocks, weights: Vec::new() }));
     }
     for (edge, _) in &function.cuts {
-        let edge = &function.edges[edge.index()];
+        let edge = graph.edge(*edge);
         if dice.below(2) == 0 {
             out.push(Transformation::LastIterations(LastIterations { head: edge.to, latches: vec![edge.from] }));
         }

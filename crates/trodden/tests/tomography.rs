@@ -62,7 +62,7 @@ fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) ->
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
     let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
-    copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e))))
+    copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e).origin)))
 }
 
 /// Makes the copies for the users.

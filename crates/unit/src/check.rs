@@ -25,6 +25,14 @@ impl UnitMap {
         if !self.line_graphs.is_sound() {
             return Err("an index in a function's line graph is out of range".to_owned());
         }
+        if let Some(bad) = self.functions.iter().find(|f| f.graph.node_count() != f.blocks.len() + 1) {
+            return Err(format!(
+                "the graph of function `{}` has {} nodes for {} blocks",
+                bad.name,
+                bad.graph.node_count(),
+                bad.blocks.len()
+            ));
+        }
         match end <= self.counters {
             true => check_storage(self),
             false => Err(format!("its functions use {end} counters, but the unit has only {}", self.counters)),

@@ -1,6 +1,7 @@
 //! Converts maps of stream builds so that each event of a stream is a path ([`EventWords`]).
 
-use crate::map::{EdgeKind, FlowEdge, FunctionMap, UnitMap, graph_hash};
+use crate::flow_graph::{EdgeKind, FlowEdge, FlowGraph};
+use crate::map::{FunctionMap, UnitMap, graph_hash};
 use crate::observe::EventWords;
 use crate::storage::Storage;
 use trodden_flow::Node;
@@ -18,19 +19,20 @@ impl FunctionMap {
     #[must_use]
     pub fn with_event_paths(&self) -> FunctionMap {
         let Some(words) = self.event_words() else { return self.clone() };
-        let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.edges.len() + words.calls.len());
-        let mut own = self.edges.iter();
+        let mut edges: Vec<FlowEdge> = Vec::with_capacity(self.graph.edge_count() + words.calls.len());
+        let mut own = self.graph.flow_edges();
         for (edge, from) in &words.calls {
-            edges.extend(own.by_ref().take(edge.index().saturating_sub(edges.len())).cloned());
-            edges.push(FlowEdge { from: *from, to: self.exit(), kind: EdgeKind::Reach, cases: Vec::new() });
+            edges.extend(own.by_ref().take(edge.index().saturating_sub(edges.len())));
+            edges.push(FlowEdge::new(*from, self.exit(), EdgeKind::Reach));
         }
-        edges.extend(own.cloned());
+        edges.extend(own);
+        let graph = FlowGraph::new(self.blocks.len(), edges).expect("the additional edges leave blocks (`has_sound_events`)");
         let mut blocks = self.blocks.clone();
         for (block, up_to_calls) in &words.up_to_calls {
             blocks[block.index()].up_to_calls = *up_to_calls;
         }
         FunctionMap {
-            shape: graph_hash(&blocks, &edges),
+            shape: graph_hash(&blocks, &graph),
             first_counter: words.first_word,
             counters: words.words,
             storage: Storage::Array,
@@ -38,7 +40,7 @@ impl FunctionMap {
             values: words.values.clone(),
             cuts: self.cuts.iter().map(|(edge, reason)| (words.edge_of_events(*edge), *reason)).collect(),
             blocks,
-            edges,
+            graph,
             ..self.clone()
         }
     }
@@ -46,7 +48,7 @@ impl FunctionMap {
     /// Returns whether the description of the function's events is consistent with its blocks and edges.
     pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
         let is_block = |block: Node| block.index() < self.blocks.len();
-        let edges = self.edges.len() + words.calls.len();
+        let edges = self.graph.edge_count() + words.calls.len();
         words.calls.is_sorted_by(|a, b| a.0 < b.0)
             && words.calls.iter().all(|(edge, block)| edge.index() < edges && is_block(*block))
             && words.up_to_calls.iter().all(|(block, _)| is_block(*block))

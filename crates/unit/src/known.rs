@@ -95,7 +95,7 @@ impl KnownPaths {
             cuts: function.cuts.clone(),
             paths: function.counters,
             known: Vec::new(),
-            edges: vec![0; function.edges.len()],
+            edges: vec![0; function.graph.edge_count()],
         };
         let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
         self.functions.entry(key).or_insert_with(fresh).merge(more).ok_or_else(|| ConflictingNumberings(function.name.clone()))

@@ -15,6 +15,7 @@ pub mod edge_profile;
 mod event_words;
 pub mod events;
 pub mod experiment;
+mod flow_graph;
 pub mod frame;
 mod identity;
 pub mod image;
@@ -41,6 +42,7 @@ pub use edge_profile::{
 };
 pub use events::EventSource;
 pub use experiment::{Experiment, PluginRequest, Settings};
+pub use flow_graph::{EdgeKind, FlowEdge, FlowGraph};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};

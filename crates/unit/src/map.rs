@@ -6,15 +6,16 @@
 use crate::edge_profile::EdgeProfile;
 use crate::events::EventSource;
 use crate::experiment::Experiment;
+use crate::flow_graph::{FlowEdge, FlowGraph};
 use crate::line_graphs::LineGraphs;
 use crate::observe::{CounterWords, InterestingWords, LabelWords, SegmentWords};
 use crate::position::Position;
 use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
-use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
+use trodden_flow::{CutReason, Dag, Edge, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 19;
+pub const MAP_VERSION: u32 = 20;
 
 /// Description of a compilation unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +124,7 @@ pub struct Skipped {
 /// An instrumented function.
 ///
 /// Its graph has a node for each block of the optimised code, followed by a node for the exit. A block that calls a function that returns
-/// twice is split into two nodes.
+/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers; nothing in the map repeats what it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
@@ -144,10 +145,10 @@ pub struct FunctionMap {
     pub storage: Storage,
     /// Basic blocks; block 0 is the entry.
     pub blocks: Vec<UnitBlock>,
-    /// Edges between blocks, and from blocks to the exit.
-    pub edges: Vec<FlowEdge>,
-    /// The acyclic graph whose paths are numbered.
-    pub dag: Vec<DagEdge>,
+    /// Its control-flow graph.
+    pub graph: FlowGraph,
+    /// The edges of the acyclic graph whose paths are numbered, in their order, by the edges of `graph` to which they correspond.
+    pub dag: Vec<Origin>,
     /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
     pub values: Vec<i64>,
     /// Edges at which paths are cut, usually back edges, with the reasons.
@@ -197,64 +198,9 @@ pub enum BlockKind {
     Dispatch,
 }
 
-/// An edge of a function's graph.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlowEdge {
-    /// Source block.
-    pub from: Node,
-    /// Target block, or the exit.
-    pub to: Node,
-    /// Condition under which the edge is taken.
-    pub kind: EdgeKind,
-    /// All switch values for which the edge is taken. A default edge has such values if cases lead to the same block.
-    pub cases: Vec<i64>,
-}
-
-/// Condition under which an edge is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum EdgeKind {
-    /// The only edge of its block.
-    Always,
-    /// The branch's condition is true.
-    True,
-    /// The branch's condition is false.
-    False,
-    /// The switch's value is one of the edge's cases, of which this is the first.
-    Case(i64),
-    /// The switch's value is not a case of a different edge.
-    Default,
-    /// An indirect branch. Contains the edge's index among the targets of the branch or of the dispatch block.
-    Indirect(u32),
-    /// The call returns normally.
-    Normal,
-    /// The call throws.
-    Unwind,
-    /// The function returns.
-    Return,
-    /// The function makes a tail call, either directly before the exit or before a block that only returns the call's result.
-    TailCall,
-    /// The function resumes unwinding.
-    Resume,
-    /// The block ends with a call that does not return.
-    NoReturn,
-    /// An edge to the exit from a block that is about to make a call that may not return (`exit`, `longjmp`, an exception). Paths that end
-    /// with this edge count how often the call was reached. The number of calls that did not return follows from the paths that continue.
-    Reach,
-    /// A call of a function that returns twice has returned.
-    ReturnsTwice,
-}
-
 /// Reason why a [`FunctionMap`] is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// An edge names a block that does not exist.
-    #[error("the graph of function `{function}` is corrupt: {source}")]
-    Graph {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        source: GraphError,
-    },
     /// The acyclic graph is invalid.
     #[error("the path graph of function `{function}` is corrupt: {what}")]
     Dag {
@@ -320,9 +266,10 @@ pub fn code_hash(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)
 }
 
-/// Hash of a graph, from its blocks and edges without source positions.
-pub fn graph_hash(blocks: &[UnitBlock], edges: &[FlowEdge]) -> u64 {
+/// Hash of a graph and its blocks without source positions.
+pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
+    let edges: Vec<FlowEdge> = graph.flow_edges().collect();
     let bytes = postcard::to_allocvec(&(kinds, edges)).expect("maps are plain data");
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
@@ -385,34 +332,19 @@ impl FunctionMap {
         Node(self.blocks.len() as u32)
     }
 
-    /// Builds the function's control-flow graph.
-    ///
-    /// # Errors
-    /// An edge names a block that does not exist.
-    pub fn graph(&self) -> Result<Graph, MapError> {
-        let edges = self.edges.iter().map(|e| (e.from, e.to)).collect();
-        Graph::new(self.blocks.len() as u32 + 1, Node(0), self.exit(), edges)
-            .map_err(|source| MapError::Graph { function: self.name.clone(), source })
-    }
-
     /// Builds the acyclic graph whose paths are counted.
     ///
     /// # Errors
-    /// The stored edges do not form an acyclic graph, or do not match the function's edges and values.
+    /// The stored edges do not form an acyclic graph, or do not match the function's graph and values.
     pub fn dag(&self) -> Result<Dag, MapError> {
         let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
+        if self.graph.node_count() != self.blocks.len() + 1 {
+            return Err(wrong(format!("the graph has {} nodes for {} blocks", self.graph.node_count(), self.blocks.len())));
+        }
         if self.values.len() != self.dag.len() {
             return Err(wrong(format!("it has {} values for {} edges", self.values.len(), self.dag.len())));
         }
-        let named = |edge: &DagEdge| match edge.origin {
-            Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => Some(e),
-            Origin::Stop(_) => None,
-        };
-        let cuts = self.cuts.iter().map(|(edge, _)| *edge);
-        if let Some(bad) = self.dag.iter().filter_map(named).chain(cuts).find(|e| e.index() >= self.edges.len()) {
-            return Err(wrong(format!("edge {} does not exist", bad.0)));
-        }
-        Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)
+        Dag::from_origins(&self.graph, &self.dag, &self.cuts).map_err(wrong)
     }
 
     /// Builds the path numbering of the function's acyclic graph.

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_container::{ContentError, FileFormat, FileKind};
-use trodden_flow::{CutReason, Edge, Node};
+use trodden_flow::{CutReason, Edge, Graph};
 
 const FORMAT: FileFormat =
-    FileFormat { kind: FileKind::SEGMENTS, version: 1, remedy: "choose a run that was recorded by `trodden record --whole-program`" };
+    FileFormat { kind: FileKind::SEGMENTS, version: 2, remedy: "choose a run that was recorded by `trodden record --whole-program`" };
 
 /// Maximum depth of segments.
 pub const MAX_DEPTH: u32 = 16;
@@ -79,10 +79,8 @@ pub struct SegmentFunction {
     pub version: NameVersion,
     /// Whether its name is local to the unit.
     pub local: bool,
-    /// Source and target of each edge.
-    pub flow: Vec<(Node, Node)>,
-    /// The exit node.
-    pub exit: Node,
+    /// Its control-flow graph.
+    pub graph: Graph,
     /// Edges at which its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of paths.
@@ -232,7 +230,7 @@ impl SegmentSet {
         let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
             let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
-            let flow = f.flow.len() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
+            let flow = f.graph.edge_count() == f.edges.len() && f.executions.keys().all(|path| *path < f.paths);
             paths && flow && lengths(f).is_some() && f.cuts.iter().all(|(edge, _)| edge.index() < f.edges.len())
         };
         self.functions.iter().all(is_sound)
@@ -269,11 +267,10 @@ impl SegmentSetBuilder {
                 aliases: unit.aliases.iter().filter(|a| a.of == key.1).map(|a| a.name.clone()).collect(),
                 version: key.2,
                 local: function.local,
-                flow: function.edges.iter().map(|e| (e.from, e.to)).collect(),
-                exit: function.exit(),
+                graph: (*function.graph).clone(),
                 cuts: function.cuts.clone(),
                 paths: function.counters,
-                edges: vec![0; function.edges.len()],
+                edges: vec![0; function.graph.edge_count()],
                 contexts: Vec::new(),
                 interesting: BTreeSet::new(),
                 executions: BTreeMap::new(),
@@ -330,6 +327,7 @@ impl SegmentSetBuilder {
 mod tests {
     use super::*;
     use trodden_container::FileError;
+    use trodden_flow::Node;
 
     pub fn builder(functions: usize) -> SegmentSetBuilder {
         let function = |number: usize| SegmentFunction {
@@ -338,8 +336,7 @@ mod tests {
             aliases: Vec::new(),
             version: NameVersion::default(),
             local: false,
-            flow: Vec::new(),
-            exit: Node(1),
+            graph: Graph::new(2, Node(0), Node(1), Vec::new()).unwrap(),
             cuts: Vec::new(),
             paths: 8,
             edges: Vec::new(),

@@ -144,7 +144,7 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
 /// Returns true if some edge of the later branch leaves a loop that contains both branches.
 fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
-    both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
+    both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.graph.to(*e))))
 }
 
 /// Compares two tables by the mean distance between their branches.

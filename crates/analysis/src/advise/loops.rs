@@ -84,7 +84,7 @@ pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &Advi
 
 /// Returns true if paths are cut within an iteration of the loop.
 fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
-    let edge = |e: &Edge| &walks.map.edges[e.index()];
+    let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
     let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edge(e).to == head;
     walks.map.cuts.iter().any(|cut| inside(&cut.0) && !closes(cut))
@@ -106,7 +106,7 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
     if iterations == 0 {
         return None;
     }
-    let back = |p: &&LoopPattern| p.edges.last().is_some_and(|e| walks.map.edges[e.index()].to == head);
+    let back = |p: &&LoopPattern| p.edges.last().is_some_and(|e| walks.map.graph.to(*e) == head);
     let returns_to_head = patterns.iter().filter(back).map(|p| p.count).sum();
     let branches = Branches::new(walks, &patterns);
     let entropy = entropy(patterns.iter().map(|p| p.count));

@@ -7,10 +7,10 @@ use trodden_unit::{EdgeKind, FunctionMap};
 /// Returns the blocks of each natural loop, keyed by head. A cycle with an entry other than its head is not a natural loop and is omitted.
 pub fn natural_loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
-    map.edges.iter().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
+    map.graph.flow_edges().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
     let mut back: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     for (edge, _) in map.cuts.iter().filter(|(_, reason)| *reason == CutReason::Back) {
-        let edge = &map.edges[edge.index()];
+        let edge = map.graph.edge(*edge);
         back.entry(edge.to).or_default().push(edge.from);
     }
     let has_single_entry = |head: Node, body: &BTreeSet<Node>| head == Node(0) || !body.contains(&Node(0));

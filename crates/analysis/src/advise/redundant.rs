@@ -10,7 +10,7 @@ use super::AdviseOptions;
 use super::trace::{StepId, StepResult, ValueTracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_flow::{Node, Origin};
+use trodden_flow::{DagEdge, Node, Origin};
 use trodden_unit::Position;
 use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, UnitProperties};
 
@@ -135,7 +135,7 @@ fn is_computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl Into
 
 /// Returns true if some path of the graph reaches `block` without passing any of `others`.
 fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
-    let dag = &walks.map.dag;
+    let dag: Vec<DagEdge> = walks.map.dag.iter().map(|origin| origin.dag_edge(&walks.map.graph)).collect();
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
     let mut stack: Vec<Node> = entered.chain([Node(0)]).filter(|b| !others.contains(b)).collect();
     let mut seen: BTreeSet<Node> = stack.iter().copied().collect();

@@ -41,19 +41,19 @@ impl<'a> Walks<'a> {
             map,
             walks: executed.map(|path| BlockWalk::new(map, path)).collect(),
             blocks: vec![0; map.blocks.len()],
-            edges: vec![0; map.edges.len()],
-            deciding: EdgeSet::empty(map.edges.len()),
+            edges: vec![0; map.graph.edge_count()],
+            deciding: EdgeSet::empty(map.graph.edge_count()),
         };
         for walk in &walks.walks {
             walk.blocks.iter().for_each(|b| add(&mut walks.blocks[b.index()], walk.count));
             walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
         }
         let mut edges = vec![0; map.blocks.len()];
-        let is_taken = |e: Edge| is_branch_outcome(map.edges[e.index()].kind) && walks.edges[e.index()] > 0;
-        let taken = EdgeSet::from_fn(map.edges.len(), is_taken);
-        taken.iter().for_each(|e| edges[map.edges[e.index()].from.index()] += 1);
-        let several = taken.iter().filter(|e| edges[map.edges[e.index()].from.index()] > 1);
-        walks.deciding = EdgeSet::from_members(map.edges.len(), several);
+        let is_taken = |e: Edge| is_branch_outcome(map.graph.kind(e)) && walks.edges[e.index()] > 0;
+        let taken = EdgeSet::from_fn(map.graph.edge_count(), is_taken);
+        taken.iter().for_each(|e| edges[map.graph.from(e).index()] += 1);
+        let several = taken.iter().filter(|e| edges[map.graph.from(*e).index()] > 1);
+        walks.deciding = EdgeSet::from_members(map.graph.edge_count(), several);
         walks
     }
 
@@ -64,7 +64,7 @@ impl<'a> Walks<'a> {
 
     /// The block that an edge leaves.
     pub fn source_block(&self, edge: Edge) -> Node {
-        self.map.edges[edge.index()].from
+        self.map.graph.from(edge)
     }
 
     /// The executed outcomes of a block; empty unless there are several.
@@ -77,7 +77,7 @@ impl BlockWalk {
     fn new(map: &FunctionMap, path: CountedPath) -> BlockWalk {
         let (mut edges, mut sums, mut sum) = (Vec::new(), Vec::new(), 0i64);
         for edge in path.path {
-            let origin = map.dag[edge.index()].origin;
+            let origin = map.dag[edge.index()];
             if !matches!(origin, Origin::Enter(_)) {
                 sums.push(sum);
             }

@@ -49,7 +49,7 @@ fn is_join(reason: CutReason) -> bool {
 
 /// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block (preferably a back edge).
 fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
-    let cuts = || function.cuts.iter().filter(|(cut, _)| function.edges.get(cut.index()).is_some_and(|e| e.to == block));
+    let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
     let others = || cuts().filter(|(_, reason)| !is_join(*reason));
     let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
     (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
@@ -67,7 +67,7 @@ impl Expression {
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
-            function.edges.get(cut.index()).is_some_and(|e| {
+            function.graph.get_edge(*cut).is_some_and(|e| {
                 let (joins, other) = cuts_to(function, e.to);
                 joins && (other.is_some() || e.to == Node(0))
             })
@@ -115,7 +115,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
 fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
-    function.edges.get(edge.index()).map(|e| (e.to, reason.is_some_and(is_join)))
+    function.graph.get_edge(edge).map(|e| (e.to, reason.is_some_and(is_join)))
 }
 
 struct JoinSearch<'s> {

@@ -37,7 +37,7 @@ impl<'a> Callees<'a> {
     pub fn has_paths_to_calls(&self, place: FunctionIndex, function: &FunctionMap) -> bool {
         let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.resolve(place, name).is_some()));
         let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
-        calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
+        calls.all(|call| function.graph.flow_edges().any(|e| e.from == call.block && ends(e.kind)))
     }
 
     /// Returns the functions that the last block of a path calls or may call.

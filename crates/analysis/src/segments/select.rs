@@ -131,8 +131,10 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
             let of_events = function.with_event_paths();
-            streamed
-                .insert((unit.map.source.clone(), function.name.clone(), of_events.version()), (function, words, of_events.edges.len()));
+            streamed.insert(
+                (unit.map.source.clone(), function.name.clone(), of_events.version()),
+                (function, words, of_events.graph.edge_count()),
+            );
         }
     }
     builder.set_all_edges(|unit, name, version| {

@@ -191,7 +191,7 @@ fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
                 continue;
             }
             // Without calls that may not return, each counter is a complete path.
-            if function.edges.iter().all(|e| e.kind != EdgeKind::Reach) {
+            if function.graph.flow_edges().all(|e| e.kind != EdgeKind::Reach) {
                 keys.extend(counts.map(|(id, _)| key(id, true)));
                 continue;
             }

@@ -1,8 +1,7 @@
 //! Numberings that treat marked edges differently, from which precise selective labels are built (P3 paper, algorithm 1).
 
 use super::TooManyPaths;
-use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::DagEdgeSet;
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::Node;
 
 /// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for unmarked ones), and the number of paths of marked

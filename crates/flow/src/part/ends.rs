@@ -7,8 +7,7 @@
 //! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
 
 use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::NodeSet;
-use crate::graph::Node;
+use crate::graph::{Node, NodeSet};
 
 /// The ends of a DAG's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]

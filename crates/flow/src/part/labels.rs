@@ -5,8 +5,7 @@
 //! order. Then labels are pushed down over nodes with one in-edge, and the labels of uninteresting edges are set to zero. O(edges *
 //! log(out-degree)).
 
-use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::DagEdgeSet;
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::numbering::{number_marked_last, push_down, zero_unmarked};
 
 /// Returns the label of each edge.

@@ -14,8 +14,8 @@ pub use ends::Ends;
 pub use hits::Hits;
 pub use labels::{LabelSums, precise_selective_labels};
 
-use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::{DagEdgeSet, NodeSet};
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
+use crate::graph::NodeSet;
 use crate::numbering::{Numbering, number_marked};
 use crate::placement::on_chords;
 use serde::{Deserialize, Serialize};

@@ -46,7 +46,7 @@ pub struct RegisterCounted {
 
 /// The part of a program that passes do not change: its graph and the acyclic graph of its paths.
 #[derive(Clone, Debug)]
-pub(super) struct ProgramFrame {
+pub(crate) struct ProgramFrame {
     pub graph: Graph,
     /// The nodes except the exit, in topological order of the paths.
     pub order: Vec<Node>,

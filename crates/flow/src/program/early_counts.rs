@@ -7,15 +7,19 @@
 //! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
 //! call.
 
-use super::BlockProperties;
 use super::code::{Code, ProgramFrame};
 use super::operation::{Operation, value_set};
+use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves counts from a node's out-edge to its in-edges if that is necessary or, if `if_profitable`, profitable. Visits nodes in reverse
-/// topological order, so that a count can move over several nodes. Linear in the size of the graph.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, if_profitable: bool) {
+/// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move over
+/// several nodes. Linear in the size of the graph.
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
+    if which == EarlyCounting::Never {
+        return;
+    }
+    let if_profitable = which == EarlyCounting::IfProfitable;
     let graph = &frame.graph;
     let known = constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();

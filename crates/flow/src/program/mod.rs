@@ -19,16 +19,16 @@ mod text;
 mod trip_counts;
 pub mod verify;
 
-use crate::dag::{Cut, Dag};
-use crate::dense_set::{DagEdgeSet, EdgeSet, NodeSet};
+use crate::dag::{Cut, Dag, DagEdgeSet};
 use crate::frequency::Frequencies;
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, EdgeSet, Graph, Node, NodeSet};
 use crate::interesting::{InterestingPlan, PathEnding};
 use crate::numbering::NumberedPaths;
 use crate::part::{Hits, Part};
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
-use code::{Code, ProgramFrame};
+use code::Code;
+pub(crate) use code::ProgramFrame;
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -74,18 +74,43 @@ pub enum TripCounting {
     On,
 }
 
-/// Options of the passes.
+/// Which counts are moved to earlier edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EarlyCounting {
+    /// No counts, because the scheme itself counts early.
+    Never,
+    /// Counts that must be moved to be exact.
+    IfNecessary,
+    /// Counts that must be moved to be exact, and counts that are profitable to move.
+    IfProfitable,
+}
+
+/// Options of the passes. What observes paths chooses them for each function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// Which loops are counted by trip count.
     pub trip_counts: TripCounting,
-    /// Whether paths are counted early if that is profitable.
-    pub early: bool,
+    /// Which paths are counted early.
+    pub early: EarlyCounting,
     /// How the dominant iterations of short loops are counted.
     pub dominant: DominantCounting,
 }
 
 impl Choices {
+    /// Counts every path separately, where it ends.
+    pub const AT_PATH_ENDS: Choices =
+        Choices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
+
+    /// Returns the passes that both choices contain.
+    #[must_use]
+    pub fn limited_to(self, limit: Choices) -> Choices {
+        Choices {
+            trip_counts: self.trip_counts.min(limit.trip_counts),
+            early: self.early.min(limit.early),
+            dominant: self.dominant.min(limit.dominant),
+        }
+    }
+
     /// Counts iterations in registers if that is profitable, for all passes that are enabled. If a program is killed inside a loop, these
     /// counts are lost.
     pub fn in_registers(self) -> Choices {
@@ -129,49 +154,29 @@ impl fmt::Display for PassFault {
     }
 }
 
-/// The passes that a scheme permits.
-#[derive(Clone, Copy, Debug)]
-struct Admitted {
-    trip_counts: bool,
-    early_counts: EarlyCounts,
-    dominant: bool,
-}
-
-/// Which counts are moved to earlier edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EarlyCounts {
-    /// No counts, because the scheme itself counts early.
-    Never,
-    /// Counts that must be moved to be exact.
-    IfNecessary,
-    /// Counts that must be moved to be exact, and counts that are profitable to move.
-    IfProfitable,
-}
-
 /// The operations on the edges of a graph, and the meaning of the counters.
 #[derive(Clone, Debug)]
 pub struct ProbeProgram {
     frame: ProgramFrame,
     code: Code,
-    admitted: Admitted,
     paths: NumberedPaths,
     /// Increments by edge of the acyclic graph, if a path's increments sum to its number.
     increments: Option<Probes>,
     cells: Cells,
     /// Numbers of the known paths, which are not counted; `None` if all paths are counted.
     known: Option<Vec<u64>>,
-    versions: Option<Versions>,
+    versions: Option<CodeVersions>,
     /// `None` if paths are counted instead of appended to a stream.
     stream: Option<StreamEdges>,
 }
 
 /// Several versions of a function's code.
 #[derive(Clone, Debug)]
-struct Versions {
+pub(crate) struct CodeVersions {
     /// For each node of the graph except the exit, the function's node and its version.
-    places: Vec<NodePlace>,
+    pub places: Vec<NodePlace>,
     /// Executions of each edge by known paths.
-    executions: Vec<u64>,
+    pub executions: Vec<u64>,
 }
 
 impl ProbeProgram {
@@ -179,37 +184,33 @@ impl ProbeProgram {
     pub fn from_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
         match (&plan.part, &plan.partial) {
             (Some(part), _) => ProbeProgram::from_part(graph, plan, part),
-            (None, Some(_)) => ProbeProgram::from_partial(graph, plan),
+            // Counts all paths except those that the plan omits.
+            (None, Some(_)) => ProbeProgram::from_actions(graph, plan),
             (None, None) => ProbeProgram::from_complete(graph, plan),
         }
     }
 
     /// Counts all paths.
     fn from_complete(graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::IfProfitable, dominant: true };
-        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
-        ProbeProgram { increments: Some(plan.probes.clone()), ..program }
+        ProbeProgram { increments: Some(plan.probes.clone()), ..ProbeProgram::from_actions(graph, plan) }
     }
 
-    /// Counts all paths except those that the plan omits.
-    fn from_partial(graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::IfProfitable, dominant: false };
-        ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan)
+    /// Performs the plan's action on each edge.
+    fn from_actions(graph: &Graph, plan: &Plan) -> ProbeProgram {
+        ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), plan)
     }
 
     /// Counts a copy's part of the paths, each at its end ([`crate::part::Ends`]).
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Never, dominant: false };
         let operations = part::operations(graph, &plan.dag, &part.part);
         let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
-        ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan) }
+        ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan) }
     }
 
     /// Counts all paths of a plan whose increments sum to precise selective labels instead of numbers, so that only interesting paths have
     /// unique sums. `interesting` contains edges of the acyclic graph.
     pub fn from_labels(graph: &Graph, plan: &Plan, interesting: DagEdgeSet) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::IfProfitable, dominant: false };
-        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
+        let program = ProbeProgram::from_actions(graph, plan);
         let increments = plan.probes.increments().to_vec();
         let counted = DagEdgeSet::from_members(plan.dag.edges().len(), plan.dag.incoming(plan.dag.exit()).iter().copied());
         // For all edges of a node, sums of increments differ from sums of labels by the same constant, so their ranges are disjoint, too.
@@ -228,8 +229,7 @@ impl ProbeProgram {
 
     /// Counts a plan's unknown paths in a function with a single version of the code: paths are looked up at their end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::IfNecessary, dominant: false };
-        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan);
+        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
@@ -252,22 +252,20 @@ impl ProbeProgram {
 
     /// Counts a plan's unknown paths in a graph that contains several versions of the function.
     pub(crate) fn from_versions(
-        (graph, order, origins): (Graph, Vec<Node>, Vec<Edge>),
+        frame: ProgramFrame,
         plan: &Plan,
         operations: Vec<Vec<Operation>>,
-        (known, places, executions): (Vec<u64>, Vec<NodePlace>, Vec<u64>),
+        versions: CodeVersions,
+        known: Vec<u64>,
     ) -> ProbeProgram {
-        let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::IfNecessary, dominant: true };
-        let frame = ProgramFrame { graph, order, dag: plan.dag.clone(), origins: Some(origins) };
-        let program = ProbeProgram::new(frame, operations, admitted, plan);
-        let versions = Some(Versions { places, executions });
-        ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), versions, ..program }
+        let program = ProbeProgram::new(frame, operations, plan);
+        ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), versions: Some(versions), ..program }
     }
 
-    fn new(frame: ProgramFrame, operations: Vec<Vec<Operation>>, admitted: Admitted, plan: &Plan) -> ProbeProgram {
+    fn new(frame: ProgramFrame, operations: Vec<Vec<Operation>>, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
         let (code, cells) = (Code::new(operations), Cells::Paths);
-        ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None, stream: None }
+        ProbeProgram { frame, code, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
     /// Creates a plan's program and runs the passes.
@@ -277,8 +275,8 @@ impl ProbeProgram {
         program
     }
 
-    /// Runs the passes that are enabled and that the scheme supports. `frequencies` belong to the function's graph, `blocks` to the
-    /// program's graph, which may contain several versions of the function.
+    /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's graph, which may contain several
+    /// versions of the function.
     pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
         let own = self.own_frequencies(frequencies);
         Pass::ALL.into_iter().for_each(|pass| self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
@@ -311,14 +309,11 @@ impl ProbeProgram {
     }
 
     fn run(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
-        let ProbeProgram { frame, code, admitted, .. } = self;
+        let ProbeProgram { frame, code, .. } = self;
         match pass {
-            Pass::TripCounts if admitted.trip_counts => trip_counts::run(frame, code, frequencies, blocks, choices.trip_counts),
-            Pass::EarlyCounts if admitted.early_counts != EarlyCounts::Never => {
-                early_counts::run(frame, code, frequencies, blocks, choices.early && admitted.early_counts == EarlyCounts::IfProfitable);
-            }
-            Pass::DominantIterations if admitted.dominant => dominant::run(frame, code, frequencies, blocks, choices.dominant),
-            Pass::TripCounts | Pass::EarlyCounts | Pass::DominantIterations => {}
+            Pass::TripCounts => trip_counts::run(frame, code, frequencies, blocks, choices.trip_counts),
+            Pass::EarlyCounts => early_counts::run(frame, code, frequencies, blocks, choices.early),
+            Pass::DominantIterations => dominant::run(frame, code, frequencies, blocks, choices.dominant),
         }
     }
 

@@ -8,8 +8,7 @@
 
 use super::operation::{Operation, add};
 use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
-use crate::dense_set::NodeSet;
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, Graph, Node, NodeSet};
 use crate::part::{Hits, Part};
 
 /// Returns the operations on each edge of a graph.

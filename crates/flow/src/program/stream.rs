@@ -7,8 +7,7 @@
 
 use super::ProbeProgram;
 use super::operation::Operation;
-use crate::dense_set::EdgeSet;
-use crate::graph::Edge;
+use crate::graph::{Edge, EdgeSet};
 use std::mem::take;
 
 /// The edges on which calls end.

@@ -5,8 +5,7 @@
 //!
 //! Invariants: state 0 is the entry; a transition leads to a state of its edge's head.
 
-use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::DagEdgeSet;
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::Node;
 
 /// A transition from one state to another.

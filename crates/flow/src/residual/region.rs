@@ -8,9 +8,8 @@
 
 use super::KnownPath;
 use super::prices::Prices;
-use crate::dag::{Dag, DagEdgeId};
-use crate::dense_set::{DagEdgeSet, NodeSet};
-use crate::graph::Node;
+use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
+use crate::graph::{Node, NodeSet};
 
 /// Minimum relative improvement of a move. With 1e-5, three programs execute 0 to 0.25% more instructions; with 3e-2, the difference is
 /// within 0.2% (docs/benchmarks/constants.md).

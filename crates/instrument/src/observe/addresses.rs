@@ -97,7 +97,7 @@ impl PseudoProbes {
             // An instruction without a position is the jump at the end of a landing block.
             at.extend(self.0.get(&first).map(|place| (*place, PseudoProbe::block(number as u32))));
         }
-        for (edge, site) in cfg.edges.iter().zip(&cfg.sites) {
+        for (edge, site) in cfg.graph.flow_edges().zip(&cfg.sites) {
             let probe = match edge.kind {
                 EdgeKind::Reach => PseudoProbe::reach(edge.from.0),
                 EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == cfg.nodes.len() => {

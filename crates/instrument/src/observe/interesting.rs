@@ -8,15 +8,19 @@ use crate::llvm::{Block, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEnd;
 use crate::planned_function::PlannedFunction;
-use crate::unit::{Unit, count_each_iteration};
+use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_flow::program::{Cells, Choices};
+use trodden_flow::program::{Cells, Choices, EarlyCounting};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
 
 /// Why a function without interesting paths is not counted.
 const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
+
+/// Passes for functions of which some paths are interesting. Counting at an exit edge would look up paths that were not taken, and dominant
+/// iterations are recognised by the register, which is not a path's number here.
+const PASSES: Choices = Choices { early: EarlyCounting::IfProfitable, ..Choices::AT_PATH_ENDS };
 
 /// Observer that counts the paths of a set.
 pub struct InterestingPaths;
@@ -37,8 +41,7 @@ impl Observer for InterestingPaths {
 
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         match planned.program.cells() {
-            // Counting at an exit edge would look up paths that were not taken.
-            Cells::Interesting(_) => count_each_iteration(unit.options.choices),
+            Cells::Interesting(_) => unit.options.choices.limited_to(PASSES),
             _ => unit.passes(planned),
         }
     }
@@ -66,8 +69,8 @@ pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
 /// Returns the interesting paths of a function; `None` if there are none, or if they belong to a different version of it.
 pub fn interesting_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.interesting.as_ref()?;
-    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
-    known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
+    known.find_same_shape(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
 /// Returns the words of a function's interesting paths, if it has any.
@@ -91,7 +94,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     };
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
-    let (dag, numbering) = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, entries, known.paths)
+    let (dag, numbering) = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
         .ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.reach_edges();
     let scheme = match unit.options.experiment.scheme() {
@@ -99,7 +102,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
         _ => None,
     };
     let request = InterestingRequest {
-        graph: &planned.graph,
+        graph: &planned.cfg.graph,
         frequencies: &planned.frequencies,
         input: InterestingInput { scheme: scheme.unwrap_or(NumberingScheme::BallLarus), ids: &ids, marks_call: &excluded },
         options: &unit.options.plan,

@@ -27,12 +27,12 @@ use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::shape::prepare;
-use crate::unit::{Unit, choose, graph_of, verify_plan};
+use crate::unit::{Unit, choose, verify_plan};
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::Choices;
-use trodden_flow::{Graph, Plan, ProbeProgram};
+use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
 /// Creates the observer of a unit, and declares the symbols that its code refers to.
@@ -106,8 +106,8 @@ pub trait Observer {
     ///
     /// # Errors
     /// The kind's input belongs to a different function.
-    fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Result<Plan, Error> {
-        Ok(unit.plan_all_paths(cfg, graph, frequencies))
+    fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, Error> {
+        Ok(unit.plan_all_paths(cfg, frequencies))
     }
 
     /// Plans a function again if the kind's input determines its paths.
@@ -160,9 +160,9 @@ pub trait Observer {
 /// Runs the passes on a function's program, and inserts its probes.
 fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut PlannedFunction) {
     let passes = observer.passes(unit, planned);
-    let PlannedFunction { function, cfg, graph, program, frequencies, .. } = &mut *planned;
+    let PlannedFunction { function, cfg, program, frequencies, .. } = &mut *planned;
     let function = *function;
-    probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), passes);
+    probes::run_passes(program, frequencies, &places::block_properties(cfg), passes);
     observer.rewrite(program, cfg);
     let location = crate::debug::no_line(unit.module, function);
     let (base, at_end) = observer.enter(unit, planned, location);
@@ -182,16 +182,14 @@ pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Val
     let prepared = prepare(unit.module, function);
     let cfg = FunctionCfg::new(function, &prepared, &unit.no_return, &mut unit.positions);
     observer.described(unit, function, &cfg);
-    let graph = graph_of(function, &cfg)?;
     let name = function.name();
-    let (frequencies, is_measured) = unit.frequencies(&name, &cfg, &graph, observer.measured_edges(unit, &name, &cfg));
-    let plan = observer.plan(unit, &name, &cfg, &graph, &frequencies)?;
+    let (frequencies, is_measured) = unit.frequencies(&name, &cfg, observer.measured_edges(unit, &name, &cfg));
+    let plan = observer.plan(unit, &name, &cfg, &frequencies)?;
     let planned = PlannedFunction {
-        program: ProbeProgram::from_plan(&graph, &plan),
+        program: ProbeProgram::from_plan(&cfg.graph, &plan),
         function,
         position,
         cfg,
-        graph,
         frequencies,
         is_measured,
         may_lack_region,

@@ -11,8 +11,8 @@ use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::Choices;
-use trodden_flow::{Graph, Plan, ProbeProgram};
+use trodden_flow::program::{Choices, DominantCounting, EarlyCounting};
+use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, Storage, graph_hash, observe};
 
 /// Observer that counts a copy's part of the paths.
@@ -43,16 +43,17 @@ impl Observer for CopyPart {
         reason_to_skip(unit, function)
     }
 
-    fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, graph: &Graph, _: &Frequencies) -> Result<Plan, Error> {
+    fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, _: &Frequencies) -> Result<Plan, Error> {
         let other = || Error::PartMismatch(name.to_owned());
-        let known = part_of(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
-        let (dag, _) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
+        let known = part_of(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.graph)).ok_or_else(other)?;
+        let (dag, _) = Plan::cut_at_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// If hits are counted, each iteration is counted when it ends.
+    /// If hits are counted, each iteration is counted when it ends. Paths are counted at their ends already, which are the first edges on which they are known.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
-        if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) }
+        let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
+        Choices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {

@@ -16,14 +16,15 @@ use crate::segments::hand_over::ContextWords;
 use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_local_name};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
-use crate::unit::{COUNT_AT_PATH_ENDS, Unit, verify_plan};
+use crate::unit::{Unit, verify_plan};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use trodden_flow::part::precise_selective_labels;
 use trodden_flow::plan::probe_costs;
+use trodden_flow::program::Choices;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::{Dag, DagEdgeSet, Numbering, Plan, ProbeProgram, Probes};
+use trodden_flow::{Dag, DagEdgeSet, Graph, Numbering, Plan, ProbeProgram, Probes};
 use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
 use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{NameVersion, Observation, SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, graph_hash, observe};
@@ -110,10 +111,10 @@ impl SegmentCounts {
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
-        let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+        let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
         let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
-        let (graph, frequencies, options) = (&planned.graph, &planned.frequencies, &unit.options.plan);
+        let (graph, frequencies, options) = (&planned.cfg.graph, &planned.frequencies, &unit.options.plan);
         planned.program = match (&preferential, unit.options.experiment.observation()) {
             (Some(found), _) => {
                 let probes = match options.chords {
@@ -129,8 +130,8 @@ impl SegmentCounts {
             _ => ProbeProgram::from_plan(graph, &Plan::from_numbering(dag, numbering, graph, frequencies, options)),
         };
         verify_plan(&planned)?;
-        let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
-        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), COUNT_AT_PATH_ENDS);
+        let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
+        probes::run_passes(program, frequencies, &places::block_properties(cfg), Choices::AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 
@@ -187,7 +188,7 @@ fn selective(unit: &Unit, planned: &PlannedFunction, (dag, numbering): (Dag, Num
     let marked = DagEdgeSet::from_members(dag.edges().len(), edges);
     let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
     let labels = precise_selective_labels(&dag, &interesting);
-    let (graph, frequencies) = (&planned.graph, &planned.frequencies);
+    let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
     let probes = match unit.options.plan.chords {
         true => Probes::on_chords(&dag, &labels, &probe_costs(&dag, graph, frequencies)),
         false => Probes::direct(&labels),
@@ -203,7 +204,8 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
         unreachable!("a unit that counts segments has a set of them");
     };
     let mut plan = |(mut planned, number, preferential): PlannedSegments| {
-        let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
+        let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
+        let graph: &Graph = &cfg.graph;
         let source = &source;
         let mut on =
             FunctionOnSegments { module, source, set, number, cfg, graph, program, frequencies, identity, numbering, preferential };
@@ -223,8 +225,8 @@ fn plan_words(unit: &Unit, planned: Vec<PlannedSegments>, set: &Rc<SegmentSet>) 
 /// Returns a function's number and entry in the set; `None` if it is not in the set or has a different shape.
 fn segments_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<(u32, &'u SegmentFunction)> {
     let set = unit.options.segments.as_ref()?;
-    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
     let number = set.find_function(&unit.map.source, name, version)?;
     let function = &set.functions()[number as usize];
-    (function.edges.len() == cfg.edges.len()).then_some((number, function))
+    (function.edges.len() == cfg.graph.edge_count()).then_some((number, function))
 }

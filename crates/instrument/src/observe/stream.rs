@@ -11,7 +11,7 @@ use crate::path_end::PathEnd;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::probes;
 use crate::stream::{Streams, catches, edges};
-use crate::unit::{COUNT_AT_PATH_ENDS, Unit, graph_of};
+use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
@@ -52,7 +52,7 @@ impl Observer for PathStream {
     }
 
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        COUNT_AT_PATH_ENDS
+        Choices::AT_PATH_ENDS
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
@@ -94,14 +94,14 @@ fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<Pl
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
     }
-    let graph = graph_of(own.function, &cfg)?;
-    let (frequencies, is_measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
+    let graph = &cfg.graph;
+    let (frequencies, is_measured) = (Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints)), false);
     let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
-    let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
-    let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
-    let program = ProbeProgram::from_plan(&graph, &plan);
-    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, extra_edges }));
-    Ok(PlannedFunction { cfg, graph, program, frequencies, is_measured, counted, ..own })
+    let (dag, numbering) = Plan::cut_at(graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
+    let plan = Plan::from_numbering(dag, numbering, graph, &frequencies, options);
+    let program = ProbeProgram::from_plan(graph, &plan);
+    let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, graph: own.cfg.graph, program: own.program, extra_edges }));
+    Ok(PlannedFunction { cfg, program, frequencies, is_measured, counted, ..own })
 }

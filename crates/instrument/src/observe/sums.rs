@@ -8,7 +8,7 @@ use crate::events::Events;
 use crate::llvm::{Block, Module, Value};
 use crate::path_end::PathEnd;
 use crate::planned_function::PlannedFunction;
-use crate::unit::{COUNT_AT_PATH_ENDS, Unit};
+use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::Choices;
 use trodden_unit::{BlockKind, observe};
@@ -45,7 +45,7 @@ impl Observer for EventSums {
 
     /// Events must be read exactly where paths end.
     fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        COUNT_AT_PATH_ENDS
+        Choices::AT_PATH_ENDS
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {

@@ -11,7 +11,7 @@ use crate::planned_function::PlannedFunction;
 use crate::residual;
 use crate::unit::Unit;
 use crate::versions;
-use trodden_flow::program::Choices;
+use trodden_flow::program::{Choices, EarlyCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{EdgeSet, NumberingScheme, Plan, ProbeProgram, ResidualPlan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
@@ -73,8 +73,16 @@ impl Observer for UnknownPaths {
         Ok(planned)
     }
 
-    fn passes(&self, unit: &Unit, _: &PlannedFunction) -> Choices {
-        (self.passes)(unit.options.choices)
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+        let chosen = (self.passes)(unit.options.choices);
+        match (planned.program.known(), planned.program.places()) {
+            // All paths are counted.
+            (None, _) => chosen,
+            // In the instrumented code, paths are counted like others, but where they end: unknown ones are rare.
+            (Some(_), Some(_)) => Choices { early: EarlyCounting::IfNecessary, ..chosen },
+            // Every path is looked up where it ends.
+            (Some(_), None) => Choices::AT_PATH_ENDS,
+        }
     }
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
@@ -98,8 +106,8 @@ impl Observer for UnknownPaths {
 /// Returns the known paths of a function; `None` if there are none, or if they belong to a different version of it.
 fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u KnownFunction> {
     let known = unit.options.known.as_ref()?;
-    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
-    known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
+    known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
 /// Returns the program that recognises known paths by preferential numbering, if it is requested. If the numbers do not fit, the map
@@ -111,11 +119,11 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
         return Ok(None);
     }
     let name = planned.function.name();
-    let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, unit.options.plan.entries, known.paths);
+    let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
     let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
-    let (ids, none): (Vec<u64>, _) = (known.known.iter().map(|(id, _)| *id).collect(), EdgeSet::empty(planned.graph.edge_count()));
+    let (ids, none): (Vec<u64>, _) = (known.known.iter().map(|(id, _)| *id).collect(), EdgeSet::empty(planned.cfg.graph.edge_count()));
     let request = InterestingRequest {
-        graph: &planned.graph,
+        graph: &planned.cfg.graph,
         frequencies: &planned.frequencies,
         input: InterestingInput { scheme: NumberingScheme::Ppp, ids: &ids, marks_call: &none },
         options: &unit.options.plan,
@@ -135,7 +143,7 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
 /// Returns the program that counts the unknown paths, with the same numbering as the known paths, and in several versions of the code if
 /// `versions`. `None` if the known paths are those of a different graph.
 fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunction, versions: bool) -> Option<ProbeProgram> {
-    let PlannedFunction { graph, frequencies, .. } = planned;
+    let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
     let (dag, numbering) = Plan::cut_at_if_same_count(graph, &known.cuts, unit.options.plan.entries, known.paths)?;
     let excluded = planned.cfg.reach_edges();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));

@@ -197,7 +197,7 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
-        let continues = |e: &&Edge| dag.cut(**e).is_none() && cfg.edges[e.index()].kind != EdgeKind::Reach;
+        let continues = |e: &&Edge| dag.cut(**e).is_none() && cfg.graph.kind(**e) != EdgeKind::Reach;
         let (mut far, mut jumps) = (instruction_cost(cfg, node), 0.0);
         for edge in graph.out(node).iter().filter(continues) {
             let (share, next_node) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
@@ -214,7 +214,7 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
 
 /// Returns true if code can be inserted on an edge, which is false for unwind edges.
 fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
-    let kind = cfg.edges[edge.index()].kind;
+    let kind = cfg.graph.kind(edge);
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 

@@ -54,9 +54,9 @@ impl DoubledFunction<'_> {
         let tables = tables(function);
         let (landings, sites) = work.choose_sites(planned, tables.as_ref());
         let landings = split_landings(module, &landings, &mut cfg);
-        let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.every_iteration, false);
+        let crossings = work.split_back_edges(&mut cfg, &planned.cfg.graph, &sites.every_iteration, false);
         let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
-        let short = work.split_back_edges(&mut cfg, &planned.graph, &short, true);
+        let short = work.split_back_edges(&mut cfg, &planned.cfg.graph, &short, true);
         let entry = entry::new_entry(module, function);
         let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
@@ -126,7 +126,8 @@ impl DoubledFunction<'_> {
         let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
             let live = tables.live();
-            let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
+            let PlannedFunction { cfg, program, frequencies, .. } = planned;
+            let graph = &cfg.graph;
             landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));

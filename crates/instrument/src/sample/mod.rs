@@ -31,7 +31,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::Node;
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{Choices, TripCounting};
 
 /// The sampling tier's decisions for a unit.
 pub struct SampleTier {
@@ -61,7 +61,7 @@ impl SampleTier {
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
         let mut calls: IndexMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
-        for planned in two.iter().filter(|f| checks::recurses_at_most_once(f.function, &f.cfg, &f.graph, f.program.dag())) {
+        for planned in two.iter().filter(|f| checks::recurses_at_most_once(f.function, &f.cfg, &f.cfg.graph, f.program.dag())) {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
         let functions_without_check = checks::functions_without_check(&candidates, &calls);
@@ -86,16 +86,11 @@ impl SampleTier {
     /// Runs the passes. Counts stay at the ends of their paths: an early count could precede a change of versions, and the path would then
     /// run in the other version. Loops without a version change may be counted by trip count.
     fn run_passes(&self, planned: &mut PlannedFunction) {
-        let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
-        let mut blocks = crate::places::block_properties(cfg, graph);
+        let PlannedFunction { cfg, program, frequencies, .. } = planned;
+        let mut blocks = crate::places::block_properties(cfg);
         let sites = &self.sites[&planned.function];
         blocks.changes_version = sites.every_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
-        probes::run_passes(
-            program,
-            frequencies,
-            &blocks,
-            Choices { trip_counts: self.iterations, early: false, dominant: DominantCounting::Shared },
-        );
+        probes::run_passes(program, frequencies, &blocks, Choices { trip_counts: self.iterations, ..Choices::AT_PATH_ENDS });
     }
 
     /// Returns the functions that contain a function's code after it was instrumented.
@@ -163,7 +158,7 @@ impl PlannedFunction {
         } else {
             CallFrequency::Unknown
         };
-        checks::check_sites(&self.cfg, &self.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
+        checks::check_sites(&self.cfg, &self.cfg.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
     }
 
     fn jumps_by_address(&self) -> bool {
@@ -172,14 +167,14 @@ impl PlannedFunction {
 
     /// Returns the functions that this one calls directly, each with whether the call is in a loop.
     fn calls(&self) -> Vec<(Value, bool)> {
-        let repeated = checks::in_loops(&self.cfg, &self.graph, self.program.dag());
+        let repeated = checks::in_loops(&self.cfg, &self.cfg.graph, self.program.dag());
         let of_node = |n: Node| {
             let calls =
                 self.cfg.block(n).into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
             let repeated = repeated.contains(&n);
             calls.map(move |callee| (callee, repeated))
         };
-        self.graph.nodes().flat_map(of_node).collect()
+        self.cfg.graph.nodes().flat_map(of_node).collect()
     }
 }
 

@@ -39,7 +39,7 @@ pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
 
 /// Returns the edge's source and the blocks; `None` if the plan does not fit the function.
 fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
-    let edge = place.cfg.edges.get(copy.entry.index())?;
+    let edge = place.cfg.graph.get_edge(copy.entry)?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
     let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
@@ -132,7 +132,7 @@ fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
 fn set_split_weights(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
-        let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };
+        let Some(edge) = place.cfg.graph.get_edge(split.edge) else { continue };
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             by_block.entry(from).or_default().push((to, *split));
         }

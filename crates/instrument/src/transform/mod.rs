@@ -44,7 +44,7 @@ pub fn apply(
     for function in known {
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
-        let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.edges));
+        let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.graph));
         apply_to_function(TransformedFunction { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
@@ -91,7 +91,7 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
 /// the optimised code.
 fn set_measured_weights(place: TransformedFunction, weights: &BranchWeights) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
-    for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
+    for (edge, count) in place.cfg.graph.flow_edges().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             successors.entry(from).or_default().insert(to, *count);
         }

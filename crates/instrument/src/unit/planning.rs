@@ -7,21 +7,22 @@ use crate::options::Threads;
 use crate::planned_function::PlannedFunction;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
+use trodden_flow::Plan;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
-use trodden_flow::{Graph, Node, Plan};
 use trodden_unit::graph_hash;
 
 impl Unit {
     /// Returns the frequencies of the edges, and whether they were measured, by the unit's weights or else by `path_counts`. Edges that
     /// were never executed keep a tiny share of their static estimate, so that likely edges can still be told from unlikely ones.
-    pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
+    pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
         // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three
         // programs by at most 0.2 % (docs/benchmarks/constants.md).
         const UNSEEN: f64 = 1e-3;
+        let graph = &cfg.graph;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
-        let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, &cfg.edges), cfg.edges.len()));
+        let known = self.options.weights.as_ref().and_then(|w| w.get(name, graph_hash(&cfg.blocks, graph), graph.edge_count()));
         // Interesting paths may never have been executed. Counts of 0 then carry no information.
         match known.or(path_counts).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
@@ -33,8 +34,8 @@ impl Unit {
     }
 
     /// Returns the plan that numbers all paths of the next function.
-    pub fn plan_all_paths(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
-        Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
+    pub fn plan_all_paths(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(&cfg.graph, &cfg.forced, frequencies, &self.options.plan_options(self.paths_in_tables))
     }
 
     /// Returns those of the requested placement passes that work for counts in an array or a table. Counting iterations pays off in
@@ -64,13 +65,6 @@ impl Unit {
     }
 }
 
-/// Builds the graph of a described function.
-pub fn graph_of(function: Value, cfg: &FunctionCfg) -> Result<Graph, Error> {
-    let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
-    let nodes = cfg.nodes.len() as u32;
-    Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })
-}
-
 pub(super) fn is_local(function: Value) -> bool {
     matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
 }
@@ -87,6 +81,3 @@ pub fn verify_plan(planned: &PlannedFunction) -> Result<(), Error> {
 pub fn count_each_iteration(choices: Choices) -> Choices {
     Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
 }
-
-/// Passes that count every path separately, where it ends.
-pub const COUNT_AT_PATH_ENDS: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };

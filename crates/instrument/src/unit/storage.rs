@@ -25,9 +25,9 @@ impl Unit {
     /// Adds a function that counts in `storage` to the map.
     pub fn add_function_with_storage(&mut self, planned: PlannedFunction, storage: Storage) {
         let PlannedFunction { function, position, cfg, program, counted, .. } = planned;
-        let (blocks, edges, program) = match counted {
-            Some(counted) => (counted.blocks, counted.edges, counted.program),
-            None => (cfg.blocks, cfg.edges, program),
+        let (blocks, graph, program) = match counted {
+            Some(counted) => (counted.blocks, counted.graph, counted.program),
+            None => (cfg.blocks, cfg.graph, program),
         };
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
@@ -46,14 +46,14 @@ impl Unit {
             name: function.name(),
             local: is_local(function),
             position,
-            shape: graph_hash(&blocks, &edges),
+            shape: graph_hash(&blocks, &graph),
             code: cfg.code,
             first_counter: self.map.counters,
             counters,
             storage,
             blocks,
-            edges,
-            dag: dag.edges().to_vec(),
+            graph,
+            dag: dag.origins(),
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_trip_count: program.trip_counted_back_edges(),
@@ -122,7 +122,7 @@ fn event_words(planned: &PlannedFunction, counted: &CountedPaths, first_word: u6
         words: numbering.paths(),
         calls: counted.extra_edges.clone(),
         up_to_calls: blocks.filter(|(_, (a, b))| a != b).map(|(node, (block, _))| (node, block.up_to_calls)).collect(),
-        dag: dag.edges().to_vec(),
+        dag: dag.origins(),
         values: numbering.values().to_vec(),
     }
 }

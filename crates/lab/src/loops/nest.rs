@@ -49,7 +49,7 @@ impl LoopBlocks {
 
 /// Returns the loops formed by the executed blocks and edges.
 pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
-    let executed = function.edges.iter().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
+    let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
     let to_loop = |part: LoopBlocks| {

@@ -36,7 +36,7 @@ impl Graph {
         let of_module = (0..).zip(&function.blocks).filter(|(_, b)| b.kind == BlockKind::Code).map(|(at, _)| at);
         let blocks = names.iter().cloned().zip(of_module).collect();
         let (mut edges, mut unseen) = (HashMap::new(), HashMap::new());
-        for (edge, count) in function.edges.iter().zip(&paths.edges).filter(|(e, _)| e.to != function.exit()) {
+        for (edge, count) in function.graph.flow_edges().zip(&paths.edges).filter(|(e, _)| e.to != function.exit()) {
             let (from, to) = (own[edge.from.index()], own[edge.to.index()]);
             let is_synthetic = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Dispatch);
             if is_synthetic || matches!(edge.kind, EdgeKind::Indirect(_) | EdgeKind::Unwind) {

@@ -13,8 +13,7 @@ use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, Map
 pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
-        let graph = function.graph()?;
-        let dag = dag(&graph, &cut_all(&graph, &function.cuts));
+        let dag = dag(&function.graph, &cut_all(&function.graph, &function.cuts));
         let numbering = Numbering::ball_larus(&dag).map_err(|e| function.inconsistency(e.to_string()))?;
         let (first_counter, counters) = (out.counters, numbering.paths());
         out.counters += counters;
@@ -22,7 +21,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
             first_counter,
             counters,
             storage: Storage::Array,
-            dag: dag.edges().to_vec(),
+            dag: dag.origins(),
             values: numbering.values().to_vec(),
             cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_trip_count: Vec::new(),
@@ -35,10 +34,10 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
 
 /// Builds the network of countable events for a function whose unit was converted by [`edge_unit`].
 pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
-    let (graph, dag) = (function.graph()?, function.dag()?);
-    let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
+    let dag = function.dag()?;
+    let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;
     let returning = |node: Node| function.blocks.get(node.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
-    let network = Network::new(&graph, &dag, is_reach, returning);
+    let network = Network::new(&function.graph, &dag, is_reach, returning);
     Ok((dag, network))
 }
 

@@ -85,7 +85,7 @@ impl<'a> CounterLookup<'a> {
         }
         let role = self.decode(counter).map(|(index, walk)| match walk.end {
             None => PathRole::Call,
-            Some(PathEnd::Exit(edge)) => match self.function(index).edges[edge.index()].kind {
+            Some(PathEnd::Exit(edge)) => match self.function(index).graph.kind(edge) {
                 EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume => PathRole::Leaves,
                 _ => PathRole::DoesNotReturn,
             },

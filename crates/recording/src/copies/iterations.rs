@@ -65,7 +65,7 @@ impl IterationPartition {
         let part = |numbers: &BTreeSet<u32>| {
             let mut part = KnownPaths::default();
             for (unit, function) in numbers.iter().map(|number| functions[*number as usize]) {
-                part.add(unit, function, std::iter::empty(), &vec![0; function.edges.len()])?;
+                part.add(unit, function, std::iter::empty(), &vec![0; function.graph.edge_count()])?;
             }
             Ok(part)
         };

@@ -126,7 +126,7 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
-        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
+        let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
         let (own, renumbered) = subgraph(&dag, &paths);
@@ -179,7 +179,7 @@ fn call_sites(set: &SegmentSet) -> Result<CallSites> {
         if calls.is_empty() {
             continue;
         }
-        let (_, dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
+        let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         for (callee, context) in calls {
             let path = numbering.path(&dag, context.path).unwrap_or_default();
             let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {

@@ -147,7 +147,7 @@ impl EvidenceWriter<'_> {
     }
 
     fn edge_json(&self, edge: Edge) -> Value {
-        let flow = &self.function.map.edges[edge.index()];
+        let flow = self.function.map.graph.edge(edge);
         json!({ "edge": edge.0, "from": self.branch_json(flow.from), "to_block": flow.to.0, "text": say::format_turn(self.function, edge) })
     }
 

@@ -80,7 +80,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
 /// The labelled positions of a finding in execution order. The finding is reported at the last one.
 fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
-    let from = |edge: trodden_flow::Edge| function.map.edges[edge.index()].from;
+    let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);
     match advice {
         Found::Correlated(c) => vec![branch(c.earlier, "decides".into()), branch(c.later, "is decided".into())],
         Found::Loop(l) => vec![(say::first_position(function, l.head), "the loop".into())],

@@ -189,7 +189,7 @@ impl FindingWriter<'_> {
     }
 
     fn render_never_together(&self, n: &NeverTogether) -> String {
-        let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
+        let [first, second] = [n.first, n.second].map(|e| self.function.map.graph.from(e));
         let mut out = self.render_branch(first, n.first, &plural(n.first_count.into(), "time", "times"));
         out.push_str(&self.render_branch(
             second,

@@ -41,7 +41,7 @@ pub fn format_branch(function: &Function, block: Node) -> String {
 
 /// Formats an edge's direction, with the line to which the branch did not go: `→ 14, not 20`.
 pub fn format_turn(function: &Function, edge: Edge) -> String {
-    path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.edges[edge.index()]), |t| t.text)
+    path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.graph.edge(edge)), |t| t.text)
 }
 
 /// Formats only the line to which an edge leads: `→ 14`.
@@ -67,7 +67,7 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Pos
         Advice::Correlated(c) => branch_position(function, c.later),
         Advice::Loop(l) => first_position(function, l.head),
         Advice::Redundant(r) => r.repeated.iter().find_map(|x| x.at.position).or_else(|| first_position(function, r.block)),
-        Advice::Never(n) => branch_position(function, function.map.edges[n.second.index()].from),
+        Advice::Never(n) => branch_position(function, function.map.graph.from(n.second)),
     }
 }
 
@@ -78,7 +78,7 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
         Advice::Correlated(c) => branch_position(function, c.earlier),
         Advice::Loop(_) => main_position(function, finding),
         Advice::Redundant(r) => r.repeated.first().and_then(|x| x.from.first()).and_then(|(site, _)| site.position),
-        Advice::Never(n) => branch_position(function, function.map.edges[n.first.index()].from),
+        Advice::Never(n) => branch_position(function, function.map.graph.from(n.first)),
     };
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
@@ -127,7 +127,7 @@ fn describe_redundant(function: &Function, r: &Redundant) -> String {
 }
 
 fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
-    let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
+    let [first, second] = [n.first, n.second].map(|e| function.map.graph.from(e));
     format!(
         "{} {} and {} {} were never taken on the same path; if they were independent, they would have been taken together {}",
         format_branch(function, first),
@@ -238,18 +238,18 @@ fn suggest_for_redundant(r: &Redundant) -> String {
 /// Formats a pattern as its branch decisions and how the iteration ends: `12 → 14, 20 case 3; next iteration`.
 pub fn format_pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
-        let kind = function.map.edges[e.index()].kind;
+        let kind = function.map.graph.kind(**e);
         !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()
     };
     let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
     let decision_text = |e: &Edge| {
-        let from = branch_position(function, function.map.edges[e.index()].from);
+        let from = branch_position(function, function.map.graph.from(*e));
         format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), format_direction(function, *e))
     };
     let mut words: Vec<String> = decisions.iter().take(MAX_TURNS).map(|e| decision_text(e)).collect();
     if decisions.len() > MAX_TURNS {
         words.push(format!("{} more", decisions.len() - MAX_TURNS));
     }
-    let back = pattern.edges.last().is_some_and(|e| function.map.edges[e.index()].to == l.head);
+    let back = pattern.edges.last().is_some_and(|e| function.map.graph.to(*e) == l.head);
     format!("{}; {}", words.join(", "), if back { "next iteration" } else { "exits the loop" })
 }

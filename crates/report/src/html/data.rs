@@ -208,20 +208,20 @@ fn blocks_json(function: &Function) -> Vec<Value> {
 
 /// Each edge as `[from, to, label, count, style]`; style is 0 for plain, 1 for cut, 2 for a call that may not return.
 fn edges_json(function: &Function) -> Vec<Value> {
-    let mut style = vec![0; function.map.edges.len()];
+    let mut style = vec![0; function.map.graph.edge_count()];
     for (edge, _) in &function.map.cuts {
         if let Some(style) = style.get_mut(edge.index()) {
             *style = 1;
         }
     }
-    let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
+    let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
         let style = if edge.kind == EdgeKind::Reach { 2 } else { style[at] };
         let label = match edge.kind {
             // The optimised code's conditions may be the negation of the source's.
             EdgeKind::True | EdgeKind::False => String::new(),
-            _ => words::edge_label(edge),
+            _ => words::edge_label(&edge),
         };
         json!([edge.from.0, edge.to.0, label, number(function.paths.edges[at]), style])
     };
-    function.map.edges.iter().enumerate().map(describe).collect()
+    function.map.graph.flow_edges().enumerate().map(describe).collect()
 }

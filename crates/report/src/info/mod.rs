@@ -251,7 +251,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
         .cuts
         .iter()
         .filter_map(|(edge, reason)| {
-            let edge = function.edges.get(edge.0 as usize)?;
+            let edge = function.graph.get_edge(*edge)?;
             Some(CutPlace { reason: cut_reason(*reason)?, from_line: line(edge.from, false), to_line: line(edge.to, true) })
         })
         .collect();

@@ -20,10 +20,10 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
     let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {
         let mut found = vec![false; exit + 1];
-        let mut worklist: Vec<Node> = function.map.edges.iter().filter(|e| is_end(e)).map(|e| e.from).collect();
+        let mut worklist: Vec<Node> = function.map.graph.flow_edges().filter(|e| is_end(e)).map(|e| e.from).collect();
         while let Some(block) = worklist.pop() {
             if !std::mem::replace(&mut found[block.index()], true) {
-                worklist.extend(function.into.get(block.index()).into_iter().flatten());
+                worklist.extend(function.predecessors(block));
             }
         }
         found
@@ -48,10 +48,10 @@ pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Positio
 pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     let (mut found, mut left, mut seen) = (BTreeSet::new(), vec![block], vec![false; function.paths.blocks.len()]);
     while let Some(at) = left.pop() {
-        for from in function.into.get(at.index()).into_iter().flatten() {
+        for from in function.predecessors(at) {
             match function.paths.blocks.get(from.index()) {
-                Some(0) if !std::mem::replace(&mut seen[from.index()], true) => left.push(*from),
-                Some(1..) => _ = found.insert(*from),
+                Some(0) if !std::mem::replace(&mut seen[from.index()], true) => left.push(from),
+                Some(1..) => _ = found.insert(from),
                 _ => {}
             }
         }

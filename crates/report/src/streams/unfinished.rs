@@ -65,9 +65,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, 
                 begun.resize(depth, Vec::new());
                 let (place, walk) = names.places.decode(counter)?;
                 match (role, walk.end) {
-                    (PathRole::Continues, Some(PathEnd::Cut(edge))) => {
-                        begun[depth - 1] = vec![names.places.function(place).edges[edge.index()].to]
-                    }
+                    (PathRole::Continues, Some(PathEnd::Cut(edge))) => begun[depth - 1] = vec![names.places.function(place).graph.to(edge)],
                     (PathRole::Leaves, _) => drop(begun.pop()),
                     _ => begun[depth - 1] = walk.blocks,
                 }
@@ -97,7 +95,7 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]
 /// All paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
 fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
-    let is_event = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
+    let is_event = |node: Node| function.graph.flow_edges().any(|e| e.from == node && e.kind == EdgeKind::Reach);
     let mut found = Vec::new();
     let mut open = vec![begun.to_vec()];
     let mut tried = 0;
@@ -113,11 +111,10 @@ fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> 
         if path.len() > begun.len() && is_event(last) {
             continue;
         }
-        let next = (0..).map(Edge).zip(&function.edges).filter(|(edge, e)| e.from == last && !cuts.contains(edge));
-        for (_, edge) in next.filter(|(_, e)| e.kind != EdgeKind::Reach && e.to.index() < function.blocks.len()) {
-            if !path.contains(&edge.to) {
-                open.push(path.iter().copied().chain([edge.to]).collect());
-            }
+        let graph = &function.graph;
+        let next = graph.out(last).iter().filter(|edge| !cuts.contains(edge) && graph.kind(**edge) != EdgeKind::Reach);
+        for to in next.map(|edge| graph.to(*edge)).filter(|to| *to != graph.exit() && !path.contains(to)) {
+            open.push(path.iter().copied().chain([to]).collect());
         }
     }
     Some(found)

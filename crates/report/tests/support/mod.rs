@@ -9,9 +9,9 @@ use std::sync::Arc;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::RegisterAction;
-use trodden_flow::{Edge, Graph, Node, Plan, PlanOptions};
+use trodden_flow::{Edge, Node, Plan, PlanOptions};
 use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
-use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitBlock, UnitMap};
+use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Identity, Position, Scope, Storage, UnitBlock, UnitMap};
 
 pub mod demo;
 pub mod webdriver;
@@ -27,14 +27,13 @@ pub struct FunctionBuilder {
     name: String,
     position: Option<Position>,
     blocks: Vec<UnitBlock>,
-    edges: Vec<FlowEdge>,
+    edges: Vec<FlowEdge<'static>>,
 }
 
 /// A function that can be walked through.
 pub struct Walker {
-    graph: Graph,
+    graph: FlowGraph,
     plan: Plan,
-    kinds: Vec<EdgeKind>,
     first_counter: u64,
 }
 
@@ -71,14 +70,13 @@ impl UnitBuilder {
     /// Adds a function and numbers its paths as the plugin does.
     pub fn add(&mut self, function: FunctionBuilder) -> Walker {
         let FunctionBuilder { name, position, blocks, edges } = function;
-        let ends = edges.iter().map(|e| (e.from, e.to)).collect();
-        let graph = Graph::new(blocks.len() as u32 + 1, Node(0), Node(blocks.len() as u32), ends).unwrap();
+        let graph = FlowGraph::new(blocks.len(), edges).unwrap();
         let options = PlanOptions { max_paths: 4096, entries: Entries::Shared, chords: true, hot_first: false };
         let even = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &[], &even, &options);
         let (first_counter, counters) = (self.map.counters, plan.numbering.paths());
         self.map.counters += counters;
-        let walker = Walker { kinds: edges.iter().map(|e| e.kind).collect(), graph, plan, first_counter };
+        let walker = Walker { graph: graph.clone(), plan, first_counter };
         self.map.functions.push(FunctionMap {
             name,
             local: false,
@@ -89,8 +87,8 @@ impl UnitBuilder {
             counters,
             storage: Storage::Array,
             blocks,
-            edges,
-            dag: walker.plan.dag.edges().to_vec(),
+            graph,
+            dag: walker.plan.dag.origins(),
             values: walker.plan.numbering.values().to_vec(),
             cuts: walker.plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_trip_count: Vec::new(),
@@ -105,7 +103,7 @@ impl UnitBuilder {
         let mut register = 0i64;
         for (at, &block) in blocks.iter().enumerate() {
             let out = walker.graph.out(Node(block));
-            if let Some(&reach) = out.iter().find(|e| walker.kinds[e.index()] == EdgeKind::Reach) {
+            if let Some(&reach) = out.iter().find(|e| walker.graph.kind(**e) == EdgeKind::Reach) {
                 let RegisterAction::Count { increment } = walker.plan.action(&walker.graph, reach) else { panic!("a reach edge counts") };
                 self.count(walker, register + increment, times);
             }
@@ -113,7 +111,7 @@ impl UnitBuilder {
             if at + 1 == blocks.len() && !returns {
                 return;
             }
-            let taken = out.iter().find(|e| walker.graph.to(**e) == next && walker.kinds[e.index()] != EdgeKind::Reach);
+            let taken = out.iter().find(|e| walker.graph.to(**e) == next && walker.graph.kind(**e) != EdgeKind::Reach);
             let taken: Edge = *taken.unwrap_or_else(|| panic!("no edge from {block} to {next:?}"));
             match walker.plan.action(&walker.graph, taken) {
                 RegisterAction::Add { increment } => register += increment,
@@ -158,13 +156,13 @@ impl FunctionBuilder {
     pub fn edge(mut self, from: u32, to: impl Into<Option<u32>>, kind: EdgeKind) -> FunctionBuilder {
         let to = to.into().map_or(Node(self.blocks.len() as u32), Node);
         let cases = if let EdgeKind::Case(value) = kind { vec![value] } else { Vec::new() };
-        self.edges.push(FlowEdge { from: Node(from), to, kind, cases });
+        self.edges.push(FlowEdge { cases: cases.into(), ..FlowEdge::new(Node(from), to, kind) });
         self
     }
 
     /// Adds further case values to the last edge.
     pub fn cases(mut self, values: &[i64]) -> FunctionBuilder {
-        self.edges.last_mut().unwrap().cases.extend(values);
+        self.edges.last_mut().unwrap().cases.to_mut().extend(values);
         self
     }
 

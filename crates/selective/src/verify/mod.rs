@@ -12,8 +12,7 @@ mod paths;
 use crate::{Class, InterestingSet, Labelling};
 use paths::MarkedPaths;
 use std::collections::HashMap;
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::interesting::NumberAliases;
 
 /// Limits of a verification.

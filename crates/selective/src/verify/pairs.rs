@@ -10,8 +10,7 @@ use super::paths::MarkedPaths;
 use crate::{Class, Labelling};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// An interesting path and a different one.

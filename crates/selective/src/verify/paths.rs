@@ -2,8 +2,7 @@
 
 use crate::InterestingSet;
 use std::collections::{HashMap, HashSet};
-use trodden_flow::dag::{Dag, DagEdgeId};
-use trodden_flow::dense_set::DagEdgeSet;
+use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// Maximum number of paths of a closure to list.

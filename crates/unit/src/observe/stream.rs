@@ -10,7 +10,7 @@ use super::{Admission, Kind, Observation, ObservationProperties, Observe};
 use crate::Identity;
 use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
-use trodden_flow::{DagEdge, Edge, Node};
+use trodden_flow::{Edge, Node, Origin};
 
 /// The sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,8 +77,8 @@ pub struct EventWords {
     pub calls: Vec<(Edge, Node)>,
     /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) differs in the graph of events, with the value there.
     pub up_to_calls: Vec<(Node, u32)>,
-    /// The acyclic graph of events.
-    pub dag: Vec<DagEdge>,
+    /// The edges of the acyclic graph of events, like [`FunctionMap::dag`](crate::FunctionMap::dag).
+    pub dag: Vec<Origin>,
     /// The value of each edge of `dag`.
     pub values: Vec<i64>,
 }

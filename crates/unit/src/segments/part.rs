@@ -8,21 +8,18 @@
 use super::{Index, SegmentContext, SegmentFunction, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::{Dag, Graph, Node, Numbering, Origin, Plan};
+use trodden_flow::{Dag, Numbering, Origin, Plan};
 
 impl SegmentFunction {
-    /// Returns the function's graph, its acyclic graph, and the numbering of its paths; `None` if the set is corrupt.
-    pub fn numbered_paths(&self) -> Option<(Graph, Dag, Numbering)> {
-        let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
+    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the set is corrupt.
+    pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
         let entries = [Entries::Shared, Entries::PerEdge];
-        let (dag, numbering) =
-            entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&graph, &self.cuts, entries, self.paths))?;
-        Some((graph, dag, numbering))
+        entries.into_iter().find_map(|entries| Plan::cut_at_if_same_count(&self.graph, &self.cuts, entries, self.paths))
     }
 
     /// Returns the number of paths that begin at the entry. They have the lowest IDs. `None` if the set is corrupt.
     pub fn first_paths(&self) -> Option<u64> {
-        let (_, dag, numbering) = self.numbered_paths()?;
+        let (dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
         Some(later.map(|e| numbering.values()[e.index()] as u64).min().unwrap_or(self.paths))
     }
@@ -86,6 +83,7 @@ impl SegmentSet {
 mod tests {
     use super::super::tests::{builder, chain_of, longest_context};
     use super::*;
+    use trodden_flow::{CutReason, Edge, Graph, Node};
 
     /// Returns the context, as a chain, in which a set counts a path after a sequence of calls; `None` if it does not count it.
     fn counted_context(set: &SegmentSet, chain: &[(u32, u64)], (callee, path): (u32, u64)) -> Option<Vec<(u32, u64)>> {
@@ -149,8 +147,8 @@ mod tests {
         let mut set = builder.finish(true);
         let edges = [(0, 1), (1, 2), (1, 2), (2, 1), (2, 3)];
         let function = &mut set.functions[1];
-        function.flow = edges.map(|(from, to)| (Node(from), Node(to))).to_vec();
-        (function.exit, function.cuts) = (Node(3), vec![(trodden_flow::Edge(3), trodden_flow::CutReason::Back)]);
+        function.graph = Graph::new(4, Node(0), Node(3), edges.map(|(from, to)| (Node(from), Node(to))).to_vec()).unwrap();
+        function.cuts = vec![(Edge(3), CutReason::Back)];
         (function.paths, function.edges) = (8, vec![0; edges.len()]);
         assert_eq!(function.first_paths(), Some(4));
         assert_eq!(set.with_explicit_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());

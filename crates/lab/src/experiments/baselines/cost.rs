@@ -58,9 +58,9 @@ pub fn compute_costs(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapErro
 
 impl Executed<'_> {
     fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
-        let graph = map.graph()?;
+        let graph = (*map.graph).clone();
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
-        let excluded = EdgeSet::from_fn(map.edges.len(), |e| map.edges[e.index()].kind == EdgeKind::Reach);
+        let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
         // The other cuts follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
@@ -96,7 +96,7 @@ impl Executed<'_> {
         let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
         let own = self.map.dag.as_slice();
         for path in &self.paths.complete {
-            let takes = path.path.iter().filter_map(|id| match own[id.index()].origin {
+            let takes = path.path.iter().filter_map(|id| match own[id.index()] {
                 Origin::Real(edge) => Some(edge),
                 _ => None,
             });

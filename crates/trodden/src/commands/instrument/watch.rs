@@ -57,7 +57,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         }
         let found = function.counters as usize - left.len();
         (matching, matching_functions) = (matching + found, matching_functions + usize::from(found > 0));
-        unmatched.add(map, function, left.into_iter().map(|id| (id, 0)), &vec![0; function.edges.len()])?;
+        unmatched.add(map, function, left.into_iter().map(|id| (id, 0)), &vec![0; function.graph.edge_count()])?;
     }
     if let Some(place) = unmatched_places.unwrap_or_default().first() {
         bail!(ReportError::NoSuchPlace { place: describe_position(place) });

@@ -1,0 +1,171 @@
+//! A function's control-flow graph: a [`Graph`] whose edges have conditions.
+//!
+//! The compiler plugin builds it from the function's code, the map stores it, and readers use it as it is. Whatever refers to an edge, such
+//! as a cut, an edge of the acyclic graph or a count, has its number in this graph.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::ops::Deref;
+use trodden_flow::{Edge, EdgeSet, Graph, GraphError, Node};
+
+/// A function's graph. It has a node for each block, of which block 0 is the entry, followed by a node for the exit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StoredFlowGraph")]
+pub struct FlowGraph {
+    graph: Graph,
+    /// The condition of each edge.
+    conditions: Vec<EdgeCondition>,
+}
+
+/// When an edge is taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct EdgeCondition {
+    kind: EdgeKind,
+    cases: Vec<i64>,
+}
+
+/// A graph as it was stored, which may be corrupt.
+#[derive(Deserialize)]
+struct StoredFlowGraph {
+    graph: Graph,
+    conditions: Vec<EdgeCondition>,
+}
+
+impl TryFrom<StoredFlowGraph> for FlowGraph {
+    type Error = &'static str;
+
+    fn try_from(StoredFlowGraph { graph, conditions }: StoredFlowGraph) -> Result<FlowGraph, &'static str> {
+        match conditions.len() == graph.edge_count() {
+            true => Ok(FlowGraph { graph, conditions }),
+            false => Err("a graph has a different number of edges and conditions"),
+        }
+    }
+}
+
+/// An edge of a function's graph.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FlowEdge<'a> {
+    /// Source block.
+    pub from: Node,
+    /// Target block, or the exit.
+    pub to: Node,
+    /// Condition under which the edge is taken.
+    pub kind: EdgeKind,
+    /// All switch values for which the edge is taken. A default edge has some if cases lead to the same block.
+    pub cases: Cow<'a, [i64]>,
+}
+
+/// Condition under which an edge is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EdgeKind {
+    /// The only edge of its block.
+    Always,
+    /// The branch's condition is true.
+    True,
+    /// The branch's condition is false.
+    False,
+    /// The switch's value is one of the edge's cases, of which this is the first.
+    Case(i64),
+    /// The switch's value is not a case of a different edge.
+    Default,
+    /// An indirect branch. Contains the edge's index among the targets of the branch or of the dispatch block.
+    Indirect(u32),
+    /// The call returns normally.
+    Normal,
+    /// The call throws.
+    Unwind,
+    /// The function returns.
+    Return,
+    /// The function makes a tail call, either directly before the exit or before a block that only returns the call's result.
+    TailCall,
+    /// The function resumes unwinding.
+    Resume,
+    /// The block ends with a call that does not return.
+    NoReturn,
+    /// An edge to the exit from a block that is about to make a call that may not return (`exit`, `longjmp`, an exception). Paths that end
+    /// with this edge count how often the call was reached. The number of calls that did not return follows from the paths that continue.
+    Reach,
+    /// A call of a function that returns twice has returned.
+    ReturnsTwice,
+}
+
+impl FlowEdge<'static> {
+    /// Creates an edge without switch values.
+    pub fn new(from: Node, to: Node, kind: EdgeKind) -> FlowEdge<'static> {
+        FlowEdge { from, to, kind, cases: Cow::Borrowed(&[]) }
+    }
+}
+
+impl FlowGraph {
+    /// Creates the graph of a function with so many blocks.
+    ///
+    /// # Errors
+    /// An edge names a block that does not exist, or there is no block.
+    pub fn new<'a>(blocks: usize, edges: impl IntoIterator<Item = FlowEdge<'a>>) -> Result<FlowGraph, GraphError> {
+        let (mut ends, mut conditions) = (Vec::new(), Vec::new());
+        for FlowEdge { from, to, kind, cases } in edges {
+            ends.push((from, to));
+            conditions.push(EdgeCondition { kind, cases: cases.into_owned() });
+        }
+        let exit = Node(blocks as u32);
+        Ok(FlowGraph { graph: Graph::new(exit.0 + 1, Node(0), exit, ends)?, conditions })
+    }
+
+    /// Returns the condition under which an edge is taken.
+    pub fn kind(&self, edge: Edge) -> EdgeKind {
+        self.conditions[edge.index()].kind
+    }
+
+    /// Returns an edge.
+    ///
+    /// # Panics
+    /// There is no such edge.
+    pub fn edge(&self, edge: Edge) -> FlowEdge<'_> {
+        let EdgeCondition { kind, cases } = &self.conditions[edge.index()];
+        FlowEdge { from: self.from(edge), to: self.to(edge), kind: *kind, cases: Cow::Borrowed(cases) }
+    }
+
+    /// Returns an edge; `None` if there is no such edge.
+    pub fn get_edge(&self, edge: Edge) -> Option<FlowEdge<'_>> {
+        (edge.index() < self.edge_count()).then(|| self.edge(edge))
+    }
+
+    /// Returns all edges in the order of their numbers.
+    pub fn flow_edges(&self) -> impl Iterator<Item = FlowEdge<'_>> {
+        self.edges().map(|edge| self.edge(edge))
+    }
+
+    /// Returns the edges whose condition has a property.
+    pub fn edges_where(&self, has: impl Fn(EdgeKind) -> bool) -> EdgeSet {
+        EdgeSet::from_fn(self.edge_count(), |edge| has(self.kind(edge)))
+    }
+}
+
+impl Deref for FlowGraph {
+    type Target = Graph;
+
+    fn deref(&self) -> &Graph {
+        &self.graph
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_survive_encoding_and_refer_to_their_own_nodes() {
+        let edge = FlowEdge { cases: vec![3, 5].into(), ..FlowEdge::new(Node(0), Node(1), EdgeKind::Case(3)) };
+        let graph = FlowGraph::new(2, [edge.clone(), FlowEdge::new(Node(1), Node(2), EdgeKind::Return)]).unwrap();
+        assert_eq!((graph.edge(Edge(0)), graph.kind(Edge(1)), graph.get_edge(Edge(2))), (edge, EdgeKind::Return, None));
+        let bytes = postcard::to_allocvec(&graph).unwrap();
+        let read: FlowGraph = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!((&read, read.out(Node(1))), (&graph, &[Edge(1)][..]));
+        // The last node of the last edge, which is the exit.
+        let at = bytes.windows(2).position(|pair| pair == [1, 2]).unwrap() + 1;
+        let wrong: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| if i == at { 3 } else { *byte }).collect();
+        assert!(postcard::from_bytes::<FlowGraph>(&wrong).is_err());
+        let shorter = StoredFlowGraph { graph: read.graph.clone(), conditions: Vec::new() };
+        assert!(FlowGraph::try_from(shorter).is_err());
+    }
+}
