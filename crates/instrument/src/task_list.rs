@@ -38,7 +38,7 @@ pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, E
     }
     let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
     let known = returning(&summaries);
-    summarized.iter().try_for_each(|(task, unit, summary)| compile(task, unit, &summary.called_of(&known), machine))?;
+    summarized.iter().try_for_each(|(task, unit, summary)| compile(task, unit, &summary.called_functions_in(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }
 
