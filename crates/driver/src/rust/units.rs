@@ -81,7 +81,9 @@ impl CrateObjects<'_> {
             let plain = plain.map(|at| (at, object_file(at), UnitWork::CompilePlain));
             self.execute(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
         }
-        missing.iter().try_for_each(|number| self.compiler.move_to_cache(&self.folder.join(summary_file(units[*number])), &places[*number]))?;
+        missing
+            .iter()
+            .try_for_each(|number| self.compiler.move_to_cache(&self.folder.join(summary_file(units[*number])), &places[*number]))?;
         let all = cached.into_iter().zip(&places);
         all.map(|(known, place)| known.or_else(|| read(place)).with_context(|| format!("cannot read {}", place.display()))).collect()
     }
