@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod frame;
 mod identity;
 pub mod image;
+pub mod iterations;
 pub mod known;
 pub mod line_graphs;
 pub mod map;
@@ -44,11 +45,13 @@ pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};
+pub use iterations::{IterationFunction, IterationPath, IterationSet};
 pub use known::{ConflictingNumberings, FunctionKey, KnownFunction, KnownPaths, NameVersion};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use observe::{
-    CallerPath, EventWords, InterestingPaths, InterestingWords, LabelWords, Observation, SegmentWords, StorageAliases, UnplacedCall,
+    CallerPath, EventWords, InterestingPaths, InterestingWords, IterationWords, LabelWords, Observation, SegmentWords, StorageAliases,
+    UnplacedCall,
 };
 pub use parts::{FunctionPart, FunctionParts};
 pub use position::Position;

@@ -7,14 +7,14 @@ use crate::edge_profile::EdgeProfile;
 use crate::events::EventSource;
 use crate::experiment::Experiment;
 use crate::line_graphs::LineGraphs;
-use crate::observe::{CounterWords, InterestingWords, LabelWords, SegmentWords};
+use crate::observe::{CounterWords, InterestingWords, IterationWords, LabelWords, SegmentWords};
 use crate::position::Position;
 use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 19;
+pub const MAP_VERSION: u32 = 20;
 
 /// Description of a compilation unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -337,7 +337,7 @@ impl FunctionMap {
     pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -345,7 +345,7 @@ impl FunctionMap {
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
-            Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -353,7 +353,7 @@ impl FunctionMap {
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -361,7 +361,15 @@ impl FunctionMap {
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) | Storage::Events(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the words in which the function counts paths over iterations. `None` if it counts paths.
+    pub fn iteration_words(&self) -> Option<&IterationWords> {
+        match &self.storage {
+            Storage::Iterations(words) => Some(words),
+            _ => None,
         }
     }
 

@@ -183,6 +183,14 @@ impl Places {
         }
     }
 
+    /// Returns whether the word at an edge depends on the key.
+    pub fn looks_up(&self, edge: Edge) -> bool {
+        match self {
+            Places::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
+            Places::Keys { .. } | Places::Preferential { .. } => true,
+        }
+    }
+
     /// Emits the word at an edge. `key` is the key, but for preferential numbering the whole register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
         if let Places::Preferential { numbering, tables } = self {
