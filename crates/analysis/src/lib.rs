@@ -14,6 +14,7 @@ pub mod expression;
 pub mod field;
 pub mod git;
 pub mod isolate;
+pub mod iterations;
 pub mod libraries;
 pub mod residual;
 pub mod segments;

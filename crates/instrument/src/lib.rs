@@ -27,6 +27,7 @@ mod hoisting;
 mod host;
 mod identical_phis;
 mod interesting;
+mod iterations;
 mod line_graphs;
 mod llvm;
 mod map_only_debug_info;

@@ -14,7 +14,7 @@ use trodden_unit::experiment::{
     DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, OutputDestination, PluginRequest, Reach,
     RequestError, TripCounts, UnitAction,
 };
-use trodden_unit::{Experiment, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
+use trodden_unit::{Experiment, FunctionParts, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan, Weights};
 
 pub use trodden_unit::experiment::{ExperimentScheme, Threads};
 
@@ -50,6 +50,8 @@ pub struct PluginOptions {
     pub interesting: Option<Rc<KnownPaths>>,
     /// Interprocedural segments to count instead of paths.
     pub segments: Option<Rc<SegmentSet>>,
+    /// Paths over iterations to count instead of paths.
+    pub iterations: Option<Rc<IterationSet>>,
     /// Time limit of the scheme `ppp-optimal` for numbering one function, in seconds.
     pub time_limit_s: u64,
     /// Part of the paths that this copy of a partitioned program counts.
@@ -137,6 +139,10 @@ impl PluginOptions {
             known: experiment.known().map(|set| read(folder, known, set, KnownPaths::from_bytes)).transpose()?,
             interesting,
             segments: experiment.segments().map(|set| read(folder, InputKind::Segments, set, SegmentSet::from_bytes)).transpose()?,
+            iterations: experiment
+                .iterations()
+                .map(|set| read(folder, InputKind::Iterations, set, IterationSet::from_bytes))
+                .transpose()?,
             time_limit_s,
             parts: part.map(|part| read(folder, InputKind::Part, part.file, FunctionParts::from_bytes)).transpose()?,
             count_hits: part.is_some_and(|part| part.count_hits),

@@ -3,6 +3,7 @@
 
 use crate::events::EventActivation;
 use crate::interesting::Words;
+use crate::iterations::IterationCode;
 use crate::llvm::Value;
 use crate::segments::SegmentCode;
 use crate::stream::StreamCode;
@@ -22,6 +23,8 @@ pub enum PathEnd<'a> {
     Stream(StreamCode),
     /// Pass the context on to callees, and count the segment that ends here.
     Segment(SegmentCode<'a>),
+    /// Count the path with the previous ones, and make it the most recent one.
+    Iterations(IterationCode<'a>),
     /// Increment the path's word in an array. The number is the index of the first of the unit's two words that count executions of probes,
     /// if these are counted.
     Part(Option<u64>),

@@ -45,12 +45,17 @@ pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks:
     }
 }
 
-/// Makes a program append paths to a stream instead of counting them. With debug assertions, verifies it.
-pub fn write_stream(program: &mut ProbeProgram, edges: StreamEdges) {
-    program.write_stream(edges);
+/// With debug assertions, verifies a program.
+pub fn verify(program: &ProbeProgram) {
     if cfg!(debug_assertions) {
         verify_counts(program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("{fault}"));
     }
+}
+
+/// Makes a program append paths to a stream instead of counting them. With debug assertions, verifies it.
+pub fn write_stream(program: &mut ProbeProgram, edges: StreamEdges) {
+    program.write_stream(edges);
+    verify(program);
 }
 
 /// Inserts a function's probes. Returns the values that were deleted, with their replacements.
@@ -99,7 +104,7 @@ pub fn insert(
     if !deferred.is_empty() {
         counting::emit_deferred(context.module, counters, &deferred, location);
     }
-    if let PathEnd::Segment(_) = counters.at_end {
+    if let PathEnd::Segment(_) | PathEnd::Iterations(_) = counters.at_end {
         erase_unused(&work.created.into_inner());
     }
     places.into_replaced()

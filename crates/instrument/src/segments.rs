@@ -8,7 +8,7 @@
 
 mod displaced;
 pub mod hand_over;
-mod places;
+pub mod places;
 mod transition;
 
 use crate::calls;

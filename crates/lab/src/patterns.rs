@@ -4,12 +4,14 @@ use crate::cli::{Length, PatternKind, Patterns};
 use crate::sequence::print;
 use anyhow::{Result, bail, ensure};
 use std::process::ExitCode;
-use trodden_analysis::sequences::{self, HotQuery, IterationQuery, OpenedSequence};
+use trodden_analysis::iterations::{counted_document, counted_iterations};
+use trodden_analysis::sequences::{self, HotQuery, IterationDocument, IterationQuery, OpenedSequence};
 use trodden_command::laboratory::{folders, recording};
 use trodden_console::arguments::choices::word;
 use trodden_console::output;
-use trodden_report::input_kind::InputKind;
+use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
+use trodden_stored::named;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
@@ -56,6 +58,11 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
+    if kind == InputKind::Profile
+        && let Some(found) = counted(job, top)?
+    {
+        return print(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
+    }
     let question = IterationQuery { iterations: length.max, share, top, max_symbols: u64::MAX };
     let recording = recording(&job.file, kind, "patterns")?;
     let found = match iterations::find_in_copies(&recording, job.thread, question, &folders())? {
@@ -66,6 +73,19 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
         iterations::write(out, &found)?;
         shown::write_sources(out, &found.sources)
     })
+}
+
+/// Lists paths over iterations that programs counted. `None` if they counted something else.
+fn counted(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
+    let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
+    if counted.is_empty() {
+        return Ok(None);
+    }
+    let given = [("--threshold", job.threshold.is_some()), ("--thread", job.thread > 0)];
+    if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} does not apply to counted paths over iterations: omit it");
+    }
+    counted_document(&counted, job.length.map(|length| length.max), top).map(Some)
 }
 
 fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {

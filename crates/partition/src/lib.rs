@@ -18,6 +18,7 @@ pub mod lower_bound;
 pub mod published;
 pub mod reduce;
 pub mod separation_bound;
+pub mod setup;
 pub mod single_path_bound;
 pub mod tasks;
 mod weighing;

@@ -2,7 +2,7 @@
 //!
 //! [`raw`] reads the files that instrumented programs write, and [`collect`] joins them with the units' maps to a [`Profile`] ([`model`]).
 //! [`container`] and [`store`] save profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts,
-//! [`edges`] derives LLVM's edge profile, [`sampling`] computes estimates. [`stream`] and [`segments`] handle sequences of paths,
+//! [`edges`] derives LLVM's edge profile, [`sampling`] computes estimates. [`stream`], [`segments`] and [`iterations`] handle sequences of paths,
 //! [`procedures`] and [`copies`] programs whose paths are divided among several copies. The crate `trodden-analysis` analyses profiles.
 //!
 //! # Example
@@ -46,6 +46,7 @@ mod error;
 pub mod events;
 pub mod exactness;
 pub mod forks;
+pub mod iterations;
 mod known;
 pub mod merge;
 pub mod model;

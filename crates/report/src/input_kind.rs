@@ -236,7 +236,9 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     );
     if let Some(kind) = FileKind::of(&beginning) {
         let only = match kind {
-            FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::WEIGHTS => "only options such as --known and --weights accept",
+            FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::ITERATIONS | FileKind::WEIGHTS => {
+                "only options such as --known and --weights accept"
+            }
             FileKind::FURTHER_KNOWN_PATHS => "only programs built with --residual accept, through the variable TRODDEN_KNOWN",
             FileKind::BRANCHES => "only `trodden simulate --from` accepts",
             FileKind::WAITS => "belongs to a recording of waits: name its folder",

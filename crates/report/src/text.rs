@@ -116,17 +116,22 @@ fn render_header(view: &View, page: &Page) -> String {
     }
     row("paths", format!("{} of {}", format_executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
     let counts_segments = view.profile.images.iter().any(trodden_profile::segments::counts_segments);
+    let counts_iterations = view.profile.images.iter().any(trodden_profile::iterations::counts_iterations);
     let instrumented = words::count(totals.instrumented.into());
     row(
         "functions",
-        match (totals.executed, counts_segments) {
-            // The number of executed functions is unknown if only segments are counted.
+        match (totals.executed, counts_segments || counts_iterations) {
+            // The number of executed functions is unknown if only segments or paths over iterations are counted.
             (0, true) => format!("{instrumented} instrumented"),
             (executed, _) => format!("{} of {instrumented} instrumented were executed", words::count(executed.into())),
         },
     );
     if counts_segments {
         row("segments", "interprocedural segments were counted instead of paths: `trodden segments` shows them".to_owned());
+    }
+    if counts_iterations {
+        let text = "paths over iterations were counted instead of paths: `trodden-lab patterns iterations` shows them";
+        row("iterations", text.to_owned());
     }
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");

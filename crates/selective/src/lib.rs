@@ -9,6 +9,7 @@
 mod approximate;
 mod closure;
 pub mod contexts;
+pub mod iterations;
 mod labelling;
 mod lattice;
 mod lifting;

@@ -173,6 +173,7 @@ fn laboratory_choices_without_effect_are_rejected() {
         ("--strategy p3 record -- ./prog 3", "--copies"),
         ("--max-wait 1s record -- ./prog 3", "--whole-program"),
         ("--segment-depth 2 record --copies 2 -- ./prog", "--divide segments:SET"),
+        ("--iterations 2:last record --copies 2 -- ./prog", "--divide iterations"),
     ] {
         let mut command = place.command(trodden());
         with_choices(&mut command, words(line));

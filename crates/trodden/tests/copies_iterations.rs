@@ -1,9 +1,9 @@
-//! `trodden record --copies K --divide iterations`: copies that share the path sequences of functions, compared with the iterations counted
-//! from the stream of the complete program.
+//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, or the counting of paths over iterations,
+//! against the iterations counted from the stream of the whole program.
 
 mod place;
 
-use place::{Place, must, trodden};
+use place::{Place, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use trodden_profile::Profile;
@@ -59,12 +59,127 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Returns the paths across iterations and their counts, by function and events.
+/// Nested loops over a number of iterations that is given, which change their paths after a while; `setjmp` within a loop, to which the
+/// loop itself jumps, and a loop that is left by a call that does not return.
+const NESTED: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+static jmp_buf again;
+__attribute__((noinline)) static int nest(int n) {
+    int s = 0;
+    for (int i = 0; i < n; i++) {
+        if (i % 3 == 0) s += i;
+        for (int j = 0; j < i % 5; j++) {
+            switch ((i + j) % 4) { case 0: s ^= j; break; case 1: s += 3; if (s & 8) continue; break; case 2: s--; }
+            if (i > 40 && j == 2) s *= 3;
+        }
+        if (i % 7 == 6) s -= 2; else if (s & 1) s ^= i;
+    }
+    return s;
+}
+__attribute__((noinline)) static int retry(volatile int n) {
+    volatile int tries = 0, s = 0;
+    for (volatile int i = 0; i < n; i++) {
+        if (setjmp(again) > 2) { s += 100; continue; }
+        for (volatile int j = 0; j < 3; j++) { if ((s + j) & 1) s++; }
+        if (++tries % 4 == 1) longjmp(again, 1 + tries % 5);
+        s += i & 1 ? 1 : 2;
+    }
+    return s;
+}
+__attribute__((noinline)) static void search(int n) {
+    for (int i = 0; ; i++) { if (i * i % 31 == 5) printf("%d\n", i); if (i > n) exit(0); }
+}
+int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(n), retry(n)); search(n); }
+"#;
+
+/// Paths across iterations, by function and the events of each.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
+    iterations_and_others(place, wanted, k).0
+}
+
+/// Paths across iterations, and the executions of those that the program did not distinguish.
+fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
-    rows.map(|row| (format!("{} {}", row["function"], row["iterations"]), row["count"].as_u64().unwrap())).collect()
+    let rows = rows.map(|row| (format!("{} {}", row["function"], row["iterations"]), row["count"].as_u64().unwrap()));
+    (rows.collect(), answer["others"].as_u64())
+}
+
+/// The number of differences is part of the profile.
+fn diverged(place: &Place, profile: &str) -> u64 {
+    Profile::read(&place.path(profile)).unwrap().run.diverged
+}
+
+#[test]
+fn copies_share_the_counting_of_paths_over_iterations() {
+    for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS), ("nested.c", NESTED)] {
+        let place = Place::with(&[(file, source)]);
+        let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
+        compile(&format!("--trodden=stream -O1 {file} -o streaming"));
+        compile(&format!("-O1 {file} -o prog"));
+        let run = |program: &str, options: &str| {
+            let arguments = format!("record --no-store {options} -- ./{program} 60");
+            must(with_choices(&mut place.command(trodden()), arguments.split_whitespace())).stdout
+        };
+        let plain = run("streaming", "-o stream.trodden --whole-program");
+        let executions = iterations(&place, "stream.trodden.streams", "1");
+        for k in ["2", "3"] {
+            let expected = iterations(&place, "stream.trodden.streams", k);
+            assert!(expected.len() > 8, "{expected:?}");
+            for copies in ["1", "2", "3"] {
+                let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:stream.trodden.streams");
+                assert_eq!(run("prog", &options), plain);
+                let counted = iterations_and_others(&place, "counted.trodden", k);
+                assert_eq!(counted, (expected.clone(), Some(0)), "{file}, {k} iterations, {copies} copies");
+                let single = iterations(&place, "counted.trodden", "1");
+                assert!(single.len() > 4 && single.iter().all(|(path, count)| executions.get(path) == Some(count)), "{single:?}");
+                assert_eq!(diverged(&place, "counted.trodden"), 0);
+                let profile = Profile::read(&place.path("counted.trodden")).unwrap();
+                assert!((1..=copies.parse().unwrap()).contains(&profile.images.len()));
+            }
+        }
+        let said = place.text("report counted.trodden");
+        assert!(said.contains("paths over iterations were counted instead of paths"), "{said}");
+    }
+}
+
+/// The set is that of a shorter run, so the longer run has other paths over iterations. They are counted together.
+#[test]
+fn other_paths_over_iterations_are_counted_together() {
+    let place = Place::with(&[("nested.c", NESTED)]);
+    place.cc("--trodden=stream -O1 nested.c -o streaming");
+    place.cc("-O1 nested.c -o prog");
+    let run = |program: &str, options: &str| {
+        let arguments = format!("record --no-store {options} -- ./{program}");
+        must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()))
+    };
+    run("streaming 9", "-o short.trodden --whole-program");
+    run("streaming 80", "-o long.trodden --whole-program");
+    let with_loop = |(name, _): &(String, u64)| !name.starts_with("\"main ");
+    let all: u64 = iterations(&place, "long.trodden.streams", "1").into_iter().filter(with_loop).map(|(_, count)| count).sum();
+    for k in ["2", "3"] {
+        let known = iterations(&place, "short.trodden.streams", k);
+        let mut expected = iterations(&place, "long.trodden.streams", k);
+        let of_long: u64 = expected.values().sum();
+        expected.retain(|path, _| known.contains_key(path));
+        let unknown = of_long - expected.values().sum::<u64>();
+        assert!(unknown > 20 && expected.len() > 8, "{unknown} executions, {} paths", expected.len());
+        for copies in ["1", "3"] {
+            let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
+            run("prog 80", &options);
+            let (mut counted, others) = iterations_and_others(&place, "counted.trodden", k);
+            // At the beginnings of activations, the longer run takes the same paths or unknown ones.
+            let others = others.unwrap();
+            assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
+            counted.retain(|_, count| *count > 0);
+            assert_eq!(counted, expected, "{k} iterations, {copies} copies");
+            let said = place.text("report counted.trodden");
+            assert!(said.contains(&format!("{others} executions of paths over iterations that were unknown")), "{said}");
+        }
+    }
 }
 
 #[test]
@@ -98,7 +213,12 @@ fn copies_share_path_sequences_by_function() {
 }
 
 impl Place {
-    /// Returns the executions of all executed paths of a profile, by function and number.
+    /// What a command prints.
+    fn text(&self, arguments: &str) -> String {
+        String::from_utf8(self.trodden(arguments).stdout).unwrap()
+    }
+
+    /// Executions of all paths of a profile that were executed, by function and number.
     fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();

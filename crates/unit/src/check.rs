@@ -68,6 +68,7 @@ fn word_range(function: &FunctionMap) -> Range<u64> {
         Storage::Labels(words) => words.range(),
         Storage::Segments(words) => words.range(),
         Storage::Events(words) => words.range(),
+        Storage::Iterations(words) => words.range(),
     }
 }
 
@@ -80,5 +81,6 @@ fn is_sound(function: &FunctionMap) -> bool {
         Storage::Labels(words) => words.is_sound(function.dag.len()),
         Storage::Segments(words) => words.is_sound(function.counters),
         Storage::Events(words) => function.has_sound_events(words),
+        Storage::Iterations(words) => words.is_sound(function.counters),
     }
 }

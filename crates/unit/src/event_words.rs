@@ -11,7 +11,7 @@ impl FunctionMap {
     pub fn event_words(&self) -> Option<&EventWords> {
         match &self.storage {
             Storage::Events(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
+            _ => None,
         }
     }
 

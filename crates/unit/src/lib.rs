@@ -19,6 +19,7 @@ mod flow_graph;
 pub mod frame;
 mod identity;
 pub mod image;
+pub mod iterations;
 pub mod known;
 pub mod line_graphs;
 pub mod map;
@@ -46,11 +47,13 @@ pub use flow_graph::{EdgeKind, FlowEdge, FlowGraph};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};
+pub use iterations::{IterationFunction, IterationPath, IterationSet};
 pub use known::{ConflictingNumberings, FunctionKey, KnownFunction, KnownPaths, NameVersion};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use observe::{
-    CallerPath, EventWords, InterestingPaths, InterestingWords, LabelWords, Observation, SegmentWords, StorageAliases, UnplacedCall,
+    CallerPath, EventWords, InterestingPaths, InterestingWords, IterationWords, LabelWords, Observation, SegmentWords, StorageAliases,
+    UnplacedCall,
 };
 pub use parts::{FunctionPart, FunctionParts};
 pub use position::Position;

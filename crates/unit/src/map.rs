@@ -8,7 +8,7 @@ use crate::events::EventSource;
 use crate::experiment::Experiment;
 use crate::flow_graph::{FlowEdge, FlowGraph};
 use crate::line_graphs::LineGraphs;
-use crate::observe::{CounterWords, InterestingWords, LabelWords, SegmentWords};
+use crate::observe::{CounterWords, InterestingWords, IterationWords, LabelWords, SegmentWords};
 use crate::position::Position;
 use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
@@ -284,7 +284,7 @@ impl FunctionMap {
     pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -292,7 +292,7 @@ impl FunctionMap {
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
-            Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -300,7 +300,7 @@ impl FunctionMap {
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Segments(_) | Storage::Events(_) => None,
+            _ => None,
         }
     }
 
@@ -308,7 +308,15 @@ impl FunctionMap {
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) | Storage::Events(_) => None,
+            _ => None,
+        }
+    }
+
+    /// Returns the words in which the function counts paths over iterations. `None` if it counts paths.
+    pub fn iteration_words(&self) -> Option<&IterationWords> {
+        match &self.storage {
+            Storage::Iterations(words) => Some(words),
+            _ => None,
         }
     }
 

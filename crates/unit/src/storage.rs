@@ -1,6 +1,6 @@
 //! The storage of a function's counts while the program runs, as part of a [`crate::UnitMap`].
 
-use crate::observe::{EventWords, InterestingWords, LabelWords, SegmentWords};
+use crate::observe::{EventWords, InterestingWords, IterationWords, LabelWords, SegmentWords};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -19,6 +19,8 @@ pub enum Storage {
     Segments(SegmentWords),
     /// No memory: the function's events are in a stream, and there are more of them than paths.
     Events(EventWords),
+    /// Words for paths over iterations.
+    Iterations(IterationWords),
 }
 
 impl Storage {
@@ -27,6 +29,7 @@ impl Storage {
         match self {
             Storage::Table(table) => table.lost(),
             Storage::Interesting(words) => words.shared_word()..words.range().end,
+            Storage::Iterations(words) => words.others()..words.range().end,
             // Words of labels and segments that belong to no counted path are dropped when they are read.
             Storage::Array | Storage::Events(_) | Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }
@@ -34,7 +37,7 @@ impl Storage {
 
     /// Returns whether some of the function's paths are not counted.
     pub fn is_partial(&self) -> bool {
-        matches!(self, Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_))
+        matches!(self, Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Iterations(_))
     }
 }
 

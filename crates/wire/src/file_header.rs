@@ -40,6 +40,8 @@ impl FileKind {
     pub const TRANSFORMATIONS: FileKind = FileKind(*b"CHNG");
     /// A set of segments.
     pub const SEGMENTS: FileKind = FileKind(*b"SEGM");
+    /// A set of paths over iterations.
+    pub const ITERATIONS: FileKind = FileKind(*b"ITER");
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
     /// Further known paths of one program, which its runtime reads.
@@ -67,6 +69,7 @@ impl FileKind {
         (FileKind::WEIGHTS, "a file of weights"),
         (FileKind::TRANSFORMATIONS, "a plan of a profile-guided build"),
         (FileKind::SEGMENTS, "a set of segments"),
+        (FileKind::ITERATIONS, "a set of paths over iterations"),
         (FileKind::KNOWN_PATHS, "a set of known paths"),
         (FileKind::FURTHER_KNOWN_PATHS, "a set of known paths of one program"),
         (FileKind::RAW_COUNTS, "a raw file of counts"),

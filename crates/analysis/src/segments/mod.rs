@@ -11,6 +11,8 @@ mod select;
 mod untested;
 mod variant;
 
+pub(crate) use observed::find_logs;
+
 pub use compared::{ComparedSegments, compare};
 pub use observed::{NamedCounts, NamedPath, ObservedSegments, to_names};
 pub use select::{requested_segments, tested_contexts};

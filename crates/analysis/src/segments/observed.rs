@@ -102,7 +102,7 @@ pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath
 }
 
 /// The stream logs of the named run; empty if it is not a run with streams.
-fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_dir() || path.extension().is_some_and(|e| e == LOG_EXTENSION) {
         return streams::find_logs(wanted);

@@ -37,6 +37,9 @@ pub struct IterationDocument {
     pub patterns: Vec<IterationPattern>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
+    /// If a program counted the paths: executions of others, which it did not distinguish.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<u64>,
 }
 
 /// A path of consecutive iterations.
@@ -130,7 +133,7 @@ fn build_document(profile: &IterationProfile, table: &EventTable, job: Iteration
     let paths: Vec<IterationPath> = take_top(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
-    Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
+    Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources, others: None })
 }
 
 fn unrolling_advice(period: usize) -> String {

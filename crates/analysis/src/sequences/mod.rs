@@ -13,6 +13,8 @@ mod recording;
 mod segments;
 pub mod text;
 
+pub(crate) use numbers::take_top;
+
 pub use diff::{EventRange, MAX_SHOWN, SequenceDifference, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
 pub use hot::{HotQuery, HotSubpath, HotSubpaths, find_hot_subpaths};

@@ -24,6 +24,7 @@ use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MAX_PATHS, decode, encode};
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
+use trodden_unit::iterations::MAX_ITERATIONS;
 use trodden_wire::stream::MAX_REGIONS;
 
 /// Environment variable with the choices, in command-line syntax.
@@ -200,6 +201,29 @@ pub struct CopyChoices {
     /// With --divide segments: maximum number of calls in a segment [default: 1].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub segment_depth: Option<u32>,
+    /// With --divide iterations: count the paths over K iterations of RUN's stream.
+    ///
+    /// The copies write no streams. Other paths over K iterations are counted together.
+    #[arg(long, value_name = "K:RUN", value_parser = iterations)]
+    pub iterations: Option<RequestedIterations>,
+}
+
+/// Paths over iterations to count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestedIterations {
+    /// Number of iterations.
+    pub iterations: u32,
+    /// The run whose stream has the paths.
+    pub run: String,
+}
+
+/// Parses the value of `--iterations`.
+fn iterations(text: &str) -> Result<RequestedIterations, String> {
+    let (number, run) = text.split_once(':').filter(|(_, run)| !run.is_empty()).ok_or("expected K:RUN, such as 2:last")?;
+    let iterations = number.parse().ok().filter(|number| (2..=MAX_ITERATIONS).contains(number));
+    let iterations =
+        iterations.ok_or_else(|| format!("the number of iterations must be between 2 and {MAX_ITERATIONS}, not `{number}`"))?;
+    Ok(RequestedIterations { iterations, run: run.to_owned() })
 }
 
 /// Options for complete streams.

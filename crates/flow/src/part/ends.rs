@@ -6,7 +6,7 @@
 //!
 //! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
 
-use crate::dag::{Dag, DagEdgeId};
+use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::graph::{Node, NodeSet};
 
 /// The ends of a DAG's paths.
@@ -27,7 +27,23 @@ impl Ends {
             let sum: u32 = dag.out(node).iter().map(|e| u32::from(paths_to_exit[dag.edge(*e).to.index()])).sum();
             paths_to_exit[node.index()] = sum.min(2) as u8;
         }
-        let mut decided = NodeSet::from_fn(dag.node_count(), |node| paths_to_exit[node.index()] == 1);
+        let decided = NodeSet::from_fn(dag.node_count(), |node| paths_to_exit[node.index()] == 1);
+        Ends::after_decision(dag, decided)
+    }
+
+    /// Finds the ends if a path may not be counted on the dummy edge where it begins. A node at which paths begin is then undecided, and
+    /// so are all nodes before it.
+    pub fn within_paths(dag: &Dag) -> Ends {
+        let mut decided = Ends::from_dag(dag).decided;
+        for &node in dag.order().iter().rev() {
+            let begins = dag.incoming(node).iter().any(|e| matches!(dag.edge(*e).origin, Origin::Enter(_)));
+            decided[node.index()] &= !begins && dag.out(node).iter().all(|e| decided[dag.edge(*e).to.index()]);
+        }
+        Ends::after_decision(dag, decided)
+    }
+
+    /// Returns the edges to decided nodes from undecided ones.
+    fn after_decision(dag: &Dag, mut decided: Vec<bool>) -> Ends {
         // In a function with a single path, the out-edge of the entry is the end.
         decided.remove(dag.entry());
         let is_end = |e: &DagEdgeId| decided.contains(dag.edge(*e).to) && !decided.contains(dag.edge(*e).from);
@@ -38,6 +54,11 @@ impl Ends {
     /// Returns the ends, ordered by number.
     pub fn edges(&self) -> &[DagEdgeId] {
         &self.edges
+    }
+
+    /// Returns whether an edge is an end.
+    pub fn contains(&self, edge: DagEdgeId) -> bool {
+        self.edges.binary_search(&edge).is_ok()
     }
 
     /// Returns whether paths have passed their end when they reach this node.

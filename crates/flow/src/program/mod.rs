@@ -10,6 +10,7 @@ mod cells;
 mod code;
 mod dominant;
 mod early_counts;
+mod ends;
 pub mod machine;
 pub mod operation;
 mod part;

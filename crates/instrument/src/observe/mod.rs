@@ -9,6 +9,7 @@ pub mod coverage;
 pub mod edge_profile;
 pub mod every_path;
 pub mod interesting;
+pub mod iterations;
 pub mod part;
 pub mod segments;
 pub mod sleds;
@@ -56,6 +57,7 @@ pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, ne
         Observation::TraceSleds(_) => Box::new(every_path::EveryPath),
         Observation::CountsInBursts(_) => Box::new(bursts::CountsInBursts),
         Observation::SegmentCounts(_) => Box::new(segments::SegmentCounts::default()),
+        Observation::IterationCounts(_) => Box::new(iterations::IterationCounts),
         Observation::UnknownPaths(_) => Box::new(unknown::UnknownPaths::begin(module)),
         Observation::WatchedPaths(_) => Box::new(watched::begin(module)),
         Observation::CopyPart(part) => part::begin(module, part),

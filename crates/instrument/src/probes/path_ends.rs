@@ -24,6 +24,11 @@ impl ProbeCode<'_> {
             PathEnd::Interesting(words, events) => {
                 self.count_word((words, events), builder, self.add_increment(builder, register, increment), by)
             }
+            PathEnd::Iterations(iterations) => {
+                let sum = self.value(self.add_increment(builder, register, increment));
+                let word = iterations.path_ends(builder, self.edge, sum, self.counters.base);
+                word.into_iter().for_each(|word| self.counters.add(builder, word, by));
+            }
             PathEnd::Segment(segments) => self.count_segment(segments, builder, self.add_increment(builder, register, increment)),
         }
     }

@@ -183,6 +183,14 @@ impl Places {
         }
     }
 
+    /// Returns whether the word at an edge depends on the key.
+    pub fn looks_up(&self, edge: Edge) -> bool {
+        match self {
+            Places::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
+            Places::Keys { .. } | Places::Preferential { .. } => true,
+        }
+    }
+
     /// Emits the index of the word for a path that ends at an edge. `key` is the key; for preferential numbering, it is the complete
     /// register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {

@@ -38,6 +38,7 @@ impl Unit {
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
             Storage::Events(events) => events.words,
+            Storage::Iterations(iterations) => iterations.words(),
         };
         if let Storage::Table(_) = &storage {
             self.paths_in_tables += counters;

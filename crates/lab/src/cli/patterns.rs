@@ -25,7 +25,8 @@ Examples:
   trodden-lab patterns iterations 12 --length 4
   trodden-lab patterns phases 12 --html phases.html
 
-The run must be recorded with `record --whole-program`. A text of events starts with
+The run must be recorded with `record --whole-program`, or for `iterations` also with
+`record --copies K --divide iterations`. A text of events starts with
 `#trodden events 1`, or was written by `trodden-lab simulate --sequence`.")]
 pub struct Patterns {
     /// Kind of repetition.

@@ -5,6 +5,7 @@
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
+pub(crate) mod iterations;
 pub(crate) mod part;
 pub(crate) mod segments;
 pub(crate) mod stream;
@@ -22,7 +23,7 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
         Storage::Interesting(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
         Storage::Events(words) => Some(words.range()),
-        Storage::Array | Storage::Table(_) | Storage::Segments(_) => None,
+        Storage::Array | Storage::Table(_) | Storage::Segments(_) | Storage::Iterations(_) => None,
     }
 }
 
@@ -32,7 +33,9 @@ pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Op
         Storage::Interesting(words) => Ok(interesting::counters(function, words, indices)),
         Storage::Labels(words) => part::counters(function, words, indices),
         Storage::Events(words) => stream::counters(function, words, indices),
-        Storage::Array | Storage::Table(_) | Storage::Segments(_) => Ok(indices.iter().copied().map(Some).collect()),
+        Storage::Array | Storage::Table(_) | Storage::Segments(_) | Storage::Iterations(_) => {
+            Ok(indices.iter().copied().map(Some).collect())
+        }
     }
 }
 
@@ -53,6 +56,7 @@ pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::Finder::default()),
         Box::new(segments::Finder::default()),
+        Box::new(iterations::Finder::default()),
         Box::new(interesting::Finder::default()),
         Box::new(tables::Finder::default()),
         Box::new(unknown::Finder::default()),
@@ -100,6 +104,25 @@ pub enum Inexact {
         plural(*.0, "function")
     )]
     Segments(u64),
+    /// Paths over iterations are counted instead of paths.
+    #[error(
+        "the paths of {} are missing, because they were counted together with the paths of previous iterations. \
+            `trodden-lab patterns iterations` shows them. {}",
+        plural(*.functions, "function"),
+        match .others {
+            0 => "Each execution is one of a known path over iterations".to_owned(),
+            others => format!(
+                "{} of paths over iterations that were unknown at the time of the build were not distinguished",
+                plural(*others, "execution")
+            ),
+        }
+    )]
+    Iterations {
+        /// Number of functions that count paths over iterations.
+        functions: u64,
+        /// Number of executions that were counted together, because the build did not know their path over iterations.
+        others: u64,
+    },
     /// Tables overflowed.
     #[error(
         "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \

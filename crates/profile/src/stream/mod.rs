@@ -1,7 +1,7 @@
 //! Streams: each thread's sequence of paths and calls in a run, of which a [`crate::Profile`] has only the counts.
 //!
 //! `live` reads the files that programs write; `drain` moves their content to a `log` of compressed windows (`builder`) of `symbol`s.
-//! `nesting` and `segments` interpret the events, and `fold` converts them to counts. The sequence is a whole program path (Larus, PLDI
+//! `nesting`, `segments` and `iterations` interpret the events, and `fold` converts them to counts. The sequence is a whole program path (Larus, PLDI
 //! 1999; thesis, section 3.4), except that a path that reaches a call has an event of its own, followed by the callee's events. Missing
 //! events are counted ([`ThreadLog::lost`]).
 
@@ -9,6 +9,7 @@ mod builder;
 mod counters;
 mod drain;
 mod fold;
+mod iterations;
 mod live;
 mod log;
 mod nesting;
@@ -19,6 +20,7 @@ pub use builder::{BYTES_PER_ENTRY, JOURNAL, WindowBounds};
 pub use counters::{CounterLookup, FunctionIndex, PathRole};
 pub use drain::{Drain, DrainTotals};
 pub use fold::{counts, write_raw};
+pub use iterations::IterationReader;
 pub use live::{Chunk, LiveStream, LiveThread, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
 pub use nesting::{Nesting, NestingStep, StreamActivation, Unclear};

@@ -306,6 +306,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
             Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
             // Reached only with --divide: the paths themselves are divided by `interesting`.
             Observation::InterestingPaths(_) => Some("Omit --divide, or pass the program that counts all paths"),
+            Observation::IterationCounts(_) => Some("Pass the program that counts all paths, with --divide iterations"),
             Observation::SegmentCounts(_) => Some("Pass the program that counts all paths, with --divide segments:SET"),
             _ => Some("Build it with default parameters"),
         };

@@ -3,7 +3,7 @@
 //! [`weights`] finds frequencies on which the partition is based, if necessary by a first run. [`make`] divides the paths and builds the
 //! copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs a [`worker`]
 //! for each copy; [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that
-//! divides complete functions ([`segments`], [`iterations`]) or sets of paths ([`watched`], [`interesting`]). [`distribute`] makes copies
+//! divides complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`], [`interesting`]). [`distribute`] makes copies
 //! that users run, and [`determinism`] checks whether a program is deterministic.
 
 mod determinism;
@@ -11,6 +11,7 @@ pub mod distribute;
 mod folders;
 mod heap;
 mod interesting;
+mod iteration_paths;
 mod iterations;
 mod launching;
 pub mod make;
@@ -49,7 +50,7 @@ use trodden_launch::{Engine, StopFlag};
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 use trodden_profile::copies::{CopyMeasurements, counted_hits, edge_differences, edges, merge_copies, path_differences};
 use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
-use trodden_unit::SegmentSet;
+use trodden_unit::{IterationSet, SegmentSet};
 
 /// The environment in which copies are made and run.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,8 @@ pub enum DividedCounts {
     Segments(SegmentSet),
     /// Path sequences across iterations, divided by function.
     Iterations,
+    /// Counts of paths over iterations, divided by the ends of their last paths.
+    IterationPaths(IterationSet),
 }
 
 /// Options for making and running copies.
@@ -171,6 +174,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     match &job.options.shared {
         DividedCounts::Segments(set) => return segments::run(job, set, context, input),
         DividedCounts::Iterations => return iterations::run(job, context, input),
+        DividedCounts::IterationPaths(set) => return iteration_paths::run(job, set, context, input),
         DividedCounts::Paths | DividedCounts::Edges => {}
     }
     let file = resolve_program(&job.what.command[0], context)?;

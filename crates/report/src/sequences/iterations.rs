@@ -33,6 +33,9 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
     for row in &document.paths {
         writeln!(out, "{:>12}  {}", row.count, format_iterations(&row.iterations))?;
     }
+    if let Some(others) = document.others.filter(|others| *others > 0) {
+        writeln!(out, "{others:>12}  paths over iterations that the build did not know")?;
+    }
     write_patterns(out, &document.patterns)
 }
 

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use trodden_analysis::copies::{CopyChoices, Costs};
+use trodden_analysis::iterations::requested_iterations;
 use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
 use trodden_flow::part::Measure;
@@ -62,16 +63,21 @@ fn options(given: &Copies) -> Result<CopyOptions> {
     let shared = match &given.divide {
         Division::Paths => DividedCounts::Paths,
         Division::Edges => DividedCounts::Edges,
-        Division::Iterations => DividedCounts::Iterations,
+        Division::Iterations => match &choices.iterations {
+            Some(wanted) => DividedCounts::IterationPaths(requested_iterations(wanted.iterations, &wanted.run, &folders())?),
+            None => DividedCounts::Iterations,
+        },
         Division::Segments(set) => DividedCounts::Segments(requested_segments(depth.unwrap_or(1) as usize, &[], set, &folders())?),
     };
-    if let (DividedCounts::Iterations | DividedCounts::Segments(_), Some((_, option))) =
-        (&shared, path_and_edge_options.iter().find(|(is_given, _)| *is_given))
-    {
+    let is_plain = matches!(shared, DividedCounts::Paths | DividedCounts::Edges);
+    if let (false, Some((_, option))) = (is_plain, path_and_edge_options.iter().find(|(is_given, _)| *is_given)) {
         bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
     }
     if depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
         bail!("--segment-depth applies only to --divide segments:SET: omit it");
+    }
+    if choices.iterations.is_some() && given.divide != Division::Iterations {
+        bail!("--iterations applies only to --divide iterations: omit it");
     }
     let parameters = EngineParameters {
         jobs: given.jobs.map(|jobs| jobs as usize),

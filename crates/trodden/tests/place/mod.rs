@@ -214,8 +214,8 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
             "--baseline" if is_coverage => _ = command.arg(word),
             "--scheme" | "--strategy" | "--max-probes" | "--max-callers" | "--threshold" | "--witness-strategy" | "--hits"
             | "--max-paths" | "--max-wait" | "--score" | "--table-slots" | "--chords" | "--reach" | "--growth" | "--tail-merging"
-            | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--segment-depth" | "--hot-paths"
-            | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
+            | "--memory" | "--costs" | "--like" | "--path-equivalence" | "--min-share" | "--segment-depth" | "--iterations"
+            | "--hot-paths" | "--keep-profile" => choices.extend([word, words.next().unwrap()]),
             "--all-procedures" | "--count-hits" | "--no-first-run" | "--baseline" | "--witnesses" => choices.push(word),
             "--" => _ = command.arg(word).args(words.by_ref()),
             other => _ = command.arg(other),

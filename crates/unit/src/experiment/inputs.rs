@@ -5,7 +5,7 @@
 
 use super::settings::{Settings, SettingsFile};
 use crate::atomic_file::write_atomically;
-use crate::{ContentError, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
+use crate::{ContentError, FunctionParts, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan, Weights};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub enum InputKind {
     Interesting,
     /// Interprocedural segments.
     Segments,
+    /// Paths over iterations.
+    Iterations,
     /// The part of the paths that a copy counts.
     Part,
     /// A transformation plan.
@@ -91,12 +93,13 @@ pub enum InputError {
 
 impl InputKind {
     /// All kinds.
-    pub const ALL: [InputKind; 7] = [
+    pub const ALL: [InputKind; 8] = [
         InputKind::Weights,
         InputKind::Known,
         InputKind::Watched,
         InputKind::Interesting,
         InputKind::Segments,
+        InputKind::Iterations,
         InputKind::Part,
         InputKind::Apply,
     ];
@@ -109,6 +112,7 @@ impl InputKind {
             InputKind::Watched => ("watched", "create the program again (trodden instrument --watch)"),
             InputKind::Interesting => ("interesting", "create the program again (trodden instrument --interesting)"),
             InputKind::Segments => ("segments", "create the program again (trodden instrument --segments)"),
+            InputKind::Iterations => ("iterations", "use the program that the copy was made from"),
             InputKind::Part => ("part", "use the program that the copy was made from"),
             InputKind::Apply => ("apply", "run `trodden pgo` again"),
         }
@@ -122,6 +126,7 @@ impl InputKind {
             InputKind::Watched => &mut settings.watched,
             InputKind::Interesting => &mut settings.interesting,
             InputKind::Segments => &mut settings.segments,
+            InputKind::Iterations => &mut settings.iterations,
             InputKind::Part => &mut settings.part,
             InputKind::Apply => &mut settings.apply,
         }
@@ -133,6 +138,7 @@ impl InputKind {
             InputKind::Weights => Weights::from_bytes(bytes).map(drop),
             InputKind::Known | InputKind::Watched | InputKind::Interesting => KnownPaths::from_bytes(bytes).map(drop),
             InputKind::Segments => SegmentSet::from_bytes(bytes).map(drop),
+            InputKind::Iterations => IterationSet::from_bytes(bytes).map(drop),
             InputKind::Part => FunctionParts::from_bytes(bytes).map(drop),
             InputKind::Apply => TransformationPlan::from_bytes(bytes).map(drop),
         }

@@ -134,6 +134,14 @@ impl Experiment {
         }
     }
 
+    /// File of the paths over iterations that are counted instead of paths.
+    pub fn iterations(&self) -> Option<Identity> {
+        match self.observation {
+            Observation::IterationCounts(iterations) => Some(iterations.set),
+            _ => None,
+        }
+    }
+
     /// Returns the set of interesting paths, if only these paths, or only the functions in the set, are observed.
     pub fn interesting(&self) -> Option<InterestingPaths> {
         self.observation.observed().interesting()

@@ -88,6 +88,8 @@ settings! {
     interesting: SettingsFile,
     /// Interprocedural segments, which are counted instead of paths.
     segments: SettingsFile,
+    /// Paths over iterations, which are counted instead of paths.
+    iterations: SettingsFile,
     /// Time limit for finding a numbering, in seconds.
     time_limit_s: u64,
     /// The part of the paths that one of several copies counts.

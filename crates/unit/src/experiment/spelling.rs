@@ -184,6 +184,7 @@ static TABLE: &[Entry] = &[
     one_of!("threads", threads: Threads),
     file!("interesting", interesting),
     file!("segments", segments),
+    file!("iterations", iterations),
     number!("time-limit", time_limit_s: 1 to 3600),
     file!("known", known),
     file!("watched", watched),

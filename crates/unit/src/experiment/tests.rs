@@ -24,6 +24,7 @@ fn settings_for(kind: &Kind) -> String {
         "observe=trace".to_owned(),
         "when=bursts".to_owned(),
         format!("segments={FILE}"),
+        format!("iterations={FILE}"),
         format!("interesting={FILE}"),
         format!("known={FILE}"),
         format!("watched={FILE}"),

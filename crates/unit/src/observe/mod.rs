@@ -11,6 +11,7 @@ mod coverage;
 mod edge_profile;
 mod every_path;
 mod interesting;
+mod iterations;
 mod part;
 mod segments;
 mod sleds;
@@ -26,6 +27,7 @@ pub use coverage::CoverageCounts;
 pub use edge_profile::EdgeProfileCounts;
 pub use every_path::EveryPath;
 pub use interesting::{InterestingPaths, InterestingWords, StorageAliases};
+pub use iterations::{IterationCounts, IterationWords};
 pub use part::{CopyPart, LabelWords};
 pub use segments::{CallerPath, SegmentCounts, SegmentNumbering, SegmentWords, UnplacedCall};
 pub use sleds::TraceSleds;
@@ -80,6 +82,8 @@ kinds! {
     bursts::CountsInBursts,
     /// Counts of interprocedural segments instead of paths.
     segments::SegmentCounts,
+    /// Counts of paths over iterations instead of paths.
+    iterations::IterationCounts,
     /// Counts of the paths in a set. A function's other paths are counted together.
     interesting::InterestingPaths,
     /// Counts of all paths except the paths in a set (a residual build).

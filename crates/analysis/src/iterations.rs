@@ -1,0 +1,123 @@
+//! Which paths does a function take in consecutive iterations? The sets of paths over iterations that programs count, and the counts.
+
+use crate::segments::find_logs;
+use crate::sequences::{IterationDocument, IterationPath as IterationRow, take_top};
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use trodden_flow::Origin;
+use trodden_profile::iterations::{self, CountedIterations, NamedFunction};
+use trodden_profile::stream::{CounterLookup, FunctionIndex, IterationReader, StreamLog};
+use trodden_profile::{EventPaths, Profile};
+use trodden_stored::maps::{StreamMaps, maps_of};
+use trodden_stored::{Folders, streams};
+use trodden_text::names::Name;
+use trodden_text::words::plural;
+use trodden_unit::IterationSet;
+
+/// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges that have none are in the set, too, so
+/// that a program that counts the set shows whether there are others.
+///
+/// # Errors
+/// There is no such run, it has no stream, or no path over so many iterations was executed.
+pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
+    let logs = match streams::logs_of_copies(wanted) {
+        Ok(Some(copies)) => copies.concat(),
+        _ => find_logs(wanted)?,
+    };
+    ensure!(
+        !logs.is_empty(),
+        "`{wanted}` has no stream. Record a program built with --stream by `trodden record --whole-program`, or any program by `trodden \
+            record --copies K --divide iterations`"
+    );
+    let mut set = IterationSet::new(iterations);
+    for file in &logs {
+        let log = streams::open_log(file)?;
+        let lost: u64 = log.threads().iter().map(|thread| thread.lost).sum();
+        if lost > 0 {
+            log::warn!("{} lost {}, so paths near the gaps may be wrong", file.display(), plural(lost.into(), "event", "events"));
+        }
+        add_log(&mut set, &log, &maps_of(&log, folders)?)?;
+    }
+    let has_iterations = set.functions().values().any(|function| function.counted.keys().any(|path| path.len() == iterations as usize));
+    ensure!(has_iterations, "`{wanted}` has no path over {iterations} iterations. Use a run in which a loop iterates, or fewer iterations");
+    Ok(set)
+}
+
+/// Adds the paths over iterations in a log.
+fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
+    for unit in &maps.counted.units {
+        for function in &unit.map.functions {
+            set.function(&unit.map, function);
+        }
+    }
+    let lookup = CounterLookup::new(log.head(), maps.image());
+    let mut events: HashMap<FunctionIndex, Option<EventPaths>> = HashMap::new();
+    for thread in log.threads() {
+        let mut reader = IterationReader::new(&lookup, set.iterations() as usize);
+        log.visit(thread, 0, |event| {
+            reader.feed(event);
+            true
+        })?;
+        for (place, counts) in reader.finish() {
+            let unit = &maps.counted.units[place.unit];
+            let function = &unit.map.functions[place.function];
+            let to_path = events.entry(place).or_insert_with(|| EventPaths::new(function, function.event_words()?).ok());
+            let Some(known) = set.function(&unit.map, function) else { continue };
+            let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
+            for (events, count) in counts {
+                let path = |event: &u64| to_path.as_ref().map_or(Some(*event), |to_path| to_path.path(*event));
+                let Some(path) = events.iter().map(path).collect::<Option<Vec<u64>>>() else { continue };
+                for edge in path.last().and_then(|last| numbering.path(&dag, *last)).into_iter().flatten() {
+                    if let Origin::Real(edge) | Origin::Leave(edge) = dag.edge(edge).origin {
+                        known.edges[edge.index()] = known.edges[edge.index()].saturating_add(count);
+                    }
+                }
+                let sum = known.counted.entry(path).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
+pub fn counted_iterations(profile: &Profile) -> BTreeMap<NamedFunction, CountedIterations> {
+    let mut all = BTreeMap::new();
+    profile.images.iter().for_each(|image| iterations::add_counted(image, &mut all));
+    all
+}
+
+/// Lists the counted sequences of `length` consecutive paths, or of as many as were counted; at most `top`, or all if it is 0.
+///
+/// # Errors
+/// Only shorter sequences were counted.
+pub fn counted_document(
+    counted: &BTreeMap<NamedFunction, CountedIterations>,
+    length: Option<usize>,
+    top: usize,
+) -> Result<IterationDocument> {
+    let deepest = counted.values().map(|function| function.iterations as usize).max().unwrap_or(0);
+    let length = length.unwrap_or(deepest);
+    ensure!(length <= deepest, "the program counted paths over {deepest} iterations. Pass --length {deepest} or less");
+    let names: Vec<Name> = counted.keys().map(|(_, name)| Name::from_linkage(name)).collect();
+    let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
+    names.iter().filter(|name| !seen.insert(&name.short)).for_each(|name| _ = shared.insert(&name.short));
+    let mut rows = Vec::new();
+    for (name, function) in names.iter().zip(counted.values()) {
+        let name = if shared.contains(&name.short) { &name.full } else { &name.short };
+        rows.extend(function.of_length(length).into_iter().map(|(path, count)| (count, name, path)));
+    }
+    rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
+    let row = |(count, name, path): (u64, &String, Vec<u64>)| IterationRow {
+        function: name.clone(),
+        count,
+        iterations: path.iter().map(|path| vec![format!("{name}:{path}")]).collect(),
+    };
+    Ok(IterationDocument {
+        iterations: length,
+        paths: take_top(rows, top).into_iter().map(row).collect(),
+        patterns: Vec::new(),
+        sources: BTreeMap::new(),
+        others: Some(counted.values().fold(0, |sum: u64, function| sum.saturating_add(function.others))),
+    })
+}

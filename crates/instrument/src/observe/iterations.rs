@@ -1,0 +1,68 @@
+//! Paths over iterations: a function counts each path together with the previous ones of its activation ([`crate::iterations`]).
+
+use super::{Observer, plan_function};
+use crate::describe::FunctionCfg;
+use crate::error::Error;
+use crate::iterations::IterationPlan;
+use crate::llvm::Value;
+use crate::path_end::PathEnd;
+use crate::probes;
+use crate::unit::{Unit, verify_plan};
+use trodden_flow::Plan;
+use trodden_unit::iterations::NOT_OF_THIS_COPY;
+use trodden_unit::{IterationFunction, NameVersion, Skipped, Storage, graph_hash};
+
+/// Observer that counts the paths over iterations of a set.
+pub struct IterationCounts;
+
+impl Observer for IterationCounts {
+    fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
+        let is_counted = unit.options.iterations.as_ref().is_none_or(|set| set.has_function(&unit.map.source, &function.name()));
+        (!is_counted).then_some(NOT_OF_THIS_COPY)
+    }
+
+    fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {
+        iterations_of(unit, name, cfg).map(|known| known.edges.as_slice())
+    }
+
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+        let mut planned = plan_function(unit, self, function)?;
+        let name = function.name();
+        let Some(known) = iterations_of(unit, &name, &planned.cfg).cloned() else {
+            let reason = "its shape differs from that of the function with this name in the set of paths over iterations".into();
+            unit.map.skipped.push(Skipped { name, reason });
+            return Ok(());
+        };
+        let iterations = unit.options.iterations.as_ref().map_or(0, |set| set.iterations());
+        let entries = unit.options.plan.entries;
+        let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, entries, known.paths);
+        let numbered = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+        let found = IterationPlan::new(&mut planned, numbered, (&known, iterations, unit.options.plan.chords), unit.map.counters);
+        let plan = match found {
+            Ok(plan) => plan,
+            Err(why) => {
+                unit.map.skipped.push(IterationPlan::skipped(name, &why));
+                return Ok(());
+            }
+        };
+        verify_plan(&planned)?;
+        let location = crate::debug::no_line(unit.module, function);
+        let base = unit.thread_counters(&planned, location);
+        let code = plan.begin(unit.module, function, location);
+        probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEnd::Iterations(code)));
+        unit.finish_code(&[function]);
+        unit.add_function_with_storage(planned, Storage::Iterations(plan.words));
+        Ok(())
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Observer {
+        self
+    }
+}
+
+/// Returns a function's entry in the set; `None` if it is not in the set or has a different shape.
+fn iterations_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u IterationFunction> {
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    let known = unit.options.iterations.as_ref()?.find_same_shape(&unit.map.source, name, version);
+    known.filter(|known| known.edges.len() == cfg.edges.len())
+}

@@ -1,0 +1,70 @@
+//! Paths over iterations of a run, read from a stream ([`crate::stream::IterationReader`]) or counted by a program that was built for it
+//! ([`trodden_unit::observe::IterationWords`]). [`trodden_unit::iterations`] defines them.
+
+use crate::model::ImageProfile;
+use std::collections::BTreeMap;
+use trodden_unit::IterationPath;
+
+/// Number of executions of each path over iterations.
+pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
+
+/// The paths over iterations of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountedIterations {
+    /// Maximum number of paths in a path over iterations.
+    pub iterations: u32,
+    /// Executions of the paths over iterations that the program was built to count.
+    pub counts: IterationPathCounts,
+    /// Executions of others.
+    pub others: u64,
+}
+
+/// Functions by source of the unit and linkage name.
+pub type NamedFunction = (String, String);
+
+impl CountedIterations {
+    /// Returns the executions of each sequence of exactly `length` consecutive paths of an activation; `length` may be at most
+    /// `iterations`.
+    pub fn of_length(&self, length: usize) -> IterationPathCounts {
+        let mut counts = IterationPathCounts::new();
+        for (path, count) in self.counts.iter().filter(|(path, count)| path.len() >= length && **count > 0) {
+            *counts.entry(path[path.len() - length..].to_vec()).or_default() += count;
+        }
+        counts
+    }
+}
+
+/// Returns whether an image counts paths over iterations.
+pub fn counts_iterations(image: &ImageProfile) -> bool {
+    image.units.iter().any(|unit| unit.map.experiment.iterations().is_some())
+}
+
+/// Adds the paths over iterations that an image counted to those of other images, such as other copies of the program.
+pub fn add_counted(image: &ImageProfile, all: &mut BTreeMap<NamedFunction, CountedIterations>) {
+    for unit in &image.units {
+        for function in &unit.map.functions {
+            let Some(words) = function.iteration_words() else { continue };
+            let counted = all.entry((unit.map.source.clone(), function.name.clone())).or_default();
+            counted.iterations = counted.iterations.max(words.iterations);
+            for (word, count) in unit.counts.in_range(words.range()) {
+                match words.paths.get((word - words.first_word) as usize) {
+                    Some(path) => *counted.counts.entry(path.clone()).or_default() += count,
+                    None => counted.others = counted.others.saturating_add(count),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorter_sequences_are_suffixes() {
+        let counts = [(vec![1], 2), (vec![1, 5], 2), (vec![5, 5], 7), (vec![5, 6], 1)].map(|(path, count): (Vec<u64>, u64)| (path, count));
+        let counted = CountedIterations { iterations: 2, counts: counts.into(), others: 0 };
+        assert_eq!(counted.of_length(1), IterationPathCounts::from([(vec![1], 2), (vec![5], 9), (vec![6], 1)]));
+        assert_eq!(counted.of_length(2), IterationPathCounts::from([(vec![1, 5], 2), (vec![5, 5], 7), (vec![5, 6], 1)]));
+    }
+}

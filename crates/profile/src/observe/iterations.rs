@@ -1,0 +1,29 @@
+//! Paths over iterations: finds functions whose paths are counted together with the previous ones ([`crate::iterations`]) instead of
+//! separately.
+
+use super::{Inexact, InexactFinder, Tally};
+use std::collections::BTreeSet;
+use trodden_unit::{FunctionMap, UnitMap};
+
+/// Counts functions with paths over iterations. A function may be in several copies of a program.
+#[derive(Default)]
+pub struct Finder {
+    functions: BTreeSet<(String, String)>,
+    others: Tally,
+}
+
+impl InexactFinder for Finder {
+    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+        if function.iteration_words().is_some() {
+            self.functions.insert((map.source.clone(), function.name.clone()));
+            self.others.add(unattributed);
+        }
+    }
+
+    fn reasons(&mut self) -> Vec<Inexact> {
+        match self.functions.len() as u64 {
+            0 => Vec::new(),
+            functions => vec![Inexact::Iterations { functions, others: self.others.sum }],
+        }
+    }
+}

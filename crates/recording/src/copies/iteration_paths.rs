@@ -1,0 +1,178 @@
+//! Copies that each count some of the paths over iterations of a set, without streams.
+//!
+//! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves cyclic paths to future work. A path over K iterations is counted at the end
+//! of its last path, where this path is the only one that can follow. Ends are divided among the copies: a copy counts nothing at other
+//! ends, and needs labels only for paths that occur in its own paths over iterations. In each copy that counts something in a function, a
+//! path that ends with a cut edge also changes the context, which is the setup cost of the division. Paths over iterations that are not in
+//! the set are counted together at each end, so none is lost.
+
+use super::preparation::CopyInput;
+use super::shared::{self, Partition, lightest_functions};
+use super::{CopiesRecorded, CopyContext, CopyJob};
+use anyhow::{Context, Result, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use trodden_flow::part::Ends;
+use trodden_flow::{DagEdgeId, NumberingScheme, Origin};
+use trodden_partition::setup::{DivisibleTask, distribute};
+use trodden_profile::iterations::{CountedIterations, NamedFunction, add_counted, counts_iterations};
+use trodden_profile::{ImageProfile, Profile};
+use trodden_text::words::plural;
+use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
+use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
+use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
+
+/// Maximum number of functions named in warnings.
+const MAX_NAMED: usize = 5;
+
+/// Records a run with copies that share the counting of paths over iterations.
+pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
+    shared::run(job, context, input, |_| IterationPathPartition::new(set.clone(), job))
+}
+
+/// An assignment of the ends of paths to copies.
+struct IterationPathPartition {
+    set: IterationSet,
+    /// The copy of each end, by function.
+    owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>>,
+    /// Copies that count something.
+    copies: Vec<usize>,
+    /// Functions that all copies count, to check that they execute the same paths.
+    counted_by_all: BTreeSet<FunctionKey>,
+}
+
+impl IterationPathPartition {
+    fn new(set: IterationSet, job: &CopyJob) -> Result<IterationPathPartition> {
+        ensure!(job.options.max_probes.is_none(), "--max-probes applies only to copies that share paths. Omit --max-probes or --divide");
+        let executions = |function: &IterationFunction| function.counted.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        let weights: Vec<(u64, u32)> = set.functions().values().map(executions).zip(0..).collect();
+        let lightest = lightest_functions(&weights);
+        let keys = set.functions().keys().zip(0..);
+        let counted_by_all: BTreeSet<FunctionKey> = keys.filter(|(_, at)| lightest.contains(at)).map(|(key, _)| key.clone()).collect();
+        let divided: Vec<(&FunctionKey, &IterationFunction)> =
+            set.functions().iter().filter(|(key, _)| !counted_by_all.contains(key)).collect();
+        let tasks = divided.iter().map(|(key, function)| task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
+        let distribution = distribute(&tasks, job.options.copies);
+        let owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>> = divided
+            .iter()
+            .zip(&distribution.owners)
+            .map(|((key, function), owners)| ((*key).clone(), function.ends.iter().copied().zip(owners.iter().copied()).collect()))
+            .collect();
+        // Copies that would count nothing are dropped.
+        let used: BTreeSet<usize> = owners.values().flat_map(BTreeMap::values).copied().collect();
+        let copies = if used.is_empty() { vec![0] } else { used.into_iter().collect() };
+        let is_divided = |of: &&BTreeMap<DagEdgeId, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
+        log::info!(
+            "{} of paths over {} iterations of {} divided among {}; the largest share is {} counts and changes of context; {} divided",
+            plural(weights.iter().fold(0u64, |sum, (count, _)| sum.saturating_add(*count)).into(), "execution", "executions"),
+            set.iterations(),
+            plural(weights.len() as u128, "function", "functions"),
+            plural(copies.len() as u128, "copy", "copies"),
+            distribution.loads.iter().max().copied().unwrap_or(0),
+            plural(owners.values().filter(is_divided).count() as u128, "function is", "functions are")
+        );
+        Ok(IterationPathPartition { set, owners, copies, counted_by_all })
+    }
+
+    /// Warns of functions in the set that the copies cannot count.
+    fn warn_of_skipped(&self, profiles: &[Profile]) {
+        let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
+        let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
+        let missing: BTreeMap<(&String, &String), &String> = skipped
+            .filter(|(unit, skipped)| skipped.reason != NOT_OF_THIS_COPY && self.set.has_function(unit, &skipped.name))
+            .map(|(unit, skipped)| ((unit, &skipped.name), &skipped.reason))
+            .collect();
+        for ((_, name), reason) in missing.iter().take(MAX_NAMED) {
+            log::warn!("paths over iterations of `{name}` are not counted: {reason}");
+        }
+        if missing.len() > MAX_NAMED {
+            log::warn!("{} more are not counted", plural((missing.len() - MAX_NAMED) as u128, "function", "functions"));
+        }
+    }
+
+    fn names(&self) -> BTreeSet<NamedFunction> {
+        self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
+    }
+}
+
+/// Returns the cost of counting at each of a function's ends. The setup cost is that of the contexts.
+fn task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
+    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", key.1))?;
+    let ends = Ends::within_paths(&dag);
+    let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
+    let mut setup = 0u64;
+    for (path, count) in &function.counted {
+        if let Some(end) = end_of(path, &ends, (&dag, &numbering))
+            && let Some(sum) = parts.get_mut(&end)
+        {
+            *sum = sum.saturating_add(*count);
+        }
+        let last = path.last().and_then(|path| numbering.path(&dag, *path)?.last().copied());
+        if last.is_some_and(|edge| matches!(dag.edge(edge).origin, Origin::Leave(_))) {
+            setup = setup.saturating_add(*count);
+        }
+    }
+    Ok(DivisibleTask { setup, parts: parts.into_values().collect() })
+}
+
+impl Partition for IterationPathPartition {
+    const STREAMS: bool = false;
+
+    fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
+        let of = |copy: &usize| {
+            let counts = |key: &FunctionKey, end: DagEdgeId| {
+                self.counted_by_all.contains(key) || self.owners.get(key).and_then(|owners| owners.get(&end)) == Some(copy)
+            };
+            let iterations = Some(SettingsFile::Stored(context.driver.inputs()?.put(&self.set.part(counts).to_bytes())?));
+            let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
+            Ok(Settings { iterations, scheme, ..Settings::default() })
+        };
+        self.copies.iter().map(of).collect()
+    }
+
+    fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
+        self.warn_of_skipped(&profiles);
+        let (images, differences) = merge(profiles, &self.names());
+        ensure!(
+            images.iter().any(counts_iterations),
+            "no copy counted a path over iterations, because no function of the set was executed"
+        );
+        Ok((images, differences))
+    }
+
+    fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Combines the images of all copies. The counts of functions that all copies count come from the first copy; differences from the others
+/// are returned.
+fn merge(profiles: Vec<Profile>, counted_by_all: &BTreeSet<NamedFunction>) -> (Vec<ImageProfile>, Vec<String>) {
+    let (mut images, mut differences) = (Vec::new(), Vec::new());
+    let mut first: BTreeMap<NamedFunction, CountedIterations> = BTreeMap::new();
+    for (copy, profile) in profiles.into_iter().enumerate() {
+        let mut own = BTreeMap::new();
+        for mut image in profile.images {
+            if !counts_iterations(&image) {
+                images.extend((copy == 0).then_some(image));
+                continue;
+            }
+            add_counted(&image, &mut own);
+            for unit in image.units.iter_mut().filter(|_| copy > 0) {
+                let map = unit.map.clone();
+                let is_repeated = |name: &str| counted_by_all.contains(&(map.source.clone(), name.to_owned()));
+                for words in map.functions.iter().filter(|f| is_repeated(&f.name)).filter_map(|f| f.iteration_words()) {
+                    unit.counts.executions.retain(|(word, _)| !words.range().contains(word));
+                }
+            }
+            images.push(image);
+        }
+        own.retain(|name, _| counted_by_all.contains(name));
+        if copy == 0 {
+            first = own;
+        } else if let Some((_, name)) = counted_by_all.iter().find(|name| own.get(name) != first.get(name)) {
+            differences.push(format!("copy {copy} and copy 0 have different counts of the paths over iterations of `{name}`"));
+        }
+    }
+    (images, differences)
+}

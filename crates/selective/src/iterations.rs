@@ -1,0 +1,100 @@
+//! Numbers of paths over iterations: K paths of one activation, each of which follows the previous one through a cut edge.
+//!
+//! The paths that occur in them are interesting and have precise selective labels (Afraz, Saha and Kanade, "P3", ESEC/FSE 2015, algorithm
+//! 1), so that no other path has the sum of one of them. A *context word* has the classes of the last K - 1 paths of the activation, the
+//! most recent one in the lowest bits. A path's class is its sum plus one; 0 means that there was no such path yet. Where a path is
+//! counted, the context word and the path's class together are the *key* of the path over iterations. At a cut edge, the lower K - 1
+//! classes of the key become the next context word. So there is one register, whatever K is.
+
+use std::collections::BTreeMap;
+use trodden_flow::dag::{Dag, DagEdgeId};
+use trodden_flow::numbering::Numbering;
+use trodden_flow::part::precise_selective_labels;
+
+/// The numbering of a function's paths over iterations.
+#[derive(Clone, Debug)]
+pub struct IterationNumbering {
+    /// Whether each edge is on an interesting path.
+    pub interesting: Vec<bool>,
+    /// The label of each edge.
+    pub labels: Vec<i64>,
+    /// Number of bits of a class.
+    pub class_bits: u32,
+    /// K.
+    pub iterations: u32,
+    /// The index of the path over iterations that has each key.
+    pub keys: BTreeMap<u64, usize>,
+}
+
+/// The reason why paths over iterations cannot be numbered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IterationNumberingError {
+    /// A path is not one of the function, or there are no or too many paths in a sequence.
+    #[error("the paths over iterations belong to a different function")]
+    NoPath,
+    /// The classes of K paths do not fit into a word.
+    #[error("its paths over {iterations} iterations need keys of {bits} bits, but a key has 64. Count paths over fewer iterations")]
+    TooLong {
+        /// K.
+        iterations: u32,
+        /// Number of bits that are needed.
+        bits: u32,
+    },
+}
+
+impl IterationNumbering {
+    /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers, the first executed one first; a shorter
+    /// one is the beginning of an activation.
+    ///
+    /// # Errors
+    /// See [`IterationNumberingError`].
+    pub fn new(
+        (dag, numbering): (&Dag, &Numbering),
+        iterations: u32,
+        paths: &[Vec<u64>],
+    ) -> Result<IterationNumbering, IterationNumberingError> {
+        let mut marked = vec![false; dag.edges().len()];
+        let mut edges: BTreeMap<u64, Vec<DagEdgeId>> = BTreeMap::new();
+        for path in paths.iter().flatten() {
+            edges.insert(*path, numbering.path(dag, *path).ok_or(IterationNumberingError::NoPath)?);
+        }
+        edges.values().flatten().for_each(|edge| marked[edge.index()] = true);
+        let interesting = dag.on_marked_paths(|edge| marked[edge.index()]);
+        let labels = precise_selective_labels(dag, &interesting);
+        let (_, greatest) = dag.sums_to_exit(|edge| Some(labels[edge.index()]))[dag.entry().index()].unwrap_or_default();
+        let class_bits = u128::BITS - (greatest.unsigned_abs() + 1).leading_zeros();
+        let bits = class_bits.saturating_mul(iterations);
+        if bits > u64::BITS {
+            return Err(IterationNumberingError::TooLong { iterations, bits });
+        }
+        let mut numbered = IterationNumbering { interesting, labels, class_bits, iterations, keys: BTreeMap::new() };
+        for (index, path) in paths.iter().enumerate() {
+            if path.is_empty() || path.len() > iterations as usize {
+                return Err(IterationNumberingError::NoPath);
+            }
+            let key = path.iter().fold(0, |context, path| numbered.key(numbered.next(context), numbered.sum(&edges[path])));
+            numbered.keys.insert(key, index);
+        }
+        Ok(numbered)
+    }
+
+    /// Returns the sum of a path's labels.
+    pub fn sum(&self, path: &[DagEdgeId]) -> i64 {
+        path.iter().map(|edge| self.labels[edge.index()]).sum()
+    }
+
+    /// Returns the key where a path with this sum of labels is counted.
+    pub fn key(&self, context: u64, sum: i64) -> u64 {
+        context << self.class_bits | (sum + 1) as u64
+    }
+
+    /// Returns the bits of a key that are the context of the next path.
+    pub fn context_mask(&self) -> u64 {
+        (1 << (self.class_bits * (self.iterations - 1))) - 1
+    }
+
+    /// Returns the context word after the path with this key.
+    pub fn next(&self, key: u64) -> u64 {
+        key & self.context_mask()
+    }
+}

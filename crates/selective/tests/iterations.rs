@@ -1,0 +1,187 @@
+//! Paths over iterations on random graphs: copies that divide the ends of a function's paths count each path over iterations of the set as
+//! often as it occurs in random walks, and all others together.
+
+use std::collections::BTreeMap;
+use trodden_flow::dag::Entries;
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::part::Ends;
+use trodden_flow::plan::probe_costs;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Numbering, Plan, ProbeProgram, Probes};
+use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, forced_cuts, graph};
+
+type Counts = BTreeMap<Vec<u64>, u64>;
+
+/// Walks from entry to exit, randomly at first. `None` if the exit cannot be reached.
+fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
+    let mut leads = vec![false; graph.node_count()];
+    leads[graph.exit().index()] = true;
+    let mut last_round = Vec::new();
+    loop {
+        let found: Vec<Edge> = graph.edges().filter(|e| leads[graph.to(*e).index()] && !leads[graph.from(*e).index()]).collect();
+        if found.is_empty() {
+            break;
+        }
+        found.iter().for_each(|e| leads[graph.from(*e).index()] = true);
+        last_round.extend(found);
+    }
+    let (mut at, mut taken) = (graph.entry(), Vec::new());
+    while at != graph.exit() {
+        let out: Vec<Edge> = graph.out(at).iter().filter(|e| leads[graph.to(**e).index()]).copied().collect();
+        let edge = match taken.len() < 60 {
+            true if out.is_empty() => return None,
+            true => random.pick(&out),
+            // The first edge that was found at a node leads towards the exit.
+            false => *last_round.iter().find(|e| graph.from(**e) == at)?,
+        };
+        taken.push(edge);
+        at = graph.to(edge);
+    }
+    Some(taken)
+}
+
+/// Splits a walk into the numbers of its paths.
+fn paths_of(walk: &[Edge], dag: &Dag, numbering: &Numbering) -> Vec<u64> {
+    let (mut paths, mut current): (Vec<u64>, Vec<DagEdgeId>) = (Vec::new(), Vec::new());
+    for edge in walk {
+        match (dag.real(*edge), dag.cut(*edge)) {
+            (Some(id), _) => current.push(id),
+            (None, Some(cut)) => {
+                current.extend(cut.leave);
+                paths.push(numbering.id(&std::mem::replace(&mut current, cut.enter.into_iter().collect())));
+            }
+            (None, None) => panic!("the edge is not reachable"),
+        }
+    }
+    paths.push(numbering.id(&current));
+    paths
+}
+
+/// The most recent `iterations` paths, or fewer at the beginning, after each path of an activation.
+fn iteration_paths(paths: &[u64], iterations: usize) -> impl Iterator<Item = Vec<u64>> + '_ {
+    (1..=paths.len()).map(move |end| paths[end.saturating_sub(iterations)..end].to_vec())
+}
+
+/// A copy of the function that counts paths over iterations.
+struct Copy {
+    program: ProbeProgram,
+    numbered: IterationNumbering,
+    paths: Vec<Vec<u64>>,
+    /// Whether the copy counts where an edge is an end.
+    counts: Vec<bool>,
+}
+
+impl Copy {
+    /// Executes an activation. Adds the counts, and returns the number of other paths at the copy's ends.
+    fn run(&self, walk: &[Edge], counts: &mut Counts) -> u64 {
+        let (dag, mut register, mut context, mut others) = (self.program.dag(), 0i64, 0, 0);
+        for edge in walk {
+            let end = dag.real(*edge).or_else(|| dag.cut(*edge)?.leave);
+            let before = register;
+            for operation in self.program.operations(*edge) {
+                match *operation {
+                    Operation::Add(by) => register += by,
+                    Operation::Set(value) => register = value,
+                    Operation::Count { increment } if end.is_some_and(|end| self.counts[end.index()]) => {
+                        match self.numbered.keys.get(&self.numbered.key(context, register + increment)) {
+                            Some(path) => *counts.entry(self.paths[*path].clone()).or_default() += 1,
+                            None => others += 1,
+                        }
+                    }
+                    Operation::Count { .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            if let Some(cut) = dag.cut(*edge) {
+                let last = cut.leave.map_or(0, |id| self.increment(id));
+                context = self.numbered.next(self.numbered.key(context, before + last));
+            }
+        }
+        others
+    }
+
+    fn increment(&self, edge: DagEdgeId) -> i64 {
+        match self.program.cells() {
+            trodden_flow::program::Cells::Labels { part, .. } => part.increments[edge.index()],
+            _ => panic!("the program counts by labels"),
+        }
+    }
+}
+
+#[test]
+fn copies_count_paths_over_iterations() {
+    let (mut executions, mut distinct, mut unknown, mut divided, mut early) = (0u64, 0, 0, 0, 0);
+    for seed in 0..4_000 {
+        let mut random = Random::new(seed ^ 0x17e7);
+        let graph = graph(&mut random, 9, 18, Cycles::Some);
+        let dag = Dag::new(&graph, &forced_cuts(&mut random, &graph), random.pick(&[Entries::PerEdge, Entries::Shared]));
+        let Ok(numbering) = Numbering::ball_larus(&dag) else { continue };
+        let walks: Vec<Vec<Edge>> = (0..4).filter_map(|_| walk(&mut random, &graph)).collect();
+        let iterations = 2 + random.index(3);
+        let mut expected = Counts::new();
+        for walk in &walks {
+            iteration_paths(&paths_of(walk, &dag, &numbering), iterations).for_each(|path| *expected.entry(path).or_default() += 1);
+        }
+        let share = random.pick(&[30, 80, 100]);
+        let set: Vec<Vec<u64>> = expected.keys().filter(|_| random.chance(share)).cloned().collect();
+        let ends = Ends::within_paths(&dag);
+        let owners: Vec<u64> = dag.edge_ids().map(|_| random.below(3)).collect();
+        let owner = |path: &[u64]| {
+            let edges = numbering.path(&dag, *path.last().unwrap()).unwrap();
+            owners[edges.iter().find(|edge| ends.contains(**edge)).unwrap().index()]
+        };
+        let (mut counts, mut others) = (Counts::new(), 0);
+        for copy in 0..3 {
+            let paths: Vec<Vec<u64>> = set.iter().filter(|path| owner(path) == copy).cloned().collect();
+            let numbered = match IterationNumbering::new((&dag, &numbering), iterations as u32, &paths) {
+                Ok(numbered) => numbered,
+                Err(IterationNumberingError::TooLong { .. }) => panic!("seed {seed}: small graphs have short keys"),
+                Err(other) => panic!("seed {seed}: {other}"),
+            };
+            assert_eq!(numbered.keys.len(), paths.len(), "seed {seed}: two paths have the same key");
+            let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
+            let probes = match random.chance(70) {
+                true => Probes::on_chords(&dag, &numbered.labels, &probe_costs(&dag, &graph, &frequencies)),
+                false => Probes::direct(&numbered.labels),
+            };
+            let plan = Plan { dag: dag.clone(), numbering: numbering.clone(), probes, partial: None, part: None };
+            let mut program = ProbeProgram::from_labels(&graph, &plan, numbered.interesting.clone());
+            verify_numbering(&program).unwrap();
+            program.count_at(&ends);
+            verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+            early += graph.edges().filter(|edge| program.counts_early(*edge)).count();
+            divided += usize::from(!paths.is_empty() && paths.len() < set.len());
+            let counting = Copy { program, numbered, paths, counts: owners.iter().map(|owner| *owner == copy).collect() };
+            others += walks.iter().map(|walk| counting.run(walk, &mut counts)).sum::<u64>();
+        }
+        let all: u64 = expected.values().sum();
+        expected.retain(|path, _| set.contains(path));
+        assert_eq!(counts, expected, "seed {seed}");
+        assert_eq!(others, all - expected.values().sum::<u64>(), "seed {seed}");
+        (executions, distinct, unknown) = (executions + all, distinct + expected.len(), unknown + others);
+    }
+    assert!(
+        executions > 50_000 && distinct > 5_000 && unknown > 5_000 && divided > 500 && early > 1_000,
+        "{executions} executions of {distinct} paths, {unknown} of others; {divided} divisions, {early} early counts"
+    );
+}
+
+#[test]
+fn keys_longer_than_a_word_are_refused() {
+    let edges = (0..10).flat_map(|node| [(node, node + 1), (node, node + 1)]).chain([(9, 0)]);
+    let edges = edges.map(|(from, to)| (trodden_flow::Node(from), trodden_flow::Node(to))).collect();
+    let graph = Graph::new(11, trodden_flow::Node(0), trodden_flow::Node(10), edges).unwrap();
+    let dag = Dag::new(&graph, &[], Entries::Shared);
+    let numbering = Numbering::ball_larus(&dag).unwrap();
+    let number = |iterations| {
+        let paths: Vec<Vec<u64>> = (0..numbering.paths()).map(|path| vec![path]).collect();
+        IterationNumbering::new((&dag, &numbering), iterations, &paths)
+    };
+    assert_eq!(number(5).unwrap().class_bits, 11);
+    assert_eq!(number(6).unwrap_err(), IterationNumberingError::TooLong { iterations: 6, bits: 66 });
+    let foreign = IterationNumbering::new((&dag, &numbering), 2, &[vec![numbering.paths()]]);
+    assert_eq!(foreign.unwrap_err(), IterationNumberingError::NoPath);
+}

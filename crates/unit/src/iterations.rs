@@ -1,0 +1,231 @@
+//! Sets of paths over iterations ([`IterationSet`]) that a build counts without a stream.
+//!
+//! A *path over K iterations* consists of K paths of one activation of a function, each of which follows the previous one through a cut
+//! edge, such as a loop's back edge. The first K - 1 paths of an activation end shorter ones. So each complete path is the last one of
+//! exactly one path over iterations, and the counts of all that end with it sum to its own count. Paths up to a call that may not return
+//! are not complete.
+
+use crate::{FunctionKey, FunctionMap, NameVersion, UnitMap};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use trodden_container::{ContentError, FileFormat, FileKind};
+use trodden_flow::dag::Entries;
+use trodden_flow::part::Ends;
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan};
+
+const FORMAT: FileFormat =
+    FileFormat { kind: FileKind::ITERATIONS, version: 1, remedy: "`trodden-lab with --iterations` creates such files" };
+
+/// Maximum number of iterations of a path.
+pub const MAX_ITERATIONS: u32 = 16;
+
+/// Why a build skips functions of which it counts no path over iterations.
+pub const NOT_OF_THIS_COPY: &str = "this build counts none of its paths over iterations (--iterations)";
+
+/// Path numbers, in the order in which the paths are executed.
+pub type IterationPath = Vec<u64>;
+
+/// The paths over iterations that a build counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IterationSet {
+    /// Maximum number of paths in a path over iterations (K).
+    iterations: u32,
+    functions: BTreeMap<FunctionKey, IterationFunction>,
+}
+
+/// A function whose paths over iterations are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IterationFunction {
+    /// Source and target of each edge.
+    pub flow: Vec<(Node, Node)>,
+    /// The exit node.
+    pub exit: Node,
+    /// Edges at which its paths are cut.
+    pub cuts: Vec<(Edge, CutReason)>,
+    /// Number of its paths.
+    pub paths: u64,
+    /// Executions of each edge; all 0 if unknown.
+    pub edges: Vec<u64>,
+    /// The [ends](Ends::within_paths) of its paths at which the build counts, ascending.
+    pub ends: Vec<DagEdgeId>,
+    /// The paths over iterations that are distinguished, with their known executions. The last path of each has one of `ends`.
+    pub counted: BTreeMap<IterationPath, u64>,
+}
+
+impl IterationFunction {
+    /// Returns the function's acyclic graph and the numbering of its paths; `None` if the set is corrupt.
+    pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
+        let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
+        Plan::cut_at_if_same_count(&graph, &self.cuts, Entries::Shared, self.paths)
+    }
+
+    /// Returns whether all IDs and edges are valid.
+    fn is_sound(&self, iterations: u32) -> bool {
+        let is_path = |path: &IterationPath| (1..=iterations as usize).contains(&path.len()) && path.iter().all(|p| *p < self.paths);
+        let flow = self.flow.len() == self.edges.len() && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len());
+        flow && self.ends.is_sorted_by(|a, b| a < b) && self.counted.keys().all(is_path)
+    }
+}
+
+impl IterationSet {
+    /// Creates an empty set of paths over at most `iterations` iterations.
+    pub fn new(iterations: u32) -> IterationSet {
+        IterationSet { iterations, functions: BTreeMap::new() }
+    }
+
+    /// Maximum number of paths in a path over iterations.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// The functions.
+    pub fn functions(&self) -> &BTreeMap<FunctionKey, IterationFunction> {
+        &self.functions
+    }
+
+    /// Adds a function that has a cut edge and counts at all ends of complete paths, and returns it; `None` if it has no cut edge, or if the
+    /// set contains the function with other cuts.
+    pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> Option<&mut IterationFunction> {
+        if function.cuts.is_empty() {
+            return None;
+        }
+        match self.functions.entry((unit.source.clone(), function.name.clone(), function.version())) {
+            Entry::Occupied(known) => {
+                Some(known.into_mut()).filter(|known| known.cuts == function.cuts && known.paths == function.counters)
+            }
+            Entry::Vacant(free) => {
+                let mut added = IterationFunction {
+                    flow: function.edges.iter().map(|edge| (edge.from, edge.to)).collect(),
+                    exit: function.exit(),
+                    cuts: function.cuts.clone(),
+                    paths: function.counters,
+                    edges: vec![0; function.edges.len()],
+                    ends: Vec::new(),
+                    counted: BTreeMap::new(),
+                };
+                let (dag, _) = added.numbered_paths()?;
+                let completes = |edge: &DagEdgeId| match dag.edge(*edge).origin {
+                    Origin::Real(edge) => function.edges[edge.index()].kind != crate::EdgeKind::Reach,
+                    Origin::Enter(_) | Origin::Leave(_) | Origin::Stop(_) => true,
+                };
+                added.ends = Ends::within_paths(&dag).edges().iter().copied().filter(completes).collect();
+                Some(free.insert(added))
+            }
+        }
+    }
+
+    /// Returns the function with this name and graph. If there is none with the same code, it may be one with different code, which has the
+    /// same paths.
+    pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
+        let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
+        let same = self.functions.get(&key(version.code));
+        same.or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
+    }
+
+    /// Returns whether the set contains a function with this name, in any version.
+    pub fn has_function(&self, unit: &str, name: &str) -> bool {
+        let from = (unit.to_owned(), name.to_owned(), NameVersion::default());
+        self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
+    }
+
+    /// Returns the part of the set that counts only at ends for which `counts` returns true, and distinguishes the paths over iterations
+    /// whose last path has such an end. Functions without such an end are omitted.
+    pub fn part(&self, counts: impl Fn(&FunctionKey, DagEdgeId) -> bool) -> IterationSet {
+        let mut part = self.clone();
+        for (key, function) in &mut part.functions {
+            function.ends.retain(|end| counts(key, *end));
+            let Some((dag, numbering)) = function.numbered_paths() else { continue };
+            let (all, ends) = (Ends::within_paths(&dag), &function.ends);
+            function.counted.retain(|path, _| end_of(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok()));
+        }
+        part.functions.retain(|_, function| !function.ends.is_empty());
+        part
+    }
+
+    /// Encodes the set as the content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        FORMAT.to_bytes(self)
+    }
+
+    /// Decodes a file's content.
+    ///
+    /// # Errors
+    /// The file has a different kind or version, or is corrupt.
+    pub fn from_bytes(bytes: &[u8]) -> Result<IterationSet, ContentError> {
+        let is_sound = |set: &IterationSet| {
+            (2..=MAX_ITERATIONS).contains(&set.iterations) && set.functions.values().all(|function| function.is_sound(set.iterations))
+        };
+        FORMAT.read_checked(bytes, is_sound)
+    }
+}
+
+/// Returns the end ([`Ends::within_paths`]) at which the last path of a path over iterations is counted; `None` if there is no such path.
+pub fn end_of(path: &[u64], ends: &Ends, (dag, numbering): (&Dag, &Numbering)) -> Option<DagEdgeId> {
+    numbering.path(dag, *path.last()?)?.into_iter().find(|edge| ends.contains(*edge))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loop over a branch: nodes 0 to 1, 1 to 2 or 3, both to 4, 4 to 1 or the exit 5.
+    fn looped() -> IterationFunction {
+        let flow = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 1), (4, 5)].map(|(from, to)| (Node(from), Node(to)));
+        IterationFunction {
+            edges: vec![0; flow.len()],
+            flow: flow.to_vec(),
+            exit: Node(5),
+            cuts: vec![(Edge(5), CutReason::Back)],
+            paths: 8,
+            ends: Vec::new(),
+            counted: BTreeMap::new(),
+        }
+    }
+
+    fn set_of(function: IterationFunction) -> IterationSet {
+        let key = ("a.c".to_owned(), "f".to_owned(), NameVersion { shape: 1, code: 2 });
+        IterationSet { iterations: 2, functions: BTreeMap::from([(key, function)]) }
+    }
+
+    #[test]
+    fn parts_divide_paths_by_their_ends() {
+        let mut function = looped();
+        let (dag, numbering) = function.numbered_paths().unwrap();
+        function.ends = Ends::within_paths(&dag).edges().to_vec();
+        assert_eq!(function.ends.len(), 2, "the back edge and the edge to the exit");
+        for path in 0..8 {
+            function.counted.insert(vec![path], 1);
+            function.counted.extend((0..8).map(|next| (vec![path, next], 1)));
+        }
+        let set = set_of(function.clone());
+        let parts: Vec<IterationSet> = function.ends.iter().map(|own| set.part(|_, end| end == *own)).collect();
+        let counted: Vec<usize> = parts.iter().map(|part| part.functions.values().next().unwrap().counted.len()).collect();
+        assert_eq!(counted, [36, 36]);
+        let own = parts[0].functions.values().next().unwrap();
+        assert!(own.counted.keys().all(|path| end_of(path, &Ends::within_paths(&dag), (&dag, &numbering)) == Some(own.ends[0])));
+        assert!(set.part(|_, _| false).functions.is_empty());
+    }
+
+    #[test]
+    fn sets_survive_encoding_and_are_checked() {
+        let mut function = looped();
+        function.counted = BTreeMap::from([(vec![1, 7], 3), (vec![0], 1)]);
+        let set = set_of(function);
+        assert_eq!(IterationSet::from_bytes(&set.to_bytes()), Ok(set.clone()));
+        assert!(set.has_function("a.c", "f") && !set.has_function("a.c", "g"));
+        let found = |shape, code| set.find_same_shape("a.c", "f", NameVersion { shape, code }).is_some();
+        assert!(found(1, 2) && found(1, 3) && !found(2, 2));
+        let refuses = |change: &dyn Fn(&mut IterationFunction)| {
+            let mut changed = set.clone();
+            change(changed.functions.values_mut().next().unwrap());
+            IterationSet::from_bytes(&changed.to_bytes()).is_err()
+        };
+        assert!(!refuses(&|_| {}));
+        assert!(refuses(&|function| function.counted.extend([(vec![8], 1)])));
+        assert!(refuses(&|function| function.counted.extend([(vec![1, 1, 1], 1)])));
+        assert!(refuses(&|function| function.cuts[0].0 = Edge(7)));
+        assert!(refuses(&|function| function.ends = vec![DagEdgeId(1), DagEdgeId(1)]));
+        assert!(IterationSet::from_bytes(&IterationSet::new(1).to_bytes()).is_err());
+    }
+}

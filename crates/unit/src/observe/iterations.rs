@@ -1,0 +1,83 @@
+//! Builds that count the paths over iterations of a set instead of paths ([`crate::iterations`]).
+
+use super::{Admission, Kind, Observation, ObservationProperties};
+use crate::Identity;
+use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
+use crate::iterations::{IterationPath, MAX_ITERATIONS};
+use serde::{Deserialize, Serialize};
+use trodden_flow::NumberingScheme;
+
+/// Counts of paths over iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IterationCounts {
+    /// File of the set.
+    pub set: Identity,
+}
+
+pub(super) static KIND: Kind = Kind {
+    option: "--iterations (iterations=FILE)",
+    observes: "counts of paths over iterations instead of paths",
+    conflict_remedy: None,
+    is_requested: |settings| settings.iterations.is_some(),
+    read: |settings| {
+        let observation = |set| Observation::IterationCounts(IterationCounts { set });
+        Ok(identity("iterations", &settings.iterations)?.map(observation))
+    },
+    restricted_by: &[],
+    numberings: &[NumberingScheme::Pspp],
+    other_numberings: Admission::Rejected {
+        reason: "paths over iterations are numbered by the scheme pspp",
+        remedy: "omit one of the two",
+    },
+    tables: Admission::Rejected { reason: "paths over iterations are counted in arrays", remedy: "omit --table-slots" },
+    shared_counters: Admission::Admitted,
+    rules: &[],
+};
+
+impl ObservationProperties for IterationCounts {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn write(&self, settings: &mut Settings) {
+        settings.iterations = Some(SettingsFile::Stored(self.set));
+    }
+
+    fn scheme(&self) -> ExperimentScheme {
+        ExperimentScheme::Interesting(NumberingScheme::Pspp)
+    }
+}
+
+/// Counter words of paths over iterations. The last word counts all others that the function counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IterationWords {
+    /// The function's first word among those of the unit.
+    pub first_word: u64,
+    /// Maximum number of paths in a path over iterations.
+    pub iterations: u32,
+    /// The path over iterations that each word except the last counts.
+    pub paths: Vec<IterationPath>,
+}
+
+impl IterationWords {
+    /// Returns the number of words.
+    pub fn words(&self) -> u64 {
+        self.paths.len() as u64 + 1
+    }
+
+    /// Range of the words.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first_word..self.first_word.saturating_add(self.words())
+    }
+
+    /// Returns the word that counts all others.
+    pub fn others(&self) -> u64 {
+        self.range().end.saturating_sub(1)
+    }
+
+    /// Returns whether the paths are valid for a function with `paths` paths.
+    pub(crate) fn is_sound(&self, paths: u64) -> bool {
+        let is_path = |path: &IterationPath| (1..=self.iterations as usize).contains(&path.len()) && path.iter().all(|p| *p < paths);
+        (2..=MAX_ITERATIONS).contains(&self.iterations) && self.paths.iter().all(is_path)
+    }
+}
