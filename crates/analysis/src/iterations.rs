@@ -8,7 +8,7 @@ use trodden_flow::Origin;
 use trodden_profile::iterations::{self, CountedIterations, NamedFunction};
 use trodden_profile::stream::{CounterLookup, FunctionIndex, IterationReader, StreamLog};
 use trodden_profile::{EventPaths, Profile};
-use trodden_stored::maps::{StreamMaps, maps_of};
+use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
 use trodden_text::names::Name;
 use trodden_text::words::plural;
@@ -36,7 +36,7 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
         if lost > 0 {
             log::warn!("{} lost {}, so paths near the gaps may be wrong", file.display(), plural(lost.into(), "event", "events"));
         }
-        add_log(&mut set, &log, &maps_of(&log, folders)?)?;
+        add_log(&mut set, &log, &load_maps(&log, folders)?)?;
     }
     let has_iterations = set.functions().values().any(|function| function.counted.keys().any(|path| path.len() == iterations as usize));
     ensure!(has_iterations, "`{wanted}` has no path over {iterations} iterations. Use a run in which a loop iterates, or fewer iterations");
@@ -50,7 +50,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
             set.function(&unit.map, function);
         }
     }
-    let lookup = CounterLookup::new(log.head(), maps.image());
+    let lookup = CounterLookup::new(log.header(), maps.image());
     let mut events: HashMap<FunctionIndex, Option<EventPaths>> = HashMap::new();
     for thread in log.threads() {
         let mut reader = IterationReader::new(&lookup, set.iterations() as usize);

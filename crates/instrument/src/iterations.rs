@@ -14,7 +14,7 @@ use trodden_flow::part::Ends;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::Cells;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, NodeSet, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
 use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
 use trodden_unit::observe::IterationWords;
@@ -74,14 +74,14 @@ impl IterationPlan {
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
         let places = Places::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
         let counted: BTreeSet<Edge> = known.ends.iter().filter_map(|end| on_edge(*end)).collect();
-        let (graph, frequencies) = (&planned.graph, &planned.frequencies);
+        let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {
             true => Probes::on_chords(&dag, &numbered.labels, &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(&numbered.labels),
         };
         let has_contexts = paths.iter().any(|path| path.len() > 1);
         let comes_back = dag.cuts().iter().any(|cut| cut.reason == CutReason::ReturnsTwice);
-        let does_not_return = |edge: Edge| planned.cfg.edges[edge.index()].kind == EdgeKind::NoReturn;
+        let does_not_return = |edge: Edge| planned.cfg.graph.kind(edge) == EdgeKind::NoReturn;
         let continues = |edge: &Edge| has_contexts && (dag.cut(*edge).is_some() || comes_back && does_not_return(*edge));
         let continued = graph.edges().filter(continues).collect();
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
@@ -141,17 +141,19 @@ impl IterationPlan {
 /// Removes increments of the register after which the current path does not read it.
 fn discard_unused_increments(program: &mut ProbeProgram) {
     let graph = program.graph().clone();
-    let mut is_read = vec![false; graph.node_count()];
+    let mut reading = NodeSet::empty(graph.node_count());
     for node in program.order().to_vec().into_iter().rev() {
         for &edge in graph.out(node) {
-            let after = is_read[graph.to(edge).index()];
+            let after = reading.contains(graph.to(edge));
             let mut operations = program.operations(edge).to_vec();
             let reads = |operation: &Operation| matches!(operation, Operation::Count { .. });
             if !after && !operations.iter().any(reads) {
                 operations.retain(|operation| !matches!(operation, Operation::Add(_)));
                 program.set_operations(edge, operations.clone());
             }
-            is_read[node.index()] |= operations.iter().any(reads) || after && program.cut(edge).is_none();
+            if operations.iter().any(reads) || after && program.cut(edge).is_none() {
+                reading.insert(node);
+            }
         }
     }
 }

@@ -80,7 +80,7 @@ pub enum Command {
     /// Show whether the hottest paths of the tests are also hot in the field.
     HotPaths(HotPaths),
     /// Run a trodden command with a published method instead of trodden's own, or with other parameters.
-    With(With),
+    With(Box<With>),
     /// Measure cost and benefit of counting, recording and analysis on real programs. Needs a checkout of the sources.
     #[command(subcommand)]
     Experiment(Experiment),

@@ -7,6 +7,7 @@
 //! classes of the key become the next context word. So there is one register, whatever K is.
 
 use std::collections::BTreeMap;
+use trodden_flow::DagEdgeSet;
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::numbering::Numbering;
 use trodden_flow::part::precise_selective_labels;
@@ -14,8 +15,8 @@ use trodden_flow::part::precise_selective_labels;
 /// The numbering of a function's paths over iterations.
 #[derive(Clone, Debug)]
 pub struct IterationNumbering {
-    /// Whether each edge is on an interesting path.
-    pub interesting: Vec<bool>,
+    /// The edges on interesting paths.
+    pub interesting: DagEdgeSet,
     /// The label of each edge.
     pub labels: Vec<i64>,
     /// Number of bits of a class.
@@ -53,13 +54,12 @@ impl IterationNumbering {
         iterations: u32,
         paths: &[Vec<u64>],
     ) -> Result<IterationNumbering, IterationNumberingError> {
-        let mut marked = vec![false; dag.edges().len()];
         let mut edges: BTreeMap<u64, Vec<DagEdgeId>> = BTreeMap::new();
         for path in paths.iter().flatten() {
             edges.insert(*path, numbering.path(dag, *path).ok_or(IterationNumberingError::NoPath)?);
         }
-        edges.values().flatten().for_each(|edge| marked[edge.index()] = true);
-        let interesting = dag.on_marked_paths(|edge| marked[edge.index()]);
+        let marked = DagEdgeSet::from_members(dag.edges().len(), edges.values().flatten().copied());
+        let interesting = dag.on_marked_paths(|edge| marked.contains(edge));
         let labels = precise_selective_labels(dag, &interesting);
         let (_, greatest) = dag.sums_to_exit(|edge| Some(labels[edge.index()]))[dag.entry().index()].unwrap_or_default();
         let class_bits = u128::BITS - (greatest.unsigned_abs() + 1).leading_zeros();

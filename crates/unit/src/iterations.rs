@@ -96,17 +96,17 @@ impl IterationSet {
             }
             Entry::Vacant(free) => {
                 let mut added = IterationFunction {
-                    flow: function.edges.iter().map(|edge| (edge.from, edge.to)).collect(),
+                    flow: function.graph.flow_edges().map(|edge| (edge.from, edge.to)).collect(),
                     exit: function.exit(),
                     cuts: function.cuts.clone(),
                     paths: function.counters,
-                    edges: vec![0; function.edges.len()],
+                    edges: vec![0; function.graph.edge_count()],
                     ends: Vec::new(),
                     counted: BTreeMap::new(),
                 };
                 let (dag, _) = added.numbered_paths()?;
                 let completes = |edge: &DagEdgeId| match dag.edge(*edge).origin {
-                    Origin::Real(edge) => function.edges[edge.index()].kind != crate::EdgeKind::Reach,
+                    Origin::Real(edge) => function.graph.kind(edge) != crate::EdgeKind::Reach,
                     Origin::Enter(_) | Origin::Leave(_) | Origin::Stop(_) => true,
                 };
                 added.ends = Ends::within_paths(&dag).edges().iter().copied().filter(completes).collect();

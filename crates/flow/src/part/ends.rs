@@ -37,13 +37,15 @@ impl Ends {
         let mut decided = Ends::from_dag(dag).decided;
         for &node in dag.order().iter().rev() {
             let begins = dag.incoming(node).iter().any(|e| matches!(dag.edge(*e).origin, Origin::Enter(_)));
-            decided[node.index()] &= !begins && dag.out(node).iter().all(|e| decided[dag.edge(*e).to.index()]);
+            if begins || !dag.out(node).iter().all(|e| decided.contains(dag.edge(*e).to)) {
+                decided.remove(node);
+            }
         }
         Ends::after_decision(dag, decided)
     }
 
     /// Returns the edges to decided nodes from undecided ones.
-    fn after_decision(dag: &Dag, mut decided: Vec<bool>) -> Ends {
+    fn after_decision(dag: &Dag, mut decided: NodeSet) -> Ends {
         // In a function with a single path, the out-edge of the entry is the end.
         decided.remove(dag.entry());
         let is_end = |e: &DagEdgeId| decided.contains(dag.edge(*e).to) && !decided.contains(dag.edge(*e).from);

@@ -35,7 +35,7 @@ impl Observer for IterationCounts {
         };
         let iterations = unit.options.iterations.as_ref().map_or(0, |set| set.iterations());
         let entries = unit.options.plan.entries;
-        let numbered = Plan::cut_at_if_same_count(&planned.graph, &known.cuts, entries, known.paths);
+        let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths);
         let numbered = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
         let found = IterationPlan::new(&mut planned, numbered, (&known, iterations, unit.options.plan.chords), unit.map.counters);
         let plan = match found {
@@ -62,7 +62,7 @@ impl Observer for IterationCounts {
 
 /// Returns a function's entry in the set; `None` if it is not in the set or has a different shape.
 fn iterations_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u IterationFunction> {
-    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.edges), code: cfg.code };
+    let version = NameVersion { shape: graph_hash(&cfg.blocks, &cfg.graph), code: cfg.code };
     let known = unit.options.iterations.as_ref()?.find_same_shape(&unit.map.source, name, version);
-    known.filter(|known| known.edges.len() == cfg.edges.len())
+    known.filter(|known| known.edges.len() == cfg.graph.edge_count())
 }
