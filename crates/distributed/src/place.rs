@@ -77,7 +77,8 @@ impl TraceLocation {
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
             None => bail!(
-                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as FILE:LINE"
+                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as \
+                    FILE:LINE"
             ),
         }
     }

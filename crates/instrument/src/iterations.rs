@@ -5,7 +5,7 @@
 
 use crate::llvm::{Builder, Module, Value, llvm};
 use crate::planned_function::PlannedFunction;
-use crate::probes;
+use crate::program_passes;
 use crate::segments::places::Places;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -87,7 +87,7 @@ impl IterationPlan {
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
         planned.program = ProbeProgram::from_labels(graph, &plan, numbered.interesting.clone());
         planned.program.count_at(&ends);
-        probes::verify(&planned.program);
+        program_passes::verify(&planned.program);
         let words = IterationWords {
             first_word,
             iterations,

@@ -43,6 +43,7 @@ mod placeholders;
 mod places;
 mod planned_function;
 mod probes;
+mod program_passes;
 mod residual;
 mod sample;
 mod segments;

@@ -20,11 +20,9 @@ use indexmap::IndexMap;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use loops::{IterationCount, TripCountFlush};
 use std::cell::RefCell;
-use trodden_flow::frequency::Frequencies;
 use trodden_flow::part::Hits;
+use trodden_flow::program::DominantIterationCode;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
-use trodden_flow::program::verify::{WalkBudget, verify_counts};
-use trodden_flow::program::{BlockProperties, Choices, DominantIterationCode, StreamEdges};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -33,29 +31,6 @@ use trodden_unit::EdgeKind;
 enum Register {
     Constant(i64),
     Computed(Value),
-}
-
-/// Runs the passes on a program. With debug assertions, verifies it before and after each pass.
-pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
-    if cfg!(debug_assertions) {
-        let verified = program.run_verified_passes(frequencies, blocks, choices, &WalkBudget::default());
-        verified.unwrap_or_else(|fault| panic!("{fault}"));
-    } else {
-        program.run_passes(frequencies, blocks, choices);
-    }
-}
-
-/// With debug assertions, verifies a program.
-pub fn verify(program: &ProbeProgram) {
-    if cfg!(debug_assertions) {
-        verify_counts(program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("{fault}"));
-    }
-}
-
-/// Makes a program append paths to a stream instead of counting them. With debug assertions, verifies it.
-pub fn write_stream(program: &mut ProbeProgram, edges: StreamEdges) {
-    program.write_stream(edges);
-    verify(program);
 }
 
 /// Inserts a function's probes. Returns the values that were deleted, with their replacements.

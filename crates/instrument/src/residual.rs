@@ -17,6 +17,7 @@ use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
+use crate::program_passes;
 use crate::shape::predecessors;
 use crate::versions::copies::{Copies, Lines};
 use crate::versions::ssa::{Definitions, ValueFlow};
@@ -59,7 +60,7 @@ fn insert_versions(
     let cfg = work.build(*function);
     set_known_path_weights(context.module, *function, &cfg, &program);
     let blocks = places::block_properties(&cfg);
-    probes::run_passes(&mut program, frequencies, &blocks, choices);
+    program_passes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
     let at_end = PathEnd::Unknown(UnknownPaths { count, bias: emit::direct_bias(context.module), thread_base: None, known });
     let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
@@ -90,7 +91,7 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
 fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
-    probes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
+    program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);
     let known = known_test(context.module, planned);
     let bias = emit::direct_bias(context.module);
     // If all paths are counted and a call of the function executes several, it is cheaper to check once, at entry, whether the thread has a

@@ -2,8 +2,9 @@
 //!
 //! [`raw`] reads the files that instrumented programs write, and [`collect`] joins them with the units' maps to a [`Profile`] ([`model`]).
 //! [`container`] and [`store`] save profiles; [`merge`] and [`diff`] combine and compare them. [`paths`] decodes a function's counts,
-//! [`edges`] derives LLVM's edge profile, [`sampling`] computes estimates. [`stream`], [`segments`] and [`iterations`] handle sequences of paths,
-//! [`procedures`] and [`copies`] programs whose paths are divided among several copies. The crate `trodden-analysis` analyses profiles.
+//! [`edges`] derives LLVM's edge profile, [`sampling`] computes estimates. [`stream`], [`segments`] and [`iterations`] handle sequences of
+//! paths, [`procedures`] and [`copies`] programs whose paths are divided among several copies. The crate `trodden-analysis` analyses
+//! profiles.
 //!
 //! # Example
 //!

@@ -2,8 +2,8 @@
 //! requested.
 //!
 //! The runtime is one relocatable object (made by `build_object.rs`), linked into each executable and shared library, with hidden symbols
-//! only, so that each image has its own instance. It needs no libc, only x86-64 Linux system calls. Instrumented code refers to few symbols,
-//! mainly [`wire::BIAS_SYMBOL`] and [`wire::ENTER_SYMBOL`]; `trodden-wire` defines the layouts. Guarantees and limits follow below.
+//! only, so that each image has its own instance. It needs no libc, only x86-64 Linux system calls. Instrumented code refers to few
+//! symbols, mainly [`wire::BIAS_SYMBOL`] and [`wire::ENTER_SYMBOL`]; `trodden-wire` defines the layouts.
 #![no_std]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

@@ -44,8 +44,8 @@ pub enum IterationNumberingError {
 }
 
 impl IterationNumbering {
-    /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers, the first executed one first; a shorter
-    /// one is the beginning of an activation.
+    /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers in the order of execution; a shorter
+    /// list than `iterations` is the beginning of an activation.
     ///
     /// # Errors
     /// See [`IterationNumberingError`].

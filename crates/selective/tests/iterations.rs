@@ -136,17 +136,11 @@ fn copies_count_paths_over_iterations() {
         let (mut counts, mut others) = (Counts::new(), 0);
         for copy in 0..3 {
             let paths: Vec<Vec<u64>> = set.iter().filter(|path| owner(path) == copy).cloned().collect();
-            let numbered = match IterationNumbering::new((&dag, &numbering), iterations as u32, &paths) {
-                Ok(numbered) => numbered,
-                Err(IterationNumberingError::TooLong { .. }) => panic!("seed {seed}: small graphs have short keys"),
-                Err(other) => panic!("seed {seed}: {other}"),
-            };
+            let numbered = IterationNumbering::new((&dag, &numbering), iterations as u32, &paths).expect("small graphs have short keys");
             assert_eq!(numbered.keys.len(), paths.len(), "seed {seed}: two paths have the same key");
             let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
-            let probes = match random.chance(70) {
-                true => Probes::on_chords(&dag, &numbered.labels, &probe_costs(&dag, &graph, &frequencies)),
-                false => Probes::direct(&numbered.labels),
-            };
+            let on_chords = || Probes::on_chords(&dag, &numbered.labels, &probe_costs(&dag, &graph, &frequencies));
+            let probes = if random.chance(70) { on_chords() } else { Probes::direct(&numbered.labels) };
             let plan = Plan { dag: dag.clone(), numbering: numbering.clone(), probes, partial: None, part: None };
             let mut program = ProbeProgram::from_labels(&graph, &plan, numbered.interesting.clone());
             verify_numbering(&program).unwrap();

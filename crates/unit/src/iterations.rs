@@ -84,8 +84,8 @@ impl IterationSet {
         &self.functions
     }
 
-    /// Adds a function that has a cut edge and counts at all ends of complete paths, and returns it; `None` if it has no cut edge, or if the
-    /// set contains the function with other cuts.
+    /// Adds a function that has a cut edge and counts at all ends of complete paths, and returns it. Returns `None` if the function has no
+    /// cut edge, or if the set contains the function with other cuts.
     pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> Option<&mut IterationFunction> {
         if function.cuts.is_empty() {
             return None;

@@ -27,8 +27,8 @@ pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path,
     if missing.len() == set.functions().len() {
         fs::remove_file(output).with_context(|| format!("cannot remove {}", output.display()))?;
         bail!(
-            "{program} has none of the functions in these segments: they are from a different program or build. Make the build to record from \
-                the same program, and record again: `trodden instrument {program} --stream -o {program}.stream`",
+            "{program} has none of the functions in these segments: they are from a different program or build. Make the build to record \
+                from the same program, and record again: `trodden instrument {program} --stream -o {program}.stream`",
             program = program.display()
         );
     }

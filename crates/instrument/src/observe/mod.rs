@@ -27,6 +27,7 @@ use crate::path_end::PathEnd;
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
+use crate::program_passes;
 use crate::shape::prepare;
 use crate::unit::{Unit, choose, verify_plan};
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -164,7 +165,7 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
     let passes = observer.passes(unit, planned);
     let PlannedFunction { function, cfg, program, frequencies, .. } = &mut *planned;
     let function = *function;
-    probes::run_passes(program, frequencies, &places::block_properties(cfg), passes);
+    program_passes::run_passes(program, frequencies, &places::block_properties(cfg), passes);
     observer.rewrite(program, cfg);
     let location = crate::debug::no_line(unit.module, function);
     let (base, at_end) = observer.enter(unit, planned, location);

@@ -50,7 +50,8 @@ impl Observer for CopyPart {
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// If hits are counted, each iteration is counted when it ends. Paths are counted at their ends already, which are the first edges on which they are known.
+    /// If hits are counted, each iteration is counted when it ends. Paths are counted at their ends already, which are the first edges on
+    /// which they are known.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
         Choices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }

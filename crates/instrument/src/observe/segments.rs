@@ -12,6 +12,7 @@ use crate::path_end::PathEnd;
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
+use crate::program_passes;
 use crate::segments::hand_over::ContextWords;
 use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_local_name};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
@@ -131,7 +132,7 @@ impl SegmentCounts {
         };
         verify_plan(&planned)?;
         let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
-        probes::run_passes(program, frequencies, &places::block_properties(cfg), Choices::AT_PATH_ENDS);
+        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), Choices::AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 

@@ -9,7 +9,7 @@ use crate::no_return::NoReturnAnalysis;
 use crate::options::PluginOptions;
 use crate::path_end::PathEnd;
 use crate::planned_function::{CountedPaths, PlannedFunction};
-use crate::probes;
+use crate::program_passes;
 use crate::stream::{Streams, catches, edges};
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -56,7 +56,7 @@ impl Observer for PathStream {
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {
-        probes::write_stream(program, edges(cfg));
+        program_passes::write_stream(program, edges(cfg));
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {

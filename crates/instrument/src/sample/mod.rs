@@ -20,6 +20,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
+use crate::program_passes;
 use crate::versions::copies::{Copies, Lines};
 use crate::versions::description_of_copies;
 use crate::weights;
@@ -90,7 +91,7 @@ impl SampleTier {
         let mut blocks = crate::places::block_properties(cfg);
         let sites = &self.sites[&planned.function];
         blocks.changes_version = sites.every_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
-        probes::run_passes(program, frequencies, &blocks, Choices { trip_counts: self.iterations, ..Choices::AT_PATH_ENDS });
+        program_passes::run_passes(program, frequencies, &blocks, Choices { trip_counts: self.iterations, ..Choices::AT_PATH_ENDS });
     }
 
     /// Returns the functions that contain a function's code after it was instrumented.

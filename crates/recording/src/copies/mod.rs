@@ -3,8 +3,8 @@
 //! [`weights`] finds frequencies on which the partition is based, if necessary by a first run. [`make`] divides the paths and builds the
 //! copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs a [`worker`]
 //! for each copy; [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that
-//! divides complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`], [`interesting`]). [`distribute`] makes copies
-//! that users run, and [`determinism`] checks whether a program is deterministic.
+//! divides complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`], [`interesting`]).
+//! [`distribute`] makes copies that users run, and [`determinism`] checks whether a program is deterministic.
 
 mod determinism;
 pub mod distribute;

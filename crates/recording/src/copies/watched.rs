@@ -81,8 +81,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "when a watched path matches, {} performs the action `{action}`, so copies that watch different paths would behave differently. Set \
-            {ON_UNTESTED_VARIABLE}=report",
+        "when a watched path matches, {} performs the action `{action}`, so copies that watch different paths would behave differently. \
+            Set {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))

@@ -150,8 +150,9 @@ impl<'v, 'a> Details<'v, 'a> {
         });
         json!({
             "id": number(path.id), "c": if path.is_complete() { number(path.executions()) } else { json!(path.count as i64) },
-            "i": number(self.function.length(path.blocks)), "b": words::describe_begin(&listing.begins), "e": words::describe_end(&listing.ends),
-            "s": steps, "n": path.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
+            "i": number(self.function.length(path.blocks)),
+            "b": words::describe_begin(&listing.begins), "e": words::describe_end(&listing.ends), "s": steps,
+            "n": path.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
         })
     }
 

@@ -53,6 +53,39 @@ const DEFAULT_RETRIES: u32 = 2;
 /// An option does not apply to what is divided, or the engine is not available.
 fn options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
+    let shared = divided_counts(given)?;
+    let parameters = EngineParameters {
+        jobs: given.jobs.map(|jobs| jobs as usize),
+        memory: choices.memory.map(|mib| mib << 20),
+        retries: choices.retries.unwrap_or(DEFAULT_RETRIES),
+        shared: given.work.as_deref(),
+    };
+    Ok(CopyOptions {
+        copies: given.copies.unwrap_or(1),
+        shared,
+        strategy: strategy(given),
+        profitable: given.division.profitable.into(),
+        max_probes: given.division.max_probes.map(|max| max as usize),
+        hits: hits(given),
+        weights: given.weights.clone(),
+        no_first_run: choices.no_first_run,
+        engine: given.engine.create_engine(&parameters)?,
+        memory: parameters.memory,
+        private_folders: given.own_folders,
+        ignore_output: given.ignore_output,
+        baseline: choices.baseline,
+        count_hits: choices.count_hits,
+        costs: choices.costs.clone(),
+        work: given.work.clone(),
+    })
+}
+
+/// Returns what the copies divide.
+///
+/// # Errors
+/// An option does not apply to it, or the run to divide by cannot be read.
+fn divided_counts(given: &Copies) -> Result<DividedCounts> {
+    let choices = &given.choices;
     let depth = choices.segment_depth;
     let path_and_edge_options = [
         (given.weights.is_some(), "--weights"),
@@ -79,30 +112,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
     if choices.iterations.is_some() && given.divide != Division::Iterations {
         bail!("--iterations applies only to --divide iterations: omit it");
     }
-    let parameters = EngineParameters {
-        jobs: given.jobs.map(|jobs| jobs as usize),
-        memory: choices.memory.map(|mib| mib << 20),
-        retries: choices.retries.unwrap_or(DEFAULT_RETRIES),
-        shared: given.work.as_deref(),
-    };
-    Ok(CopyOptions {
-        copies: given.copies.unwrap_or(1),
-        shared,
-        strategy: strategy(given),
-        profitable: given.division.profitable.into(),
-        max_probes: given.division.max_probes.map(|max| max as usize),
-        hits: hits(given),
-        weights: given.weights.clone(),
-        no_first_run: choices.no_first_run,
-        engine: given.engine.create_engine(&parameters)?,
-        memory: parameters.memory,
-        private_folders: given.own_folders,
-        ignore_output: given.ignore_output,
-        baseline: choices.baseline,
-        count_hits: choices.count_hits,
-        costs: choices.costs.clone(),
-        work: given.work.clone(),
-    })
+    Ok(shared)
 }
 
 fn strategy(given: &Copies) -> PartitionStrategy {
