@@ -5,7 +5,7 @@
 //! Updates that paths do not determine are counted in words of the unit: those with a computed amount (`select`) or a computed address
 //! (merged blocks), and those between two calls of a block that may not return. Bitcode stored for variants retains the updates, and a
 //! named metadata node that marks them.
-// This file is long because a single walk finds, removes and describes all kinds of counters.
+// Length: a single walk finds, removes and describes all kinds of counters.
 
 mod bitmaps;
 mod fall_through;

@@ -1,6 +1,6 @@
 //! Coverage computed from paths equals the coverage of the compiler's own instrumentation, count by count, as `llvm-cov export` prints
 //! both.
-// The file is long because all forms of coverage are compared on the same programs.
+// Length: all forms of coverage are compared on the same programs.
 
 mod place;
 

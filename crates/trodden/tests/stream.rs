@@ -1,6 +1,6 @@
 //! Path streams: their counts against those of a counting build; frames across `longjmp`, exceptions, threads and `fork`; and what survives
 //! a crash, an abort and `kill -9`.
-// All stream tests are in one long file because they share a program and its helpers.
+// Length: all stream tests share a program and its helpers.
 
 mod place;
 
