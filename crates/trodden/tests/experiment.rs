@@ -43,7 +43,8 @@ fn stepped(place: &Place, program: &str) -> f64 {
         command.args(["trace", "record", "--collector", "single-step", "--output", "steps.trace", "--"]);
         let output = must(command.arg(format!("./{program}")).args(arguments));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let number = said.split("from ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|word| word.parse().ok());
+        let number = said.split("reconstructed from ").nth(1).and_then(|rest| rest.split(' ').next());
+        let number = number.and_then(|word| word.replace(',', "").parse().ok());
         number.unwrap_or_else(|| panic!("no number of steps: {said}"))
     };
     (steps(&["x", "y"]) - steps(&["x"])) / 1000.0
