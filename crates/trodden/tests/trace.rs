@@ -289,7 +289,7 @@ fn killed_programs_leave_a_trace_of_what_they_executed() {
 fn programs_that_execute_another_are_traced_until_then() {
     let folder = Folder::new();
     let output = folder.record(&["--runs", "1"], "t.trace", &["/usr/bin/env", "echo", "there"]);
-    assert!(errors(&output).contains("executed another"), "{}", errors(&output));
+    assert!(errors(&output).contains("executed a different program"), "{}", errors(&output));
     assert_eq!(must(output), "there\n");
     assert!(!folder.addresses("t.trace").is_empty());
 }
@@ -367,7 +367,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
     std::fs::write(folder.path("small"), small).unwrap();
     says(&["./small"], "32-bit");
     let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
-    assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
+    assert!(errors(&absent).contains("function `no_such_function`, which does not exist"), "{}", errors(&absent));
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
     assert!(errors(&missing).contains("process 999999999 cannot be traced: it does not exist"), "{}", errors(&missing));
     let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);

@@ -46,7 +46,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     let (folder, _, stepped) = looping();
     let options = ["--limit", "9", "--machines", "2", "--runs", "2"];
     let output = folder.record(&options, "t.trace", &["./app"]);
-    assert!(errors(&output).contains("witnesses in 3 runs"), "{}", errors(&output));
+    assert!(errors(&output).contains("witness hits in 3 runs"), "{}", errors(&output));
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
     // A single run must distinguish everything that code outside can call, which is more functions than there are debug registers.
