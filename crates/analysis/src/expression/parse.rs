@@ -295,7 +295,7 @@ mod tests {
             ("13 entry", 3, "must come first"),
             ("15-12", 0, "`15-12` is not a range"),
             ("ü 0", 0, "`ü` is not a place"),
-            ("_ b99999999999", 2, "no block"),
+            ("_ b99999999999", 2, "is too large"),
         ] {
             let error = text.parse::<Expression>().unwrap_err();
             assert!(error.at == at && error.what.contains(what), "{text}: {error:?}");
