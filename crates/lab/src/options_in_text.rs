@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs (cargo and its subcommands, `cargo trodden` among them, clang, rustc, git, perf, linkers, MPI, Slurm,
+/// Options of other programs (cargo and its subcommands, `cargo trodden` among them, clang, rustc, git, perf, linkers, MPI, Slurm, podman,
 /// valgrind), `xtask`, examples and test programs.
 const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
     show-mmap-events show-task-events size target target-dir target-list test-threads to-ctf tool trodden undefined-version wait wd \
     git window workspace all-targets basic-block-address-map compress-debug-sections locked offline build rebuild \
-    cache-sim cfg dependencies no-clean std";
+    cache-sim cfg dependencies no-clean std tag";
 
 fn foreign_options() -> BTreeSet<&'static str> {
     FOREIGN_OPTIONS.split_whitespace().collect()
