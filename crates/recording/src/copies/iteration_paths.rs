@@ -13,12 +13,12 @@ use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_flow::part::Ends;
-use trodden_flow::{DagEdgeId, NumberingScheme, Origin};
+use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
 use trodden_profile::iterations::{CountedIterations, NamedFunction, add_counted, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
-use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
+use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
@@ -124,8 +124,7 @@ impl Partition for IterationPathPartition {
                 self.counted_by_all.contains(key) || self.owners.get(key).and_then(|owners| owners.get(&end)) == Some(copy)
             };
             let iterations = Some(SettingsFile::Stored(context.driver.inputs()?.put(&self.set.part(counts).to_bytes())?));
-            let scheme = Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
-            Ok(Settings { iterations, scheme, ..Settings::default() })
+            Ok(Settings { iterations, ..Settings::default() })
         };
         self.copies.iter().map(of).collect()
     }

@@ -2,10 +2,9 @@
 
 use super::{Admission, Kind, Observation, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
+use crate::experiment::{Settings, SettingsFile, identity};
 use crate::iterations::{IterationPath, MAX_ITERATIONS};
 use serde::{Deserialize, Serialize};
-use trodden_flow::NumberingScheme;
 
 /// Counts of paths over iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,11 +23,8 @@ pub(super) static KIND: Kind = Kind {
         Ok(identity("iterations", &settings.iterations)?.map(observation))
     },
     restricted_by: &[],
-    numberings: &[NumberingScheme::Pspp],
-    other_numberings: Admission::Rejected {
-        reason: "paths over iterations are numbered by the scheme pspp",
-        remedy: "omit one of the two",
-    },
+    numberings: &[],
+    other_numberings: Admission::Rejected { reason: "paths over iterations have a numbering of their own", remedy: "omit one of the two" },
     tables: Admission::Rejected { reason: "paths over iterations are counted in arrays", remedy: "omit --table-slots" },
     shared_counters: Admission::Admitted,
     rules: &[],
@@ -41,10 +37,6 @@ impl ObservationProperties for IterationCounts {
 
     fn write(&self, settings: &mut Settings) {
         settings.iterations = Some(SettingsFile::Stored(self.set));
-    }
-
-    fn scheme(&self) -> ExperimentScheme {
-        ExperimentScheme::Interesting(NumberingScheme::Pspp)
     }
 }
 
