@@ -5,20 +5,20 @@ use crate::sequences::{IterationDocument, IterationPath as IterationRow, take_to
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Origin;
-use trodden_profile::iterations::{self, CountedIterations, NamedFunction};
+use trodden_profile::iterations::{self, CountedIterations};
 use trodden_profile::stream::{CounterLookup, FunctionIndex, IterationReader, StreamLog};
 use trodden_profile::{EventPaths, Profile};
 use trodden_stored::maps::{StreamMaps, load_maps};
 use trodden_stored::{Folders, streams};
 use trodden_text::names::Name;
 use trodden_text::words::plural;
-use trodden_unit::IterationSet;
+use trodden_unit::{FunctionKey, IterationSet};
 
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges that have none are in the set, too, so
 /// that a program that counts the set shows whether there are others.
 ///
 /// # Errors
-/// There is no such run, it has no stream, or no path over so many iterations was executed.
+/// `wanted` names no run, the run has no stream, or no path over `iterations` iterations was executed.
 pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
@@ -47,7 +47,14 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
 fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
-            set.function(&unit.map, function);
+            if set.function(&unit.map, function).is_none() && !function.cuts.is_empty() {
+                log::warn!(
+                    "paths over iterations of `{}` in {} are left out, because another program of the run has other paths for the same code. \
+                        Build all programs with the same options",
+                    function.name,
+                    log.path().display()
+                );
+            }
         }
     }
     let lookup = CounterLookup::new(log.header(), maps.image());
@@ -81,7 +88,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
 }
 
 /// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
-pub fn counted_iterations(profile: &Profile) -> BTreeMap<NamedFunction, CountedIterations> {
+pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
     let mut all = BTreeMap::new();
     profile.images.iter().for_each(|image| iterations::add_counted(image, &mut all));
     all
@@ -92,14 +99,14 @@ pub fn counted_iterations(profile: &Profile) -> BTreeMap<NamedFunction, CountedI
 /// # Errors
 /// Only shorter sequences were counted.
 pub fn counted_document(
-    counted: &BTreeMap<NamedFunction, CountedIterations>,
+    counted: &BTreeMap<FunctionKey, CountedIterations>,
     length: Option<usize>,
     top: usize,
 ) -> Result<IterationDocument> {
     let deepest = counted.values().map(|function| function.iterations as usize).max().unwrap_or(0);
     let length = length.unwrap_or(deepest);
     ensure!(length <= deepest, "the program counted paths over {deepest} iterations. Pass --length {deepest} or less");
-    let names: Vec<Name> = counted.keys().map(|(_, name)| Name::from_linkage(name)).collect();
+    let names: Vec<Name> = counted.keys().map(|(_, name, _)| Name::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     names.iter().filter(|name| !seen.insert(&name.short)).for_each(|name| _ = shared.insert(&name.short));
     let mut rows = Vec::new();

@@ -12,13 +12,11 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
 use trodden_flow::part::Ends;
 use trodden_flow::plan::probe_costs;
-use trodden_flow::program::Cells;
-use trodden_flow::program::operation::Operation;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, NodeSet, Numbering, Origin, Plan, ProbeProgram, Probes};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
 use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
 use trodden_unit::observe::IterationWords;
-use trodden_unit::{EdgeKind, Skipped};
+use trodden_unit::EdgeKind;
 
 /// The plan of a function's paths over iterations.
 pub struct IterationPlan {
@@ -44,10 +42,13 @@ pub struct IterationCode<'a> {
 }
 
 /// Why a function cannot be planned.
+#[derive(Debug, thiserror::Error)]
 pub enum IterationPlanError {
     /// The keys do not fit.
-    Numbering(IterationNumberingError),
+    #[error(transparent)]
+    Numbering(#[from] IterationNumberingError),
     /// No hash of the keys was found.
+    #[error("its paths over iterations cannot be hashed. Count paths over fewer iterations")]
     NoHash,
 }
 
@@ -61,7 +62,7 @@ impl IterationPlan {
         first_word: u64,
     ) -> Result<IterationPlan, IterationPlanError> {
         let paths: Vec<IterationPath> = known.counted.keys().cloned().collect();
-        let numbered = IterationNumbering::new((&dag, &numbering), iterations, &paths).map_err(IterationPlanError::Numbering)?;
+        let numbered = IterationNumbering::new((&dag, &numbering), iterations, &paths)?;
         let ends = Ends::within_paths(&dag);
         let on_edge = |end: DagEdgeId| match dag.edge(end).origin {
             Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
@@ -73,7 +74,7 @@ impl IterationPlan {
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
         let places = Places::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
-        let counted: BTreeSet<Edge> = known.ends.iter().filter_map(|end| on_edge(*end)).collect();
+        let counted: BTreeSet<Edge> = known.ends.iter().filter(|end| ends.contains(**end)).filter_map(|end| on_edge(*end)).collect();
         let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {
             true => Probes::on_chords(&dag, &numbered.labels, &probe_costs(&dag, graph, frequencies)),
@@ -93,28 +94,8 @@ impl IterationPlan {
             iterations,
             paths: places.pairs(|(path, _)| u64::from(*path)).into_iter().map(|path| paths[path as usize].clone()).collect(),
         };
-        let plan = IterationPlan { words, numbering: numbered, places, counted, continued };
-        plan.restrict(&mut planned.program);
-        Ok(plan)
-    }
-
-    /// Removes counts at ends where this build does not count, and adds them where only the context changes.
-    fn restrict(&self, program: &mut ProbeProgram) {
-        let Cells::Labels { part, .. } = program.cells() else { return };
-        let increments = part.increments.clone();
-        for edge in program.graph().edges().collect::<Vec<_>>() {
-            let mut operations = program.operations(edge).to_vec();
-            let is_count = |operation: &Operation| matches!(operation, Operation::Count { .. });
-            let changes_context = self.continued.contains(&edge);
-            if changes_context && !operations.iter().any(is_count) {
-                let last = program.dag().real(edge).or_else(|| program.cut(edge)?.leave);
-                operations.insert(0, Operation::Count { increment: last.map_or(0, |id| increments[id.index()]) });
-            } else if !changes_context && !self.counted.contains(&edge) {
-                operations.retain(|operation| !is_count(operation));
-            }
-            program.set_operations(edge, operations);
-        }
-        discard_unused_increments(program);
+        planned.program.count_only_on(|edge| counted.contains(&edge), |edge| continued.contains(&edge));
+        Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
     /// Emits the code at the function's entry.
@@ -126,35 +107,6 @@ impl IterationPlan {
             context
         });
         IterationCode { plan: self, function, context }
-    }
-
-    /// Returns the entry in the map that explains why a function is not counted.
-    pub fn skipped(name: String, why: &IterationPlanError) -> Skipped {
-        let reason = match why {
-            IterationPlanError::Numbering(error) => error.to_string(),
-            IterationPlanError::NoHash => "its paths over iterations cannot be hashed; count fewer of them".to_owned(),
-        };
-        Skipped { name, reason }
-    }
-}
-
-/// Removes increments of the register after which the current path does not read it.
-fn discard_unused_increments(program: &mut ProbeProgram) {
-    let graph = program.graph().clone();
-    let mut reading = NodeSet::empty(graph.node_count());
-    for node in program.order().to_vec().into_iter().rev() {
-        for &edge in graph.out(node) {
-            let after = reading.contains(graph.to(edge));
-            let mut operations = program.operations(edge).to_vec();
-            let reads = |operation: &Operation| matches!(operation, Operation::Count { .. });
-            if !after && !operations.iter().any(reads) {
-                operations.retain(|operation| !matches!(operation, Operation::Add(_)));
-                program.set_operations(edge, operations.clone());
-            }
-            if operations.iter().any(reads) || after && program.cut(edge).is_none() {
-                reading.insert(node);
-            }
-        }
     }
 }
 

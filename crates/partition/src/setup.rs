@@ -70,12 +70,14 @@ fn best_move(tasks: &[DivisibleTask], found: &Distribution, from: usize) -> Opti
     for (number, task) in tasks.iter().enumerate() {
         let owners = &found.owners[number];
         let own: Vec<usize> = (0..owners.len()).filter(|part| owners[*part] == from).collect();
+        let mut is_set_up = vec![false; found.loads.len()];
+        owners.iter().for_each(|owner| is_set_up[*owner] = true);
         let single = own.iter().map(|part| vec![*part]).filter(|_| own.len() > 1);
         for parts in single.chain((!own.is_empty()).then(|| own.clone())) {
             let cost = parts.iter().fold(0u64, |sum, part| sum.saturating_add(task.parts[*part]));
             let saved = if parts.len() == own.len() { cost.saturating_add(task.setup) } else { cost };
             for to in (0..found.loads.len()).filter(|to| *to != from) {
-                let setup = if owners.contains(&to) { 0 } else { task.setup };
+                let setup = if is_set_up[to] { 0 } else { task.setup };
                 let loads = (found.loads[from].saturating_sub(saved), found.loads[to].saturating_add(cost).saturating_add(setup));
                 let dearest = |loads: (u64, u64)| loads.0.max(loads.1);
                 if dearest(loads) < best.as_ref().map_or(found.loads[from], |best| dearest(best.loads)) {

@@ -3,7 +3,7 @@
 
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
-use trodden_unit::IterationPath;
+use trodden_unit::{FunctionKey, IterationPath};
 
 /// Number of executions of each path over iterations.
 pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
@@ -19,16 +19,14 @@ pub struct CountedIterations {
     pub others: u64,
 }
 
-/// Functions by source of the unit and linkage name.
-pub type NamedFunction = (String, String);
-
 impl CountedIterations {
     /// Returns the executions of each sequence of exactly `length` consecutive paths of an activation; `length` may be at most
     /// `iterations`.
     pub fn of_length(&self, length: usize) -> IterationPathCounts {
         let mut counts = IterationPathCounts::new();
         for (path, count) in self.counts.iter().filter(|(path, count)| path.len() >= length && **count > 0) {
-            *counts.entry(path[path.len() - length..].to_vec()).or_default() += count;
+            let sum = counts.entry(path[path.len() - length..].to_vec()).or_default();
+            *sum = sum.saturating_add(*count);
         }
         counts
     }
@@ -39,18 +37,20 @@ pub fn counts_iterations(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.iterations().is_some())
 }
 
-/// Adds the paths over iterations that an image counted to those of other images, such as other copies of the program.
-pub fn add_counted(image: &ImageProfile, all: &mut BTreeMap<NamedFunction, CountedIterations>) {
+/// Adds the paths over iterations that an image counted to those of other images, such as other copies of the program. Versions of a
+/// function are kept apart, since their path numbers mean different paths.
+pub fn add_counted(image: &ImageProfile, all: &mut BTreeMap<FunctionKey, CountedIterations>) {
     for unit in &image.units {
         for function in &unit.map.functions {
             let Some(words) = function.iteration_words() else { continue };
-            let counted = all.entry((unit.map.source.clone(), function.name.clone())).or_default();
+            let counted = all.entry((unit.map.source.clone(), function.name.clone(), function.version())).or_default();
             counted.iterations = counted.iterations.max(words.iterations);
             for (word, count) in unit.counts.in_range(words.range()) {
-                match words.paths.get((word - words.first_word) as usize) {
-                    Some(path) => *counted.counts.entry(path.clone()).or_default() += count,
-                    None => counted.others = counted.others.saturating_add(count),
-                }
+                let sum = match words.paths.get((word - words.first_word) as usize) {
+                    Some(path) => counted.counts.entry(path.clone()).or_default(),
+                    None => &mut counted.others,
+                };
+                *sum = sum.saturating_add(count);
             }
         }
     }

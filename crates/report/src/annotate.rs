@@ -237,7 +237,8 @@ impl<'a> MarkedSource<'a> {
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// Lists the path's lines outside the shown source, which result from `#include` and `#line`; empty if there are none.
+    /// Lists the lines of the path that are outside the shown source, because of `#include` or `#line`. If all lines are shown, the list is
+    /// empty.
     fn list_lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =

@@ -83,7 +83,7 @@ impl CoverageTable {
         })
     }
 
-    /// The rows that determine which columns are shown: the file or function rows, or the total if there are none.
+    /// Returns the rows that decide which columns are shown: those of files or functions; without such rows, the total.
     fn rows_for_columns(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)

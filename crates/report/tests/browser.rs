@@ -300,7 +300,7 @@ fn long_names_keep_their_ends() {
 
 /// Ten thousand functions whose details take all of the page's budget.
 #[test]
-fn a_large_page_opens_quickly() {
+fn a_large_page_opens_within_a_second() {
     const FUNCTIONS: u32 = 10_000;
     const BRANCHES: u32 = 6;
     let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
@@ -328,14 +328,14 @@ fn a_large_page_opens_quickly() {
     let file = home.join("large.html");
     std::fs::write(&file, html).unwrap();
     let browser = Browser::start(&home);
-    // The quickest of three, because other tests run at the same time. Alone it takes less than a second.
+    // The quickest of three, because other tests run at the same time.
     let quickest = (0..3).map(|_| {
         browser.open(&file);
         browser.eval("return performance.getEntriesByType('navigation')[0].loadEventEnd").as_f64().unwrap()
     });
     let quickest = quickest.fold(f64::INFINITY, f64::min);
     assert_eq!(texts(&browser, "#head h2"), [format!("function_{}", FUNCTIONS - 1)]);
-    assert!(quickest < 4000.0, "opening takes {quickest} ms");
+    assert!(quickest < 1000.0, "opening takes {quickest} ms");
     browser.type_into("#search", "function_17");
     browser.click(".fn[title='function_17']");
     assert_eq!(texts(&browser, "#head h2"), ["function_17"]);

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 // Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes rax
 // and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains
-// their use). In a child of `fork`, which the fork page identifies, the page is no longer mapped.
+// their use). The page is not mapped in a child of `fork`, so the code first asks the fork page whether this process is one.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),

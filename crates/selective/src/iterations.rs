@@ -31,7 +31,7 @@ pub struct IterationNumbering {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IterationNumberingError {
     /// A path is not one of the function, or there are no or too many paths in a sequence.
-    #[error("the paths over iterations belong to a different function")]
+    #[error("the paths over iterations belong to a different function. Record their run again with the current program")]
     NoPath,
     /// The classes of K paths do not fit into a word.
     #[error("its paths over {iterations} iterations need keys of {bits} bits, but a key has 64. Count paths over fewer iterations")]

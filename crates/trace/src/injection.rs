@@ -194,7 +194,7 @@ impl Session {
     /// Sets the program's action for SIGTRAP again, by a thread that receives no signal when it resumes.
     pub fn restore_trap_action(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(action) = self.trap_action() else { return Ok(()) };
-        // Memory after the stub, which only the kernel and this session access.
+        // Memory after the stub, which the program does not use.
         let place = self.stub() + 16;
         self.own_memory()?.write(place, &action)?;
         self.inject_without_signal(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
@@ -205,7 +205,7 @@ impl Session {
 impl Session {
     /// Sets an action for a signal in the process of a stopped thread.
     pub fn set_action(&self, thread: Tid, signal: i32, action: &TrapAction) -> Result<(), CollectError> {
-        // Memory after the stub, which only the kernel and this session access.
+        // Memory after the stub, which the program does not use.
         let place = self.stub() + 16;
         self.own_memory()?.write(place, action)?;
         self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_rt_sigaction, [signal as u64, place, 0, 8, 0, 0])?;

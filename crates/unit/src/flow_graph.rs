@@ -35,6 +35,10 @@ impl TryFrom<StoredFlowGraph> for FlowGraph {
     type Error = &'static str;
 
     fn try_from(StoredFlowGraph { graph, conditions }: StoredFlowGraph) -> Result<FlowGraph, &'static str> {
+        // Blocks are found by the numbers of nodes.
+        if graph.entry() != Node(0) || graph.exit().index() + 1 != graph.node_count() {
+            return Err("a graph does not begin with its entry, or does not end with its exit");
+        }
         match conditions.len() == graph.edge_count() {
             true => Ok(FlowGraph { graph, conditions }),
             false => Err("a graph has a different number of edges and conditions"),

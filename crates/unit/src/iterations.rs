@@ -12,7 +12,7 @@ use std::collections::btree_map::Entry;
 use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::dag::Entries;
 use trodden_flow::part::Ends;
-use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering, Origin, Plan};
 
 const FORMAT: FileFormat =
     FileFormat { kind: FileKind::ITERATIONS, version: 1, remedy: "`trodden-lab with --iterations` creates such files" };
@@ -37,10 +37,8 @@ pub struct IterationSet {
 /// A function whose paths over iterations are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationFunction {
-    /// Source and target of each edge.
-    pub flow: Vec<(Node, Node)>,
-    /// The exit node.
-    pub exit: Node,
+    /// The function's graph.
+    pub graph: Graph,
     /// Edges at which its paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of its paths.
@@ -56,15 +54,15 @@ pub struct IterationFunction {
 impl IterationFunction {
     /// Returns the function's acyclic graph and the numbering of its paths; `None` if the set is corrupt.
     pub fn numbered_paths(&self) -> Option<(Dag, Numbering)> {
-        let graph = Graph::new(self.exit.0.checked_add(1)?, Node(0), self.exit, self.flow.clone()).ok()?;
-        Plan::cut_at_if_same_count(&graph, &self.cuts, Entries::Shared, self.paths)
+        Plan::cut_at_if_same_count(&self.graph, &self.cuts, Entries::Shared, self.paths)
     }
 
     /// Returns whether all IDs and edges are valid.
     fn is_sound(&self, iterations: u32) -> bool {
         let is_path = |path: &IterationPath| (1..=iterations as usize).contains(&path.len()) && path.iter().all(|p| *p < self.paths);
-        let flow = self.flow.len() == self.edges.len() && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len());
-        flow && self.ends.is_sorted_by(|a, b| a < b) && self.counted.keys().all(is_path)
+        let edges = self.graph.edge_count();
+        let has_edges = self.edges.len() == edges && self.cuts.iter().all(|(edge, _)| edge.index() < edges);
+        has_edges && self.ends.is_sorted_by(|a, b| a < b) && self.counted.keys().all(is_path)
     }
 }
 
@@ -96,8 +94,7 @@ impl IterationSet {
             }
             Entry::Vacant(free) => {
                 let mut added = IterationFunction {
-                    flow: function.graph.flow_edges().map(|edge| (edge.from, edge.to)).collect(),
-                    exit: function.exit(),
+                    graph: (*function.graph).clone(),
                     cuts: function.cuts.clone(),
                     paths: function.counters,
                     edges: vec![0; function.graph.edge_count()],
@@ -135,7 +132,10 @@ impl IterationSet {
         let mut part = self.clone();
         for (key, function) in &mut part.functions {
             function.ends.retain(|end| counts(key, *end));
-            let Some((dag, numbering)) = function.numbered_paths() else { continue };
+            let Some((dag, numbering)) = function.numbered_paths() else {
+                function.ends.clear();
+                continue;
+            };
             let (all, ends) = (Ends::within_paths(&dag), &function.ends);
             function.counted.retain(|path, _| end_of(path, &all, (&dag, &numbering)).is_some_and(|end| ends.binary_search(&end).is_ok()));
         }
@@ -168,14 +168,14 @@ pub fn end_of(path: &[u64], ends: &Ends, (dag, numbering): (&Dag, &Numbering)) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trodden_flow::Node;
 
     /// A loop over a branch: nodes 0 to 1, 1 to 2 or 3, both to 4, 4 to 1 or the exit 5.
     fn looped() -> IterationFunction {
-        let flow = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 1), (4, 5)].map(|(from, to)| (Node(from), Node(to)));
+        let edges = [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 1), (4, 5)].map(|(from, to)| (Node(from), Node(to)));
         IterationFunction {
-            edges: vec![0; flow.len()],
-            flow: flow.to_vec(),
-            exit: Node(5),
+            edges: vec![0; edges.len()],
+            graph: Graph::new(6, Node(0), Node(5), edges.to_vec()).unwrap(),
             cuts: vec![(Edge(5), CutReason::Back)],
             paths: 8,
             ends: Vec::new(),
@@ -225,6 +225,7 @@ mod tests {
         assert!(refuses(&|function| function.counted.extend([(vec![8], 1)])));
         assert!(refuses(&|function| function.counted.extend([(vec![1, 1, 1], 1)])));
         assert!(refuses(&|function| function.cuts[0].0 = Edge(7)));
+        assert!(refuses(&|function| function.edges.push(0)));
         assert!(refuses(&|function| function.ends = vec![DagEdgeId(1), DagEdgeId(1)]));
         assert!(IterationSet::from_bytes(&IterationSet::new(1).to_bytes()).is_err());
     }

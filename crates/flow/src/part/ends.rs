@@ -35,7 +35,7 @@ impl Ends {
     /// so are all nodes before it.
     pub fn within_paths(dag: &Dag) -> Ends {
         let mut decided = Ends::from_dag(dag).decided;
-        // Nothing is left of a path that begins at the exit, which a graph with a cut edge into the exit has.
+        // The exit stays decided even if a cut edge leads to it, so that a path begins there.
         for &node in dag.order().iter().rev().filter(|node| **node != dag.exit()) {
             let begins = dag.incoming(node).iter().any(|e| matches!(dag.edge(*e).origin, Origin::Enter(_)));
             if begins || !dag.out(node).iter().all(|e| decided.contains(dag.edge(*e).to)) {

@@ -92,7 +92,8 @@ impl Part {
         (0..self.increments.len() as u32).map(DagEdgeId).filter(is_probe).count()
     }
 
-    /// Returns whether all vectors have `edges` elements, and all sets are sets of so many edges. Stored parts may be corrupt.
+    /// Returns whether the part belongs to a graph with `edges` edges, judging by the sizes of its vectors and sets. A corrupt file may
+    /// contain a part of the wrong size.
     pub fn has_edges(&self, edges: usize) -> bool {
         let sets = [&self.interesting, &self.counted, &self.ends];
         sets.iter().all(|set| set.universe() == edges) && [&self.values, &self.increments].iter().all(|values| values.len() == edges)

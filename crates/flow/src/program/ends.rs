@@ -5,6 +5,7 @@ use super::cells::Cells;
 use super::operation::{Operation, add};
 use crate::dag::DagEdgeId;
 use crate::part::Ends;
+use crate::{Edge, NodeSet};
 
 impl ProbeProgram {
     /// Moves the count of each path to its end. No end may be a dummy edge that begins a path ([`Ends::within_paths`]). The program must
@@ -31,8 +32,48 @@ impl ProbeProgram {
             } else if let Some(cut) = dag.cut(edge)
                 && !cut.leave.is_some_and(|id| ends.contains(id))
             {
-                operations.retain(|operation| !matches!(operation, Operation::Count { .. }));
+                operations.retain(|operation| !is_count(operation));
             }
         }
     }
+
+    /// Limits counting, after [`ProbeProgram::count_at`], to the edges for which `is_counted` returns true. Edges for which `needs_sum`
+    /// returns true have a `Count` as well, which gives the path's sum to code that does not count there. Increments of the register that
+    /// no later `Count` of the path reads are removed.
+    pub fn count_only_on(&mut self, is_counted: impl Fn(Edge) -> bool, needs_sum: impl Fn(Edge) -> bool) {
+        let Cells::Labels { part, .. } = &self.cells else { return };
+        for edge in self.frame.graph.edges() {
+            let operations = &mut self.code.operations[edge.index()];
+            if needs_sum(edge) && !operations.iter().any(is_count) {
+                let last = self.frame.dag.real(edge).or_else(|| self.frame.dag.cut(edge)?.leave);
+                operations.insert(0, Operation::Count { increment: last.map_or(0, |id| part.increments[id.index()]) });
+            } else if !needs_sum(edge) && !is_counted(edge) {
+                operations.retain(|operation| !is_count(operation));
+            }
+        }
+        self.remove_unread_increments();
+    }
+
+    /// Removes increments of the register after which the current path does not read it.
+    fn remove_unread_increments(&mut self) {
+        let graph = &self.frame.graph;
+        let mut reading = NodeSet::empty(graph.node_count());
+        for node in self.frame.order.iter().rev() {
+            for &edge in graph.out(*node) {
+                let after = reading.contains(graph.to(edge));
+                let operations = &mut self.code.operations[edge.index()];
+                let counts = operations.iter().any(is_count);
+                if !after && !counts {
+                    operations.retain(|operation| !matches!(operation, Operation::Add(_)));
+                }
+                if counts || after && self.frame.dag.cut(edge).is_none() {
+                    reading.insert(*node);
+                }
+            }
+        }
+    }
+}
+
+fn is_count(operation: &Operation) -> bool {
+    matches!(operation, Operation::Count { .. })
 }

@@ -8,7 +8,6 @@ use crate::llvm::Value;
 use crate::path_end::PathEnd;
 use crate::probes;
 use crate::unit::{Unit, verify_plan};
-use trodden_flow::Plan;
 use trodden_unit::iterations::NOT_OF_THIS_COPY;
 use trodden_unit::{IterationFunction, NameVersion, Skipped, Storage, graph_hash};
 
@@ -29,21 +28,14 @@ impl Observer for IterationCounts {
         let mut planned = plan_function(unit, self, function)?;
         let name = function.name();
         let Some(known) = iterations_of(unit, &name, &planned.cfg).cloned() else {
-            let reason = "its shape differs from that of the function with this name in the set of paths over iterations".into();
-            unit.map.skipped.push(Skipped { name, reason });
-            return Ok(());
+            return skip(unit, name, OTHER_SHAPE);
         };
         let iterations = unit.options.iterations.as_ref().map_or(0, |set| set.iterations());
-        let entries = unit.options.plan.entries;
-        let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths);
-        let numbered = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+        let Some(numbered) = known.numbered_paths() else { return skip(unit, name, OTHER_SHAPE) };
         let found = IterationPlan::new(&mut planned, numbered, (&known, iterations, unit.options.plan.chords), unit.map.counters);
         let plan = match found {
             Ok(plan) => plan,
-            Err(why) => {
-                unit.map.skipped.push(IterationPlan::skipped(name, &why));
-                return Ok(());
-            }
+            Err(why) => return skip(unit, name, &why.to_string()),
         };
         verify_plan(&planned)?;
         let location = crate::debug::no_line(unit.module, function);
@@ -58,6 +50,16 @@ impl Observer for IterationCounts {
     fn as_dyn(&mut self) -> &mut dyn Observer {
         self
     }
+}
+
+/// Why a function is not counted that the set has with other code.
+const OTHER_SHAPE: &str = "its shape differs from that of the function with this name in the set of paths over iterations. Record the run \
+    that the set is from again, with the current program";
+
+/// Notes in the map that a function is not counted.
+fn skip(unit: &mut Unit, name: String, reason: &str) -> Result<(), Error> {
+    unit.map.skipped.push(Skipped { name, reason: reason.to_owned() });
+    Ok(())
 }
 
 /// Returns a function's entry in the set; `None` if it is not in the set or has a different shape.

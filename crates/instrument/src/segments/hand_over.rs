@@ -93,7 +93,7 @@ impl ContextWords {
         builder.select(is_called, by_call, builder.select(is_jumped_to, by_jump, zero))
     }
 
-    /// Clears the words after calls that return twice, because code that called `longjmp` may have left a word behind.
+    /// Clears the words after each call that returns twice: code that then called `longjmp` may have set a word that no callee read.
     pub fn clear_where_calls_return_twice(self, module: Module) {
         let calls: Vec<Value> = module.functions().flat_map(Value::blocks).flat_map(Block::instructions).collect();
         for call in calls.into_iter().filter(|call| call.is(LLVMOpcode::LLVMCall) && returns_twice(*call) && !is_must_tail(*call)) {

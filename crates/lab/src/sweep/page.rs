@@ -223,7 +223,7 @@ fn format_levels(results: &Results, configuration: usize) -> String {
     if varying.is_empty() { "the only configuration".into() } else { varying.join(", ") }
 }
 
-/// Returns a sentence that lists the factors with the same level in all configurations, or an empty string if there are none.
+/// Returns a sentence that lists the factors whose level is the same in all configurations. If no factor is, the string is empty.
 fn describe_constants(results: &Results) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();

@@ -15,15 +15,15 @@ use std::path::Path;
 use trodden_flow::part::Ends;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
-use trodden_profile::iterations::{CountedIterations, NamedFunction, add_counted, counts_iterations};
+use trodden_profile::iterations::{CountedIterations, add_counted, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
-/// Maximum number of functions named in warnings.
-const MAX_NAMED: usize = 5;
+/// Source of a unit, and linkage name of a function in it.
+type FunctionName = (String, String);
 
 /// Records a run with copies that share the counting of paths over iterations.
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -37,7 +37,7 @@ struct IterationPathPartition {
     owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>>,
     /// Copies that count something.
     copies: Vec<usize>,
-    /// Functions that all copies count, to check that they execute the same paths.
+    /// Functions that all copies count, to check that they execute the same paths. Each is the only version with its name.
     counted_by_all: BTreeSet<FunctionKey>,
 }
 
@@ -48,7 +48,9 @@ impl IterationPathPartition {
         let weights: Vec<(u64, u32)> = set.functions().values().map(executions).zip(0..).collect();
         let lightest = lightest_functions(&weights);
         let keys = set.functions().keys().zip(0..);
-        let counted_by_all: BTreeSet<FunctionKey> = keys.filter(|(_, at)| lightest.contains(at)).map(|(key, _)| key.clone()).collect();
+        let is_only_version = |(unit, name, _): &FunctionKey| set.functions().keys().filter(|key| (&key.0, &key.1) == (unit, name)).count() == 1;
+        let chosen = keys.filter(|(key, at)| lightest.contains(at) && is_only_version(key));
+        let counted_by_all: BTreeSet<FunctionKey> = chosen.map(|(key, _)| key.clone()).collect();
         let divided: Vec<(&FunctionKey, &IterationFunction)> =
             set.functions().iter().filter(|(key, _)| !counted_by_all.contains(key)).collect();
         let tasks = divided.iter().map(|(key, function)| task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
@@ -74,23 +76,21 @@ impl IterationPathPartition {
         Ok(IterationPathPartition { set, owners, copies, counted_by_all })
     }
 
-    /// Warns of functions in the set that the copies cannot count.
-    fn warn_of_skipped(&self, profiles: &[Profile]) {
+    /// Returns the functions of the set that some copy cannot count, and warns of each.
+    fn uncounted(&self, profiles: &[Profile]) -> BTreeSet<FunctionName> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
-        let missing: BTreeMap<(&String, &String), &String> = skipped
+        let missing: BTreeMap<FunctionName, &String> = skipped
             .filter(|(unit, skipped)| skipped.reason != NOT_OF_THIS_COPY && self.set.has_function(unit, &skipped.name))
-            .map(|(unit, skipped)| ((unit, &skipped.name), &skipped.reason))
+            .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
-        for ((_, name), reason) in missing.iter().take(MAX_NAMED) {
+        for ((_, name), reason) in &missing {
             log::warn!("paths over iterations of `{name}` are not counted: {reason}");
         }
-        if missing.len() > MAX_NAMED {
-            log::warn!("{} more are not counted", plural((missing.len() - MAX_NAMED) as u128, "function", "functions"));
-        }
+        missing.into_keys().collect()
     }
 
-    fn names(&self) -> BTreeSet<NamedFunction> {
+    fn names(&self) -> BTreeSet<FunctionName> {
         self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
     }
 }
@@ -130,11 +130,12 @@ impl Partition for IterationPathPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        self.warn_of_skipped(&profiles);
-        let (images, differences) = merge(profiles, &self.names());
+        let uncounted = self.uncounted(&profiles);
+        let (images, differences) = merge(profiles, &self.names(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
-            "no copy counted a path over iterations, because no function of the set was executed"
+            "no copy counted a path over iterations, because no function of the set was executed. Run the program as in the run that the \
+                set is from"
         );
         Ok((images, differences))
     }
@@ -145,10 +146,15 @@ impl Partition for IterationPathPartition {
 }
 
 /// Combines the images of all copies. The counts of functions that all copies count come from the first copy; differences from the others
-/// are returned.
-fn merge(profiles: Vec<Profile>, counted_by_all: &BTreeSet<NamedFunction>) -> (Vec<ImageProfile>, Vec<String>) {
+/// are returned. What some copies counted of a function that others could not count is dropped, since it is incomplete.
+fn merge(
+    profiles: Vec<Profile>,
+    counted_by_all: &BTreeSet<FunctionName>,
+    uncounted: &BTreeSet<FunctionName>,
+) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut first: BTreeMap<NamedFunction, CountedIterations> = BTreeMap::new();
+    let mut first: BTreeMap<FunctionKey, CountedIterations> = BTreeMap::new();
+    let is_in = |names: &BTreeSet<FunctionName>, unit: &str, name: &str| names.contains(&(unit.to_owned(), name.to_owned()));
     for (copy, profile) in profiles.into_iter().enumerate() {
         let mut own = BTreeMap::new();
         for mut image in profile.images {
@@ -157,19 +163,21 @@ fn merge(profiles: Vec<Profile>, counted_by_all: &BTreeSet<NamedFunction>) -> (V
                 continue;
             }
             add_counted(&image, &mut own);
-            for unit in image.units.iter_mut().filter(|_| copy > 0) {
+            for unit in &mut image.units {
                 let map = unit.map.clone();
-                let is_repeated = |name: &str| counted_by_all.contains(&(map.source.clone(), name.to_owned()));
-                for words in map.functions.iter().filter(|f| is_repeated(&f.name)).filter_map(|f| f.iteration_words()) {
+                let is_dropped = |name: &str| {
+                    is_in(uncounted, &map.source, name) || copy > 0 && is_in(counted_by_all, &map.source, name)
+                };
+                for words in map.functions.iter().filter(|f| is_dropped(&f.name)).filter_map(|f| f.iteration_words()) {
                     unit.counts.executions.retain(|(word, _)| !words.range().contains(word));
                 }
             }
             images.push(image);
         }
-        own.retain(|name, _| counted_by_all.contains(name));
+        own.retain(|(unit, name, _), _| is_in(counted_by_all, unit, name) && !is_in(uncounted, unit, name));
         if copy == 0 {
             first = own;
-        } else if let Some((_, name)) = counted_by_all.iter().find(|name| own.get(name) != first.get(name)) {
+        } else if let Some((_, name, _)) = first.keys().chain(own.keys()).find(|key| own.get(*key) != first.get(*key)) {
             differences.push(format!("copy {copy} and copy 0 have different counts of the paths over iterations of `{name}`"));
         }
     }

@@ -213,7 +213,7 @@ impl FindingWriter<'_> {
         self.render_annotated_line(position, "", note)
     }
 
-    /// A source line with a direction and a note to its right, or below it if there is no room.
+    /// Renders a source line. The branch direction and the note are to its right, or below it if the line is too long.
     fn render_annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);

@@ -287,7 +287,7 @@ impl Following<'_, '_> {
         parts.iter().any(|part| part.is_guarded).then_some(GuardedInput { parts, is_vector, message })
     }
 
-    /// Replaces this session's changes by the program's own code in what a system call has read from `/proc/self/mem`, or from its own
+    /// Puts the program's own code in place of the tracer's changes in what a system call has read from `/proc/self/mem`, or from its own
     /// memory by `process_vm_readv`.
     pub(super) fn hide_changes(&self, call: &Registers, result: i64) -> Result<(), CollectError> {
         let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
