@@ -19,7 +19,7 @@ started=$(date +%s)
 get "clang-$first" /dist/trodden_*.deb
 as_user ""
 echo "installed, built, recorded and reported in $(($(date +%s) - started)) s"
-if [ -e "/usr/bin/clang-$second" ] || command -v rustc cargo; then
+if [ -e "/usr/bin/clang-$second" ] || command -v rustc || command -v cargo; then
     echo "clang $second or Rust was installed as well"
     exit 1
 fi

@@ -88,9 +88,10 @@ pub fn run_subset(clang: Option<&str>) -> Result<()> {
     steps::headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
     let mut run = Command::new(std::env::current_exe().context("cannot find the executable of xtask")?);
     run.args(["corpus", "run", "--debug"]).args(SUBSET);
-    if let Some(clang) = clang {
-        run.env(CLANG_VARIABLE, clang);
-    }
+    match clang {
+        Some(clang) => run.env(CLANG_VARIABLE, clang),
+        None => run.env_remove(CLANG_VARIABLE),
+    };
     steps::run(&mut run)
 }
 

@@ -62,7 +62,9 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         with_oldest_clang()?;
         if !options.fast {
             corpus::run_subset(None)?;
-            corpus::run_subset(Some(OLDEST_CLANG))?;
+            if steps::on_path(OLDEST_CLANG) {
+                corpus::run_subset(Some(OLDEST_CLANG))?;
+            }
         }
         steps::headline("Fuzz targets");
         fuzz::targets(None, FUZZ_SECONDS, 1)?;

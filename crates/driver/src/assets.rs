@@ -1,7 +1,8 @@
 //! Files that are part of trodden: objects for the linker, which are embedded in this program, and libraries that are installed beside it.
 //!
 //! The linker needs files, so each object is written to the unit cache once, named by the hash of its content. Therefore versions of
-//! trodden never read each other's objects, and processes that write the same file concurrently write the same content.
+//! trodden never read each other's objects, and processes that write the same file concurrently write the same content. Empty files beside
+//! them, `*.clang`, remember which clang loads the plugin.
 
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
@@ -131,7 +132,7 @@ pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
 /// Fails with clang's or the plugin's message.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
-    let accepted = accepted_clang(context, llvm.clang(), &plugin)?;
+    let accepted = context.store()?.root().join("runtime").join(accepted_name(llvm, &plugin)?);
     if !accepted.exists() {
         try_plugin(context, llvm, &plugin)?;
         // If the cache cannot be written, the plugin will say so.
@@ -159,16 +160,18 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
     })
 }
 
-/// Returns the file of the unit cache that exists if clang has accepted the plugin. Its name depends on the path, size and modification
-/// time of both.
-fn accepted_clang(context: &DriverContext, clang: &Path, plugin: &Path) -> Result<PathBuf> {
-    let identity = |file: &Path| -> Result<String> {
-        let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
-        let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
-    };
-    let both = format!("{}\n{}\n{}", clang.display(), identity(clang)?, identity(plugin)?);
-    Ok(context.store()?.root().join("runtime").join(format!("{}.clang", Identity::from_content(both.as_bytes()))))
+/// Returns the name of the file that exists if clang has loaded the plugin: a hash of clang's version and of both files' identities. LLVM's
+/// library is not part of it, because packages replace it together with clang; if it does not fit any more, clang itself fails.
+fn accepted_name(llvm: &Llvm, plugin: &Path) -> Result<String> {
+    let all = [llvm.major.to_string(), llvm.clang().display().to_string(), file_identity(llvm.clang())?, file_identity(plugin)?];
+    Ok(format!("{}.clang", Identity::from_content(all.join("\n").as_bytes())))
+}
+
+/// Returns the path, size and modification time of a file, which differ if the file is replaced. For files that are too large to hash.
+pub fn file_identity(file: &Path) -> Result<String> {
+    let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
+    let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
 }
 
 /// Returns a path without blanks and colons, which separate the libraries in `LD_PRELOAD`: the library's own path, or a symbolic link to

@@ -12,7 +12,7 @@ use crate::other_programs::{checked_stdout, option_with_value};
 use crate::toolchain::Llvm;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -60,12 +60,9 @@ impl DriverCompiler {
         Ok(Identity::from_content(all.as_bytes()))
     }
 
-    /// Returns an identity of clang alone: of its path, size and modification time.
+    /// Returns an identity of clang alone ([`assets::file_identity`]).
     pub fn identity_of_clang(&self) -> Result<Identity> {
-        let clang = fs::canonicalize(self.llvm.clang()).with_context(|| format!("cannot find {}", self.llvm.clang().display()))?;
-        let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
-        let all = format!("{} {} {:?}", clang.display(), file.len(), file.modified()?);
-        Ok(Identity::from_content(all.as_bytes()))
+        Ok(Identity::from_content(assets::file_identity(self.llvm.clang())?.as_bytes()))
     }
 
     /// Returns the command that compiles bitcode to an object.
@@ -75,6 +72,14 @@ impl DriverCompiler {
         command.env(CACHE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
         command
+    }
+
+    /// Checks that this LLVM can read bitcode. `name` is that of the bitcode.
+    ///
+    /// # Errors
+    /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice.
+    pub fn check_bitcode(&self, bitcode: &[u8], name: &str) -> Result<()> {
+        self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BEGINNING)], OsStr::new(name))
     }
 
     /// Executes tasks of the plugin in one process, whose working folder is `folder`. `name` is part of the names of its temporary files.
@@ -112,10 +117,13 @@ impl DriverCompiler {
     }
 }
 
-/// Reads the beginning of a file, which is enough to check the version of bitcode.
+/// Size of a beginning of bitcode that is enough to check its version.
+const BITCODE_BEGINNING: usize = 1024;
+
+/// Reads the beginning of a file with bitcode.
 fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(1024).read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(BITCODE_BEGINNING as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

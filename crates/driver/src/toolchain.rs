@@ -244,7 +244,7 @@ impl Llvm {
         format!("apt-get install {}-{}", tool.package(), self.major)
     }
 
-    /// Returns the folder with the other tools. `None` if clang is a link to another program, such as ccache.
+    /// Returns the folder with the other tools. `None` if clang is a link to a program with a different name.
     fn folder(&self) -> Option<PathBuf> {
         let file = fs::canonicalize(&self.clang).ok()?;
         let name = file.file_name()?.to_str()?;
@@ -361,10 +361,12 @@ fn is_clang(name: &str) -> bool {
     kind == "clang" || kind.ends_with("-clang")
 }
 
-/// Finds the program that a word names, by its path or on the search path, except links to this program and to compiler launchers.
+/// Finds the program that a word names, by its path or on the search path. A link to this program or to a compiler launcher stands for the
+/// next program of the link's name on the search path, which the launcher would call.
 fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
     match word.as_encoded_bytes().contains(&b'/') {
-        true => Some(PathBuf::from(word)).filter(|path| is_program(path) && !is_launcher(path)),
+        true if is_launcher(Path::new(word)) => compiler_on_path(context, Path::new(word).file_name()?),
+        true => Some(PathBuf::from(word)).filter(|path| is_program(path)),
         false => compiler_on_path(context, word),
     }
 }
@@ -442,9 +444,10 @@ mod tests {
         fs::create_dir(&links).unwrap();
         std::os::unix::fs::symlink("../ccache", links.join("clang-22")).unwrap();
         let path = format!("{}:{}", links.display(), folder.path().display());
-        for name in ["CC", "TRODDEN_CLANG"] {
-            let context = DriverContext::in_folder(folder.path(), &[("PATH", &path), (name, "clang-22")]);
-            assert_eq!(Llvm::find(&context).unwrap().clang, folder.path().join("clang-22"));
+        let link = links.join("clang-22").display().to_string();
+        for (name, word) in [("CC", "clang-22"), ("TRODDEN_CLANG", "clang-22"), ("CC", &link), ("TRODDEN_CLANG", &link)] {
+            let context = DriverContext::in_folder(folder.path(), &[("PATH", &path), (name, word)]);
+            assert_eq!(Llvm::find(&context).unwrap().clang, folder.path().join("clang-22"), "{name}={word}");
         }
     }
 

@@ -14,9 +14,9 @@ use trodden_flow::part::Ends;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Numbering, Origin, Plan, ProbeProgram, Probes};
 use trodden_selective::iterations::{IterationNumbering, IterationNumberingError};
+use trodden_unit::EdgeKind;
 use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
 use trodden_unit::observe::IterationWords;
-use trodden_unit::EdgeKind;
 
 /// The plan of a function's paths over iterations.
 pub struct IterationPlan {

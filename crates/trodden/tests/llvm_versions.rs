@@ -346,6 +346,10 @@ fn accepted_clang_is_tried_again_only_if_it_changed() {
     assert!(again.success() && calls() == 3);
     assert!(!compiled("#!/bin/sh\nexit 1\n"));
     assert!(compiled(&format!("{real}# changed\n")) && calls() == 5);
+    std::fs::copy(trodden().with_file_name("libtrodden_instrument.so"), place.path("plugin.so")).unwrap();
+    let mut with_other_plugin = unnamed(&place, "cc -c prog.c -o prog.o");
+    with_other_plugin.env("TRODDEN_CLANG", place.path("clang-22")).env("TRODDEN_PLUGIN", place.path("plugin.so"));
+    assert!(with_other_plugin.status().unwrap().success() && calls() == 7);
 }
 
 /// Simulates a clang that is not linked with libLLVM: LLVM is present, but the plugin finds no slots.

@@ -171,5 +171,9 @@ mod tests {
         assert!(postcard::from_bytes::<FlowGraph>(&wrong).is_err());
         let shorter = StoredFlowGraph { graph: read.graph.clone(), conditions: Vec::new() };
         assert!(FlowGraph::try_from(shorter).is_err());
+        // The exit must be the last node, since blocks have the numbers of the others.
+        let edges = vec![(Node(0), Node(2)), (Node(2), Node(1))];
+        let other_exit = Graph::new(3, Node(0), Node(1), edges).unwrap();
+        assert!(FlowGraph::try_from(StoredFlowGraph { graph: other_exit, conditions: read.conditions.clone() }).is_err());
     }
 }

@@ -24,7 +24,7 @@ const DESCRIPTION: &str = "shows which execution paths native programs take
  unmodified programs block by block, models a hardware path profiler,
  and explains the waiting time of processes and threads.
  .
- C and C++ programs are compiled by clang 19 or 22, Rust programs by a
+ C and C++ programs are compiled by clang 19 to 22, Rust programs by a
  rustc whose LLVM is not newer than clang's.";
 /// Shared libraries that the programs may need, and their packages.
 const LIBRARIES: [(&str, &str); 8] = [

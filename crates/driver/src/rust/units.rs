@@ -61,7 +61,7 @@ impl CrateObjects<'_> {
         self.compiler.cache_file("plain", self.contents[at], "o")
     }
 
-    /// Returns the summaries of the units. A damaged one is made again. If the units that lack one are small, they are compiled as well,
+    /// Returns the summaries of the units. A corrupt one is made again. If the units that lack one are small, they are compiled as well,
     /// together with the objects that are not instrumented.
     fn summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
         let places: Vec<PathBuf> = units.iter().map(|unit| self.compiler.cache_file("summary", self.contents[*unit], "calls")).collect();
@@ -93,6 +93,7 @@ impl CrateObjects<'_> {
         let mut tasks = Vec::with_capacity(works.len());
         for (at, output, work) in works {
             let (task, content) = (UnitTask { bitcode: format!("{at}.bc"), output, work }, &self.objects[at].bitcode);
+            self.compiler.compiler.check_bitcode(content, &self.objects[at].name)?;
             let bitcode = self.folder.join(&task.bitcode);
             fs::write(&bitcode, content).with_context(|| format!("cannot write {}", bitcode.display()))?;
             tasks.push((content.len(), task));
@@ -103,6 +104,7 @@ impl CrateObjects<'_> {
             self.compiler.compiler.execute(&tasks, &self.compiler.codegen, self.folder, *number)
         })
         .map(drop)
+        .with_context(|| format!("cannot instrument the crate of {}", self.objects.first().map_or("", |object| &object.name)))
     }
 }
 

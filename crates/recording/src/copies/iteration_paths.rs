@@ -48,7 +48,8 @@ impl IterationPathPartition {
         let weights: Vec<(u64, u32)> = set.functions().values().map(executions).zip(0..).collect();
         let lightest = lightest_functions(&weights);
         let keys = set.functions().keys().zip(0..);
-        let is_only_version = |(unit, name, _): &FunctionKey| set.functions().keys().filter(|key| (&key.0, &key.1) == (unit, name)).count() == 1;
+        let is_only_version =
+            |(unit, name, _): &FunctionKey| set.functions().keys().filter(|key| (&key.0, &key.1) == (unit, name)).count() == 1;
         let chosen = keys.filter(|(key, at)| lightest.contains(at) && is_only_version(key));
         let counted_by_all: BTreeSet<FunctionKey> = chosen.map(|(key, _)| key.clone()).collect();
         let divided: Vec<(&FunctionKey, &IterationFunction)> =
@@ -165,9 +166,7 @@ fn merge(
             add_counted(&image, &mut own);
             for unit in &mut image.units {
                 let map = unit.map.clone();
-                let is_dropped = |name: &str| {
-                    is_in(uncounted, &map.source, name) || copy > 0 && is_in(counted_by_all, &map.source, name)
-                };
+                let is_dropped = |name: &str| is_in(uncounted, &map.source, name) || copy > 0 && is_in(counted_by_all, &map.source, name);
                 for words in map.functions.iter().filter(|f| is_dropped(&f.name)).filter_map(|f| f.iteration_words()) {
                     unit.counts.executions.retain(|(word, _)| !words.range().contains(word));
                 }

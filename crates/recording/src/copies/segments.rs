@@ -210,7 +210,10 @@ impl Partition for SegmentPartition {
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let divided = self.names(self.divided());
         let (images, differences) = merge(profiles, &self.names(self.counted_by_all.iter().copied()), &divided);
-        ensure!(images.iter().any(counts_segments), "no copy counted a segment, because no function of the set was executed. Run the program as in the run that the set is from");
+        ensure!(
+            images.iter().any(counts_segments),
+            "no copy counted a segment, because no function of the set was executed. Run the program as in the run that the set is from"
+        );
         Ok((images, differences))
     }
 

@@ -61,7 +61,9 @@ fn lines_from_mapping(view: &View) -> Result<MappedLines> {
         return Ok(MappedLines::new());
     }
     let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
-    let mapping = mapping_of(view.profile, &all)?;
+    let mut profile = view.profile.clone();
+    select_builds(&mut profile);
+    let mapping = mapping_of(&profile, &all)?;
     mapping.note_caveats(false);
     mapped_lines(view, &mapping)
 }
