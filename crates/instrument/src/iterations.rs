@@ -84,7 +84,7 @@ impl IterationPlan {
         let comes_back = dag.cuts().iter().any(|cut| cut.reason == CutReason::ReturnsTwice);
         let does_not_return = |edge: Edge| planned.cfg.graph.kind(edge) == EdgeKind::NoReturn;
         let continues = |edge: &Edge| has_contexts && (dag.cut(*edge).is_some() || comes_back && does_not_return(*edge));
-        let continued = graph.edges().filter(continues).collect();
+        let continued: BTreeSet<Edge> = graph.edges().filter(continues).collect();
         let plan = Plan { dag, numbering, probes, partial: None, part: None };
         planned.program = ProbeProgram::from_labels(graph, &plan, numbered.interesting.clone());
         planned.program.count_at(&ends);
