@@ -207,12 +207,20 @@ impl Events {
     }
 
     /// Measures the cost of a reading as the minimum of several trials, since subtracting too little is better than subtracting too much.
+    ///
+    /// The time-stamp counter does not slow down with the processor. A processor that wakes up at a low frequency needs about a
+    /// millisecond to reach its usual one, so trials of this counter go on for longer.
     fn calibrate(self) {
         const TRIALS: u32 = 32;
+        const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
-        for _ in 0..TRIALS {
+        let first = self.now();
+        let lasts_long_enough = || self.kind != EVENT_TSC || self.now().wrapping_sub(first) >= MIN_TICKS;
+        let mut trials = 0;
+        while trials < TRIALS || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
             least.end = least.end.min(self.measure_cost(simulate_path_end));
+            trials += 1;
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
         // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the same

@@ -120,7 +120,8 @@ fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
     let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
     // No time is charged twice. How much is missing depends on the load of the processor.
-    assert!(0 < total && total <= elapsed, "{total} of {elapsed}");
+    let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum(unit, f))).collect::<Vec<_>>();
+    assert!(0 < total && total <= elapsed, "{total} of {elapsed}: {:?}", by_function());
     for (_, unit, function) in profile.functions() {
         assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
     }
