@@ -17,7 +17,7 @@ use trodden_flow::placement::Probes;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
-use trodden_selective::plan::{InterestingInput, InterestingPlanError, plan_interesting, preferential_register};
+use trodden_selective::plan::{InterestingInput, InterestingPlanError, listed_register, plan_interesting};
 use trodden_selective::verify::VerifyBudget;
 use trodden_selective::{Budget, NumberOptions, RegisterPlacement};
 use trodden_unit::{InterestingWords, StorageAliases};
@@ -52,7 +52,7 @@ pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Res
     Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
-/// Plans a program that counts the unknown paths of an acyclic graph. Preferential numbering distinguishes them from known paths.
+/// Plans a program that counts the unknown paths of an acyclic graph. The request's numbering distinguishes them from known paths.
 ///
 /// # Errors
 /// The verifier rejects the numbering, or its numbers do not fit.
@@ -62,7 +62,8 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     let number = NumberOptions { restarts: RESTARTS, placement, ..NumberOptions::default() };
     let paths: Vec<_> = input.ids.iter().filter_map(|id| numbering.path(&dag, *id)).collect();
     let weights = probe_costs(&dag, graph, frequencies);
-    let (ending, increments) = preferential_register((&dag, &numbering), &paths, &weights, &number, &VerifyBudget::default())?;
+    let budget = VerifyBudget::default();
+    let (ending, increments) = listed_register(input.scheme, (&dag, &numbering), &paths, &weights, &number, &budget)?;
     let plan = Plan { probes: Probes::from_increments(increments), dag, numbering, partial: None, part: None };
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }

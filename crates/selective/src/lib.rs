@@ -137,12 +137,7 @@ pub fn number(
     let place = |values: &[&[i64]]| labelling::place(dag, values, weights, options.placement);
     if scheme.selects_edges() {
         let set = set.closed();
-        let values = match scheme {
-            NumberingScheme::Spp => selective(dag, &set)?,
-            NumberingScheme::Mspp => modified_selective(dag, &set)?,
-            NumberingScheme::Pertinent => pertinent(dag, &set)?,
-            _ => precise_selective(dag, &set)?,
-        };
+        let values = closure_values(scheme, dag, &set)?;
         return Ok(Labelling::closure(scheme, dag, place(&[&values]), values, &set));
     }
     match scheme {
@@ -170,4 +165,34 @@ pub fn number(
             }
         }
     }
+}
+
+/// The values of a numbering of the closure of a set of edges.
+fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    match scheme {
+        NumberingScheme::Spp => selective(dag, set),
+        NumberingScheme::Mspp => modified_selective(dag, set),
+        NumberingScheme::Pertinent => pertinent(dag, set),
+        _ => precise_selective(dag, set),
+    }
+}
+
+/// Numbers the paths of `dag` so that exactly the paths in the list of `set` are recognised, even by a scheme that numbers the closure of
+/// their edges. A second register has the Ball-Larus number of every path.
+///
+/// # Errors
+/// See [`NumberingError`].
+pub fn number_listed(
+    scheme: NumberingScheme,
+    dag: &Dag,
+    weights: &[f64],
+    set: &InterestingSet,
+    options: &NumberOptions,
+) -> Result<Labelling, NumberingError> {
+    if !scheme.selects_edges() {
+        return number(scheme, dag, weights, set, options);
+    }
+    let (all, values) = (Numbering::ball_larus(dag)?, closure_values(scheme, dag, &set.closed())?);
+    let placed = labelling::place(dag, &[&values, all.values()], weights, options.placement);
+    Labelling::checked(scheme, placed, &values, &all, &set.paths(dag)?, None)
 }

@@ -7,7 +7,7 @@
 //! ([`mod@crate::verify`]).
 
 use crate::verify::{VerifyBudget, verify};
-use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number};
+use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number, number_listed};
 use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::graph::{Edge, EdgeSet, Graph};
@@ -118,22 +118,22 @@ pub fn plan_interesting(
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
-/// Returns how a program recognises a list of paths by preferential numbering: the ending, which maps a path's sum to its counter, and the
-/// increment of each edge of the acyclic graph. The lower bits of a sum are the path's Ball-Larus number, whether or not the path is on the
-/// list.
+/// Returns how a program recognises a list of paths by the numbers of a scheme, such as preferential numbering or PSPP: the ending, which
+/// maps a path's sum to its counter, and the increment of each edge of the acyclic graph. The lower bits of a sum are the path's Ball-Larus
+/// number, whether or not the path is on the list.
 ///
 /// # Errors
 /// See [`InterestingPlanError`].
-pub fn preferential_register(
+pub fn listed_register(
+    scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),
     paths: &[Vec<DagEdgeId>],
     weights: &[f64],
     options: &NumberOptions,
     budget: &VerifyBudget,
 ) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
-    let scheme = NumberingScheme::Ppp;
     let set = InterestingSet::from_paths(dag, all, paths)?;
-    let labelling = number(scheme, dag, weights, &set, options)?;
+    let labelling = number_listed(scheme, dag, weights, &set, options)?;
     let verdict = verify(dag, &set, &labelling, budget);
     if !verdict.is_not_refuted(scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));

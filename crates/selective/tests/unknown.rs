@@ -1,16 +1,17 @@
-//! Known paths recognised by preferential numbering (thesis, section 3.5.1) against those recognised by their region: on random walks
-//! through random graphs, both count the same untested paths, as often as a plan of all paths does.
+//! Known paths recognised by preferential numbering (thesis, section 3.5.1) and by PSPP (P3 paper, section 3.1) against those recognised by
+//! their region: on random walks through random graphs, all count the same untested paths, as often as a plan of all paths does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::interesting::PathEnding;
 use trodden_flow::placement::Probes;
 use trodden_flow::plan::{Plan, RegisterAction, probe_costs};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{Edge, EdgeSet, Graph, ProbeProgram, ResidualPlan};
+use trodden_flow::{Edge, EdgeSet, Graph, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_selective::NumberOptions;
-use trodden_selective::plan::preferential_register;
+use trodden_selective::plan::listed_register;
 use trodden_selective::verify::VerifyBudget;
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
@@ -66,9 +67,36 @@ fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], m
     counts
 }
 
+/// In which ways untested paths are recognised.
+#[derive(Debug, Default)]
+struct Ways {
+    out_of_range: u64,
+    /// Its number is that of a tested path, whose Ball-Larus number is another.
+    other_path: u64,
+    /// Its number is in the range, but no tested path has it.
+    own_number: u64,
+}
+
+impl Ways {
+    fn add<'a>(&mut self, plan: &Plan, ending: &PathEnding, untested: impl Iterator<Item = &'a u64>) {
+        let PathEnding::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
+        for id in untested {
+            let path = plan.numbering.path(&plan.dag, *id).unwrap();
+            let sum = path.iter().map(|edge| plan.probes.increment(*edge)).fold(0i64, i64::wrapping_add);
+            let word = (sum.wrapping_add(*bias) as u64) >> shift;
+            match expected.get(word as usize) {
+                None => self.out_of_range += 1,
+                Some(known) if *known as u64 >> shift == word => self.other_path += 1,
+                Some(_) => self.own_number += 1,
+            }
+        }
+    }
+}
+
 #[test]
-fn regions_and_preferential_numbers_count_the_same_untested_paths() {
-    let (mut graphs, mut untested, mut out_of_range, mut other_path) = (0, 0, 0u64, 0u64);
+fn regions_and_numbers_count_the_same_untested_paths() {
+    let (mut graphs, mut untested) = (0, 0);
+    let (mut preferential, mut selective) = (Ways::default(), Ways::default());
     for seed in 0..20_000 {
         let mut random = Random::new(seed ^ 0x99f0_11aa);
         let graph = graph(&mut random, 10, 18, Cycles::Some);
@@ -96,26 +124,22 @@ fn regions_and_preferential_numbers_count_the_same_untested_paths() {
 
         let paths: Vec<_> = ids.iter().map(|id| plan.numbering.path(&plan.dag, *id).unwrap()).collect();
         let weights = probe_costs(&plan.dag, &graph, &frequencies);
-        let numbered = (&plan.dag, &plan.numbering);
-        let (ending, increments) =
-            preferential_register(numbered, &paths, &weights, &NumberOptions::default(), &VerifyBudget::default()).unwrap();
-        let mask = ending.identity_mask().unwrap();
-        let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
-        let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
-        assert_eq!(counted(&program, &ids, &walks, mask), expected, "seed {seed}");
-        verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-        untested += expected.len();
-        // An untested path is recognised in one of two ways.
-        for id in expected.keys() {
-            let path = plan.numbering.path(&plan.dag, *id).unwrap();
-            let sum = path.iter().map(|edge| own.probes.increment(*edge)).fold(0i64, i64::wrapping_add);
-            let trodden_flow::interesting::PathEnding::Checked { bias, shift, expected } = &ending else { panic!("ppp has a check") };
-            let word = (sum.wrapping_add(*bias) as u64) >> shift;
-            let is_out_of_range = word >= expected.len() as u64;
-            out_of_range += u64::from(is_out_of_range);
-            other_path += u64::from(!is_out_of_range);
+        for (scheme, ways) in [(NumberingScheme::Ppp, &mut preferential), (NumberingScheme::Pspp, &mut selective)] {
+            let (numbered, options) = ((&plan.dag, &plan.numbering), NumberOptions::default());
+            let (ending, increments) = listed_register(scheme, numbered, &paths, &weights, &options, &VerifyBudget::default()).unwrap();
+            let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
+            let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
+            let mask = ending.identity_mask().unwrap();
+            assert_eq!(counted(&program, &ids, &walks, mask), expected, "seed {seed} {scheme:?}");
+            verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed} {scheme:?}: {fault}"));
+            ways.add(&own, &ending, expected.keys());
         }
+        untested += expected.len();
     }
     assert!(graphs > 2_000 && untested > 2_000, "{graphs} graphs, {untested} untested paths");
-    assert!(out_of_range > 200 && other_path > 200, "{out_of_range} out of range, {other_path} with the number of a tested path");
+    assert!(preferential.out_of_range > 200 && preferential.other_path > 200, "{preferential:?}");
+    // PSPP is precise: no other path has the number of a tested one.
+    assert!(selective.out_of_range > 200 && selective.other_path == 0, "{selective:?}");
+    // Its closure has untested paths, which have numbers of their own.
+    assert!(selective.own_number > 200, "{selective:?}");
 }

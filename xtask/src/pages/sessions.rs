@@ -97,6 +97,24 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Variables that commands of sessions inherit: where toolchains are, and how registries are reached.
+const KEPT_VARIABLES: [&str; 14] = [
+    "HOME",
+    "TMPDIR",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "RUSTUP_AUTO_INSTALL",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+];
+
 impl SessionEnvironment {
     /// Makes links to the programs, and fetches the sources of all pages.
     fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<SessionEnvironment> {
@@ -160,15 +178,9 @@ impl SessionEnvironment {
     fn run(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 2>&1; (exit {status}); {}", step.command)]).current_dir(folder).stdin(Stdio::null());
-        // Variables of cargo, which runs this program, and of the user must not reach the sessions.
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            let is_own = ["CARGO", "RUST", "TRODDEN_"].iter().any(|prefix| name.starts_with(prefix));
-            let is_of_make = ["COLUMNS", "MAKEFLAGS", "MAKELEVEL", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CC", "CXX"].contains(&&*name);
-            if (is_own && !name.ends_with("_HOME") && name != "RUSTUP_TOOLCHAIN") || is_of_make {
-                command.env_remove(&*name);
-            }
-        }
+        // What the user or cargo, which runs this program, has set must not change what a command does or prints: each variable adds to
+        // the paths that the C library executes.
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| KEPT_VARIABLES.iter().any(|kept| name == kept)));
         command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
         command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
         let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;

@@ -13,9 +13,8 @@ use crate::unit::Unit;
 use crate::versions;
 use trodden_flow::program::{Choices, EarlyCounting};
 use trodden_flow::residual::ResidualInput;
-use trodden_flow::{EdgeSet, NumberingScheme, Plan, ProbeProgram, ResidualPlan};
+use trodden_flow::{EdgeSet, Plan, ProbeProgram, ResidualPlan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
-use trodden_unit::observe::Recognition;
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, graph_hash};
 use trodden_wire::UNTESTED_SYMBOL;
 
@@ -66,9 +65,9 @@ impl Observer for UnknownPaths {
     fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
         let name = planned.function.name();
         if let Some(known) = known_of(unit, &name, &planned.cfg).cloned() {
-            let preferential = preferential_program(unit, &planned, &known)?;
+            let numbered = numbered_program(unit, &planned, &known)?;
             let region = || residual_program(unit, &planned, &known, self.versions);
-            planned.program = preferential.or_else(region).ok_or(Error::KnownPathsMismatch(name))?;
+            planned.program = numbered.or_else(region).ok_or(Error::KnownPathsMismatch(name))?;
         }
         Ok(planned)
     }
@@ -110,14 +109,14 @@ fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u Kno
     known.get(&unit.map.source, name, version).filter(|k| k.edges.len() == cfg.graph.edge_count())
 }
 
-/// Returns the program that recognises known paths by preferential numbering, if it is requested. If the numbers do not fit, the map
-/// records that known paths are recognised by code region.
-fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
-    let observed = unit.options.experiment.observation();
-    let is_asked = matches!(observed, Observation::UnknownPaths(paths) if paths.recognition == Recognition::Preferential);
-    if !is_asked || known.known.is_empty() {
-        return Ok(None);
-    }
+/// Returns the program that recognises known paths by their numbers, if it is requested. If the numbers do not fit, the map records that
+/// known paths are recognised by code region.
+fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
+    let requested = match unit.options.experiment.observation() {
+        Observation::UnknownPaths(paths) => paths.recognition.numbering(),
+        _ => None,
+    };
+    let Some(scheme) = requested.filter(|_| !known.known.is_empty()) else { return Ok(None) };
     let name = planned.function.name();
     let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
     let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
@@ -125,7 +124,7 @@ fn preferential_program(unit: &mut Unit, planned: &PlannedFunction, known: &Know
     let request = InterestingRequest {
         graph: &planned.cfg.graph,
         frequencies: &planned.frequencies,
-        input: InterestingInput { scheme: NumberingScheme::Ppp, ids: &ids, marks_call: &none },
+        input: InterestingInput { scheme, ids: &ids, marks_call: &none },
         options: &unit.options.plan,
         time_limit_s: 0,
     };

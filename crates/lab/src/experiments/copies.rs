@@ -8,6 +8,7 @@
 
 mod analysis;
 mod cluster;
+mod profitable;
 mod table;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -39,6 +40,7 @@ const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
 Examples:
     trodden-lab experiment copies                                                    six programs, 2, 4 and 8 copies
   trodden-lab experiment copies mawk --strategy p3,weighted
+  trodden-lab experiment copies --profitable --copies 4                             table 1 of the paper
     trodden-lab experiment copies bzip2 --input ref --engine slurm --lose-node        on a temporary cluster")]
 pub struct CopiesOptions {
     /// Corpus programs [default: gzip, bzip2, mawk, minisat, hmmer, sqlite].
@@ -64,6 +66,9 @@ pub struct CopiesOptions {
     /// Measure only the time to divide the counting, without running copies.
     #[arg(long, conflicts_with_all = ["times", "lose_node"])]
     analysis: bool,
+    /// Only count the procedures that p3 divides (table 1 of the paper), without running copies.
+    #[arg(long, conflicts_with_all = ["analysis", "times", "lose_node"])]
+    profitable: bool,
     /// Number of measurements of each time.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -92,13 +97,13 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
     let mut results = CopiesResults::from_today(&options.output)?;
     let mut failed = Vec::new();
-    table::print_heads(options.analysis);
+    table::print_heads(options);
     for program in &programs {
         if let Err(error) = run_missing_settings(&corpus, program, &trodden, options, &mut results, &mut failed) {
             failed.push(format!("{program}: {error:#}"));
         }
     }
-    if !options.analysis {
+    if !options.analysis && !options.profitable {
         results.print_summary();
     }
     println!("wrote {}", results.page().display());
@@ -116,6 +121,9 @@ fn run_missing_settings(
     results: &mut CopiesResults,
     failed: &mut Vec<String>,
 ) -> Result<()> {
+    if options.profitable {
+        return profitable::count(corpus, program, options, results);
+    }
     if options.analysis {
         return analysis::measure(&Subject::prepare(corpus, program, trodden, options)?, options, results);
     }

@@ -9,7 +9,7 @@
 mod pairs;
 mod paths;
 
-use crate::{Class, InterestingSet, Labelling};
+use crate::{Class, Classification, InterestingSet, Labelling};
 use paths::MarkedPaths;
 use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
@@ -85,8 +85,12 @@ impl Verdict {
 
 /// Verifies a labelling of the paths of `dag` for a set of interesting paths.
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
-    let members =
-        MarkedPaths::new(dag, set, labelling.scheme.selects_edges(), matches!(labelling.scheme, trodden_flow::NumberingScheme::BallLarus));
+    let (is_closed, counts_all) = match labelling.classification() {
+        Classification::Closure { .. } => (true, false),
+        Classification::Every { .. } => (false, true),
+        Classification::Listed { .. } | Classification::Checked { .. } | Classification::Hashed(_) => (false, false),
+    };
+    let members = MarkedPaths::new(dag, set, is_closed, counts_all);
     if paths::count(dag, &DagEdgeSet::full(dag.edges().len())) <= u128::from(budget.paths) {
         let mut tally = Tally::default();
         paths::each(dag, |path| tally.add(dag, labelling, &members, path));

@@ -22,6 +22,19 @@ pub enum Recognition {
     Region,
     /// By the number at the path's end, as published: preferential numbering, checked against the Ball-Larus number.
     Preferential,
+    /// Likewise, by the numbers of precise selective numbering, of which a table says which are those of known paths.
+    Selective,
+}
+
+impl Recognition {
+    /// The numbering; `None` if paths are not recognised by numbers.
+    pub fn numbering(self) -> Option<NumberingScheme> {
+        match self {
+            Recognition::Region => None,
+            Recognition::Preferential => Some(NumberingScheme::Ppp),
+            Recognition::Selective => Some(NumberingScheme::Pspp),
+        }
+    }
 }
 
 pub(super) static KIND: Kind = Kind {
@@ -32,15 +45,16 @@ pub(super) static KIND: Kind = Kind {
     read: |settings| {
         let recognition = match settings.scheme {
             Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => Recognition::Preferential,
+            Some(ExperimentScheme::Interesting(NumberingScheme::Pspp)) => Recognition::Selective,
             _ => Recognition::Region,
         };
         Ok(identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
     },
     restricted_by: &[],
-    numberings: &[NumberingScheme::Ppp],
+    numberings: &[NumberingScheme::Ppp, NumberingScheme::Pspp],
     other_numberings: Admission::Rejected {
         reason: "--residual already selects which paths are counted",
-        remedy: "omit one of the two, or use --scheme ppp",
+        remedy: "omit one of the two, or use --scheme ppp or pspp",
     },
     tables: Admission::Rejected { reason: "each unknown path has its own counter", remedy: "omit one of the two" },
     shared_counters: Admission::Rejected {
@@ -60,10 +74,7 @@ impl ObservationProperties for UnknownPaths {
     }
 
     fn scheme(&self) -> ExperimentScheme {
-        match self.recognition {
-            Recognition::Region => ExperimentScheme::BallLarus,
-            Recognition::Preferential => ExperimentScheme::Interesting(NumberingScheme::Ppp),
-        }
+        self.recognition.numbering().map_or(ExperimentScheme::BallLarus, ExperimentScheme::Interesting)
     }
 
     fn words(&self) -> CounterWords {

@@ -148,6 +148,32 @@ impl Analysis {
     }
 }
 
+/// Explanation of the columns of profitable procedures.
+const PROFITABLE_ABOUT: &str = "Procedures that p3 divides among k copies, like table 1 of the paper: those with at most one call site and \
+    several tasks. lines: lines of the program's source files that are not blank; share: profitable procedures, in percent.";
+
+const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "profitable", "share"];
+
+/// The procedures of a program that P3 considers profitable: a row of table 1 of the paper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfitableProcedures {
+    pub program: String,
+    pub copies: u32,
+    /// Lines of the program's source files that are not blank.
+    pub lines: u64,
+    pub procedures: u64,
+    pub profitable: u64,
+}
+
+impl ProfitableProcedures {
+    fn cells(&self) -> [String; 6] {
+        let share = format!("{:.1}", 100.0 * self.profitable as f64 / self.procedures.max(1) as f64);
+        let [copies, lines, procedures, profitable] =
+            [self.copies.into(), self.lines, self.procedures, self.profitable].map(|number: u64| number.to_string());
+        [self.program.clone(), copies, lines, procedures, profitable, share]
+    }
+}
+
 pub struct CopiesResults {
     stem: PathBuf,
     content: Content,
@@ -162,6 +188,8 @@ struct Content {
     rows: Vec<CopiesRow>,
     #[serde(default)]
     analyses: Vec<Analysis>,
+    #[serde(default)]
+    profitable: Vec<ProfitableProcedures>,
 }
 
 impl CopiesResults {
@@ -189,6 +217,7 @@ impl CopiesResults {
                 machine: machine(),
                 rows: Vec::new(),
                 analyses: Vec::new(),
+                profitable: Vec::new(),
             },
         };
         Ok(CopiesResults { stem, content })
@@ -213,6 +242,14 @@ impl CopiesResults {
         let key = |a: &Analysis| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
         self.content.analyses.retain(|known| key(known) != key(&row));
         self.content.analyses.push(row);
+        self.write()
+    }
+
+    /// Adds the number of profitable procedures, replacing any of the same program and number of copies, prints it, and writes the files.
+    pub fn add_profitable(&mut self, row: ProfitableProcedures) -> Result<()> {
+        println!("{}", columns(&row.cells()));
+        self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
+        self.content.profitable.push(row);
         self.write()
     }
 
@@ -249,7 +286,7 @@ impl CopiesResults {
     }
 
     fn to_markdown(&self) -> Result<String> {
-        let Content { date, commit, machine, rows, analyses, .. } = &self.content;
+        let Content { date, commit, machine, rows, analyses, profitable, .. } = &self.content;
         let mut page = format!("# Copies, {date}\n\nEvery merged profile equalled the program's own.\n\n");
         writeln!(page, "{}, {} cores, Linux {}; commit {commit}\n", machine.processor, machine.cores, machine.kernel)?;
         let averages = self.averages();
@@ -270,12 +307,23 @@ impl CopiesResults {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
             markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(Analysis::cells))?;
         }
+        if !profitable.is_empty() {
+            writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_ABOUT}\n")?;
+            markdown(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableProcedures::cells))?;
+        }
         Ok(page)
     }
 }
 
-pub fn print_heads(analysis: bool) {
-    println!("{}", if analysis { columns(&ANALYSIS_HEADS) } else { columns(&HEADS) });
+pub fn print_heads(options: &super::CopiesOptions) {
+    println!(
+        "{}",
+        match (options.analysis, options.profitable) {
+            (true, _) => columns(&ANALYSIS_HEADS),
+            (_, true) => columns(&PROFITABLE_HEADS),
+            _ => columns(&HEADS),
+        }
+    );
 }
 
 impl Setting {
