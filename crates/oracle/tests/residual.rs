@@ -53,7 +53,8 @@ fn only_unknown_paths_are_counted_and_exactly() {
             let known = plain::Execution { outcome: full.outcome.clone(), profile: tested }.counts();
             let mut expected = full.counts();
             expected.retain(|path, _| !known.contains_key(path));
-            // By default, known paths are recognised by the region of code that they stay in; with ppp, as published, or pspp, by their numbers.
+            // By default, known paths are recognised by the region of code that they stay in; with ppp or pspp, as published, by their
+            // numbers.
             let numbered = if share == 50 { " scheme=pspp" } else { " scheme=ppp" };
             for scheme in ["", numbered] {
                 let words = format!("{words} known={}{scheme}", file.display());

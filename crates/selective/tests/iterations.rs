@@ -71,7 +71,7 @@ struct Copy {
     numbered: IterationNumbering,
     paths: Vec<Vec<u64>>,
     /// Whether the copy counts where an edge is an end.
-    counts: Vec<bool>,
+    counts_at: Vec<bool>,
 }
 
 impl Copy {
@@ -88,7 +88,7 @@ impl Copy {
                     other => panic!("{other:?}"),
                 }
             }
-            if end.is_some_and(|end| self.counts[end.index()]) {
+            if end.is_some_and(|end| self.counts_at[end.index()]) {
                 let sum = sum.expect("an end has a sum");
                 match self.numbered.keys.get(&self.numbered.key(context, sum)) {
                     Some(path) => *counts.entry(self.paths[*path].clone()).or_default() += 1,
@@ -166,12 +166,8 @@ fn copies_count_paths_over_iterations() {
             early += graph.edges().filter(|edge| program.counts_early(*edge)).count();
             removed += count_only_at(&mut program, ends.edges().iter().copied().filter(|end| owners[end.index()] == copy));
             divided += usize::from(!paths.is_empty() && paths.len() < set.len());
-            let counting = Copy {
-                program,
-                numbered,
-                paths,
-                counts: dag.edge_ids().map(|id| ends.contains(id) && owners[id.index()] == copy).collect(),
-            };
+            let counts_at = dag.edge_ids().map(|id| ends.contains(id) && owners[id.index()] == copy).collect();
+            let counting = Copy { program, numbered, paths, counts_at };
             others += walks.iter().map(|walk| counting.run(walk, &mut counts)).sum::<u64>();
         }
         let all: u64 = expected.values().sum();
