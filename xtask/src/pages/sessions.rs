@@ -60,6 +60,8 @@ struct SessionEnvironment {
     path: Vec<PathBuf>,
     /// The folder for everything that sessions write.
     folder: PathBuf,
+    /// The folder for temporary files of their commands.
+    temporary: PathBuf,
     /// The unpacked sources of each package.
     sources: BTreeMap<String, PathBuf>,
 }
@@ -97,10 +99,8 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Variables that commands of sessions inherit: where toolchains are, and how registries are reached.
-const KEPT_VARIABLES: [&str; 14] = [
-    "HOME",
-    "TMPDIR",
+/// Variables that commands with cargo inherit: where toolchains are, and how registries are reached.
+const TOOLCHAIN_VARIABLES: [&str; 12] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
     "RUSTUP_TOOLCHAIN",
@@ -131,7 +131,9 @@ impl SessionEnvironment {
                 sources.insert(page.package.to_owned(), fetch(&corpus, page.package)?);
             }
         }
-        Ok(SessionEnvironment { path: vec![programs, links], folder, sources })
+        let temporary = folder.join("tmp");
+        std::fs::create_dir_all(&temporary).with_context(|| format!("cannot create {}", temporary.display()))?;
+        Ok(SessionEnvironment { path: vec![programs, links], folder, temporary, sources })
     }
 
     /// Runs the sessions of a page.
@@ -178,9 +180,11 @@ impl SessionEnvironment {
     fn run(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 2>&1; (exit {status}); {}", step.command)]).current_dir(folder).stdin(Stdio::null());
-        // What the user or cargo, which runs this program, has set must not change what a command does or prints: each variable adds to
-        // the paths that the C library executes.
-        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| KEPT_VARIABLES.iter().any(|kept| name == kept)));
+        // Each variable adds to the paths that the C library executes, so a command has always the same ones. Those of cargo, which runs
+        // this program, must not reach it in any case.
+        let inherited = if step.command.contains("cargo") { &TOOLCHAIN_VARIABLES[..] } else { &[] };
+        command.env_clear().envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.env("HOME", std::env::var_os("HOME").unwrap_or_else(|| "/".into())).env("TMPDIR", &self.temporary);
         command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
         command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
         let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
