@@ -124,8 +124,8 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
     }
 }
 
-/// Returns the nodes of the loop with this back edge; `None` unless the loop has a single path, is entered only at its head, and contains
-/// no other loop.
+/// Returns the nodes of the loop with this back edge; `None` unless the loop has a single path, is entered only at its head, contains no
+/// other loop, and has only [quiet](BlockProperties::quiet) nodes.
 fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));

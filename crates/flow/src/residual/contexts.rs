@@ -69,7 +69,7 @@ struct Prefix {
     transitions: Vec<(DagEdgeId, Option<usize>)>,
 }
 
-/// All prefixes of a set of paths, shorter ones first, and their states in the minimal automaton.
+/// All prefixes of a set of paths, and their states in the minimal automaton. Each prefix comes after its own prefixes.
 struct Trie {
     prefixes: Vec<Prefix>,
     /// The state of each prefix in the minimal automaton.
@@ -119,8 +119,8 @@ impl Trie {
         }
     }
 
-    /// Chooses the states; `None` if there are more than `max_states`. Prefixes with at least `distinct_from` executions get a state of
-    /// their own; all others share the state of their class.
+    /// Chooses the states; `None` if there are more than `max_states`. Prefixes that need the register and have at
+    /// least `distinct_from` executions get a state of their own. All others share the state of their class.
     fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<Contexts> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());
