@@ -39,7 +39,7 @@ pub fn thread_stream() -> Option<&'static mut ThreadStream> {
     unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut ThreadStream>(find)().as_mut() }
 }
 
-/// Reads the settings at the image's start. The texts are overwritten.
+/// Reads the stream settings when the image starts. Overwrites both texts.
 pub fn prepare(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
