@@ -85,7 +85,7 @@ pub struct RegionStream {
     pub slots: u32,
     /// In a thread's first region: the number of its other regions.
     pub more_regions: u32,
-    /// When the thread began to write to the region, in nanoseconds since 1970.
+    /// When the thread began to write its stream, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Sequence number of the next chunk of the stream.
     pub sequence: u64,
