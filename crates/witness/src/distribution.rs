@@ -321,8 +321,8 @@ impl<'a> Slots<'a> {
         false
     }
 
-    /// Adds a job to a new profile. If the job needs more witnesses than the limit allows, it is added to an existing profile or
-    /// split.
+    /// Adds a job to a new profile. If there is a limit, first tries to fit the job into an existing profile, and splits a job that needs
+    /// more witnesses than the limit allows.
     fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
         let mut plan = Slot::default().plan_with_job(view, &job);
