@@ -52,7 +52,7 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     };
     let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
         text::print_line(
-            b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175000: keeping the last 1000 events \
+            b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175440: keeping the last 1000 events \
               of each thread\n",
         );
         DEFAULT_LAST_EVENTS
