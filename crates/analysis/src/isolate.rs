@@ -2,7 +2,7 @@
 //!
 //! In formulas, `F` and `S` are the numbers of failing and passing runs that took the path, and `NF` and `NS` the numbers of all failing
 //! and passing runs; counts within a run do not matter. Unlike edges, paths can show that two branches fail only together. Among equal
-//! scores, paths whose edges all occur in passing runs rank first ([`Suspect::new_edges`]).
+//! scores, more important paths rank first, then paths whose edges all occur in passing runs ([`Suspect::new_edges`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;

@@ -49,8 +49,8 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
         for function in &unit.map.functions {
             if set.function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
-                    "paths over iterations of `{}` in {} are left out, because another program of the run has other paths for the same \
-                        code. Build all programs with the same options",
+                    "paths over iterations of `{}` in {} are omitted, because a different program in the run has different paths for the \
+                        same code. Build all programs with the same options",
                     function.name,
                     log.path().display()
                 );

@@ -338,7 +338,7 @@ fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     let corrupt = || format!("{} is corrupt (rebuild it with --coverage and record again)", path.display());
     let file = object::File::parse(&*bytes).with_context(corrupt)?;
     let id = file.build_id().with_context(corrupt)?.map(hexadecimal);
-    ensure!(id == image.build_id, "{} was rebuilt after it ran. Record it again, or pass the file that ran with --object", path.display());
+    ensure!(id == image.build_id, "{} was rebuilt after it ran. Record it again, or pass --object with the file that ran", path.display());
     check_mapping(&bytes, path)
 }
 
@@ -348,7 +348,7 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, which coverage needs. If a tool removed it, pass the file that the linker wrote with --object",
+            "{} has no section {section}, which coverage needs. If a tool removed it, pass --object with the file that the linker wrote",
             path.display()
         );
     }

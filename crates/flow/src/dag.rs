@@ -110,7 +110,7 @@ impl Dag {
         Ok(dag)
     }
 
-    /// Builds the DAG of some edges of another one. The cuts are recovered from the origins of the edges.
+    /// Builds a DAG from some of the edges of a different one. The cuts are recovered from the origins of the edges.
     ///
     /// # Errors
     /// A description of the first violated invariant of [`Dag`].

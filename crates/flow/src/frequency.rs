@@ -24,9 +24,10 @@ pub enum Hint {
     Never,
 }
 
-/// Computes weights for [`Frequencies::estimate`] from hints and loops. An edge that stays in its loop is 31 times as likely as one that
-/// leaves it (as LLVM assumes), and a cold edge is taken once in 2^20 times. With 7 instead of 31, three programs execute 0.3% fewer to
-/// 0.8% more instructions; with 127, 0 to 0.8% more. 2^10 instead of 2^20 makes no difference (docs/benchmarks/constants.md).
+/// Computes weights for [`Frequencies::estimate`] from hints and loops. An edge that leaves its loop has weight 1, any other edge 31 (as
+/// LLVM assumes), and a cold edge 2^-20. If the compiler gave weights to some out-edges of a node, the others are cold. With 7 instead of
+/// 31, three programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of 2^-20 makes no difference
+/// (docs/benchmarks/constants.md).
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;

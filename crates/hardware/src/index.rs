@@ -35,7 +35,8 @@ impl IndexFunction {
     }
 }
 
-/// Splits a value into groups of `bits` bits, and returns their exclusive or.
+/// Splits a value into groups of `bits` bits. The lowest `bits` bits of the result are the exclusive or of the groups; the other bits
+/// have no meaning.
 fn fold(mut value: u64, bits: u32) -> u64 {
     let mut folded = 0;
     while value != 0 && bits != 0 {

@@ -3,7 +3,7 @@
 //! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order of
 //! operations is fixed: update, pop, push. A backward branch is one whose target is not after it. The paper does not define the operations
 //! of a backward branch that is not taken. In the presets, such a branch also ends the path, and the next path begins at the next
-//! instruction, since the class of a branch follows from its address and target alone.
+//! instruction, because the paper's classes depend only on a branch's address and target.
 
 use crate::error::HardwareError;
 use crate::names::names;

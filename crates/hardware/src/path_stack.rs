@@ -91,7 +91,7 @@ impl PathStack {
         self.entries.back_mut()
     }
 
-    /// Pushes an entry.
+    /// Pushes an entry. If the stack is full, this counts as an overflow and drops or spills the oldest resident entry.
     pub fn push(&mut self, entry: PathEntry) {
         if self.resident == self.capacity {
             self.overflows += 1;

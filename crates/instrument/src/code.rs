@@ -86,7 +86,8 @@ impl DigestInput {
         }
     }
 
-    /// Adds a global by name, or by content if the compiler made up the name.
+    /// Adds a global by name. The compiler makes up the names of private globals, so these are added by content if it consists of numbers,
+    /// and otherwise without distinction.
     fn global(&mut self, global: Value) {
         if !matches!(llvm!(LLVMGetLinkage(global.0)), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.text(b'g', global.name().as_bytes());

@@ -35,7 +35,7 @@ pub enum Error {
     #[error("function `{function}`: {what}; please report it with the source file")]
     Probes { function: String, what: String },
     #[error(
-        "function `{0}` has other paths than the file of known paths, or numbers them differently: record the runs again with a \
+        "function `{0}` has different paths than in the file of known paths, or numbers them differently: record the runs again with a \
              program built with default parameters"
     )]
     KnownPathsMismatch(String),

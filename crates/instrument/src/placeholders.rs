@@ -193,7 +193,7 @@ impl Placeholders {
         first
     }
 
-    /// Assigns counters to all sites of a function: to each site, as many as the kind that needs the most.
+    /// Assigns counters to all sites of a function. Each site gets as many as a site of the kind that needs the most.
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;

@@ -49,8 +49,8 @@ fn executions(procedure: &Procedure) -> u64 {
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
-/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. It begins with all executed ends, and drops the more
-/// frequent half until the rest fits.
+/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Begins with all executed ends, and drops the more
+/// frequent half until the rest fits; `None` if even a single end does not fit.
 fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
     let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];

@@ -100,7 +100,7 @@ impl Network {
     /// Computes the counts of all events from those of the chords. Counts that are given for other events are not changed.
     ///
     /// # Errors
-    /// A count would be negative.
+    /// A count would be negative, or the chords do not determine it.
     pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
         // The last one is the number of calls.

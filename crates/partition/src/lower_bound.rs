@@ -149,9 +149,9 @@ const MAX_EXPENSIVE: usize = 64;
 /// An end that may be too expensive for a single copy.
 struct ExpensiveEnd {
     count: u64,
-    /// Minimum executions of labels that distinguish all its paths.
+    /// Lower bound on the executions of labels that distinguish all its paths.
     labels: u64,
-    /// Minimum executions of labels that distinguish one path from all others.
+    /// Lower bound on the executions of labels that distinguish one path from all others.
     single: u64,
 }
 
@@ -167,7 +167,8 @@ fn expensive_ends(known: &[KnownCosts], share: u64) -> Vec<ExpensiveEnd> {
     found.collect()
 }
 
-/// Returns the smallest number of hits of the slowest copy for which every end fits into at most all copies and the total is sufficient.
+/// Returns the smallest number of hits per copy with which no end needs more than `copies` copies, and all copies together can hold all
+/// hits.
 fn sufficient(expensive: &[ExpensiveEnd], copies: u64, sum: u64) -> u64 {
     let suffices = |hits: u64| {
         let mut all = u128::from(sum);

@@ -25,8 +25,8 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::NodeSet;
 use trodden_flow::part::Ends;
 
-/// Returns the minimum executions of labels of a copy that profiles all paths of the interesting ends. `frequencies` are the executions
-/// of each edge.
+/// Returns a lower bound on the executions of the labels of a copy that profiles all paths of the interesting ends. `frequencies` are the
+/// executions of each edge.
 pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
     let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {

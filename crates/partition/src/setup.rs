@@ -63,8 +63,8 @@ fn assign_whole(tasks: &[DivisibleTask], copies: usize) -> Distribution {
     Distribution { owners, loads }
 }
 
-/// Returns the move after which the more expensive of the two copies is cheapest; `None` if no move makes `from` cheaper and the other copy
-/// not as expensive.
+/// Returns the move after which the more expensive of the two copies is cheapest; `None` if no move leaves both copies cheaper than `from`
+/// is now.
 fn best_move(tasks: &[DivisibleTask], found: &Distribution, from: usize) -> Option<Move> {
     let mut best: Option<Move> = None;
     for (number, task) in tasks.iter().enumerate() {

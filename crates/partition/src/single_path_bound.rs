@@ -17,7 +17,7 @@ const MAX_LENGTH: usize = 120;
 /// Number of edges, the most frequent ones, whose widest paths are tried.
 const MAX_TRIED_EDGES: usize = 24;
 
-/// Returns the minimum executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
+/// Returns a lower bound on the executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = PathPiece::new(dag, ends, frequencies, end);
     piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.least(p)).max().unwrap_or(0)

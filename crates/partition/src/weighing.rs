@@ -217,7 +217,7 @@ impl Weigher {
         distinct
     }
 
-    /// Returns the sets of ends reachable from [`MAX_CLUSTERS`] nodes, evenly spaced in topological order. O(edges) each.
+    /// Returns the sets of ends reachable from at most [`MAX_CLUSTERS`] nodes, evenly spaced in topological order. O(edges) each.
     fn sampled_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut place = vec![None; nodes];
         self.order.iter().enumerate().for_each(|(at, (node, _))| place[node.index()] = Some(at));

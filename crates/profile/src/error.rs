@@ -224,7 +224,7 @@ pub enum ProfileError {
     },
     /// A suite name is not allowed.
     #[error(
-        "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which mean runs"
+        "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which name runs"
     )]
     SuiteName(String),
 }

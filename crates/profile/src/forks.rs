@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 
-/// Returns the paths with block and edge counts that are balanced except for unfinished paths; `None` if they are balanced already. `forks`
-/// are the edges after the calls that duplicate the process.
+/// Returns the paths with block and edge counts that are balanced except for unfinished paths; `None` if they are balanced already, or
+/// if the function counts only some of its paths. `forks` are the edges after the calls that duplicate the process.
 pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);

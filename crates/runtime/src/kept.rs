@@ -35,8 +35,8 @@ impl KeptFile {
     }
 }
 
-/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, which belongs to a
-/// different file.
+/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, whose number the
+/// program may use for a different file.
 pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     if kept.as_ref().is_some_and(|kept| !kept.is_valid())
         && let Some(stranger) = kept.take()

@@ -39,7 +39,7 @@ pub fn thread_stream() -> Option<&'static mut ThreadStream> {
     unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut ThreadStream>(find)().as_mut() }
 }
 
-/// Reads the settings at the image's start. The texts are overwritten.
+/// Reads the stream settings when the image starts. Overwrites both texts.
 pub fn prepare(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
@@ -52,7 +52,7 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     };
     let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
         text::print_line(
-            b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175000: keeping the last 1000 events \
+            b"trodden: TRODDEN_STREAM must be whole, whole,REGIONS,MILLISECONDS or a number from 1 to 175440: keeping the last 1000 events \
               of each thread\n",
         );
         DEFAULT_LAST_EVENTS

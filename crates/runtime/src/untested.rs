@@ -307,7 +307,7 @@ fn has_wide_vectors() -> bool {
 }
 
 // Calls the function in the first argument with the other three arguments, preserving the state of x87, SSE, AVX and AVX-512 (mask 0xe7):
-// 2696 bytes in the standard layout, whose header must be zero.
+// at most 2688 bytes in the standard layout, whose header must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

@@ -1,13 +1,13 @@
 //! Approximate separation: numbers in one register with few *aliases*, which are other paths that have the number of an interesting path.
 //!
 //! The thesis states the aim (section 6.2.1) but no method. This implementation improves the values of preferential numbering greedily. It
-//! changes the value of one edge at a time so that first the number of aliases and then the span becomes least, until no change improves
-//! either. Other paths may have different numbers inside the span, because the counters of these numbers belong to no path. The time is
-//! bounded. The values of large functions are not changed.
+//! changes the value of one edge at a time, always by the change that leaves the fewest aliases and, among equals, the smallest span. It
+//! stops when no change is an improvement, or after a fixed number of steps. Other paths may have other numbers inside the span, because
+//! the counters of these numbers belong to no path. The values of large functions are not changed.
 
 use trodden_flow::{Dag, DagEdgeId, Numbering};
 
-/// Maximum number of counters per interesting path.
+/// Maximum number of counters per interesting path, unless the initial values need more.
 const MAX_COUNTERS_PER_PATH: i64 = 4;
 /// Maximum number of paths. The values of graphs with more paths are not changed.
 const MAX_PATHS: u64 = 4096;

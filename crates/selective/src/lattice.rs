@@ -142,8 +142,8 @@ fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
-/// Returns the matrix `A`: a column per chord, with equal ones merged, and a column of ones. The spanning tree is the first out-edge of
-/// each node.
+/// Returns the matrix `A`: a column per chord that some but not all of the paths contain, with equal columns merged, and a column of ones.
+/// The spanning tree is the first out-edge of each node.
 fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
     let mut paths_with: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {

@@ -29,7 +29,7 @@ pub struct HotSubpath {
     pub symbols: Vec<u64>,
     /// Number of occurrences.
     pub frequency: u64,
-    /// Weight times frequency.
+    /// The sum of the symbols' weights times the frequency.
     pub cost: u128,
 }
 

@@ -176,7 +176,7 @@ impl FileHeader {
     }
 }
 
-/// Computes the [`checksum`](crate::checksum) of the preceding words.
+/// Computes the header's [`checksum`](crate::checksum) from its first three words.
 const fn sum_of([magic, kind, flags]: [u64; 3]) -> u64 {
     Checksum::new().add_word(magic).add_word(kind).add_word(flags).value()
 }

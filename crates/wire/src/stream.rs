@@ -53,7 +53,7 @@ pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST_EVENTS: u64 = 1000;
-/// Default maximum number of regions of a thread, each 1 MiB of the file: when all are full, the thread waits for the recorder.
+/// Default maximum number of regions of a thread, each about 1 MiB of the file: when all are full, the thread waits for the recorder.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
 pub const MAX_REGIONS: u64 = 1 << 20;
@@ -85,7 +85,7 @@ pub struct RegionStream {
     pub slots: u32,
     /// In a thread's first region: the number of its other regions.
     pub more_regions: u32,
-    /// When the thread began to write to the region, in nanoseconds since 1970.
+    /// When the thread began to write its stream, in nanoseconds since 1970.
     pub started_ns: u64,
     /// Sequence number of the next chunk of the stream.
     pub sequence: u64,

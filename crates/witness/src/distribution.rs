@@ -60,10 +60,10 @@ const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 /// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
 /// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous ones are
 /// eliminated ([`eliminate`](super::eliminate)). There are two additions. The first is the longest-processing-time order (Graham 1969). The
-/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile where the load of a machine grows least, which depends
-/// on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too many
-/// witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the whole program and
-/// repaired before it is compared with others (`completion`).
+/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load, which
+/// depends on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too
+/// many witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the whole program
+/// and repaired before it is compared with others (`completion`).
 ///
 /// Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 ///
@@ -252,7 +252,7 @@ impl<'a> Slots<'a> {
         self.add_to_new_slot(job)
     }
 
-    /// Adds a job to the profile whose machine's load grows least; if several are equal, to the one whose own cost grows least.
+    /// Adds a job to the profile whose machine then has the lowest load; if several are equal, to the one whose own cost grows least.
     fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -321,8 +321,8 @@ impl<'a> Slots<'a> {
         false
     }
 
-    /// Adds a job to a new profile. If the job needs more witnesses than the limit allows, it is added to an existing profile or
-    /// split.
+    /// Adds a job to a new profile. If there is a limit, first tries to fit the job into an existing profile, and splits a job that needs
+    /// more witnesses than the limit allows.
     fn add_to_new_slot(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let view = &self.views[job.view];
         let mut plan = Slot::default().plan_with_job(view, &job);
@@ -396,8 +396,8 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
     Ok(slots)
 }
 
-/// Assigns the jobs of each grouping in two ways: each job where it adds least to the load of a machine, and as published. Returns the
-/// assignments that succeed, or an error if the limit is too small for all of them.
+/// Assigns the jobs of each grouping in two ways: each job to the profile whose machine then has the lowest load, and as published. Returns
+/// the assignments that succeed, or an error if the limit is too small for all of them.
 fn assign_by_all_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Vec<Slots<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {

@@ -32,7 +32,8 @@ pub fn find_fewest(view: &View, required: &[Requirement], limit: usize, effort: 
     FewestSearch::NoSet
 }
 
-/// Tries to complete a set with `more` witnesses, and marks them if that succeeds. Returns `None` if the effort is exhausted.
+/// Tries to complete a set with at most `more` further witnesses. Marks them and returns true if that succeeds. Returns `None` if the
+/// effort is exhausted.
 fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
     let Some(mut candidates) = candidates_for_open_pair(view, required, member) else { return Some(true) };

@@ -39,7 +39,7 @@ pub enum Placement {
 
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{placement:?} places witnesses on {}. Choose this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+#[error("{placement:?} needs witnesses on {}. Choose that kind of witness", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
 pub struct WrongWitnessKind {
     /// The placement.
     pub placement: Placement,
@@ -208,7 +208,8 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     false
 }
 
-/// Returns the end of an edge at which a witness breaks the same cycles as a witness on the edge.
+/// Returns an end of an edge at which a witness is executed as often as one on the edge; the target of a critical edge. If that node is
+/// virtual, returns the other end.
 fn choose_end(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));

@@ -14,7 +14,7 @@ pub enum DistributionStrategy {
     Function,
     /// Optimised grouping: a job for branches that share a cycle or an edge.
     Grouped,
-    /// By the cost that each job adds to a profile.
+    /// Assigns each job to the profile whose machine then has the lowest load, and takes the best result of all groupings and strategies.
     Weighted,
 }
 

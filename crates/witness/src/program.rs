@@ -167,7 +167,7 @@ pub enum WitnessError {
         nodes: usize,
     },
     /// The number of kinds differs from that of nodes or edges.
-    #[error("function `{function}` has {given} kinds of {of}, but {count} {of}")]
+    #[error("function `{function}` gives the kinds of {given} {of}, but its graph has {count}")]
     Kinds {
         /// The function.
         function: String,

@@ -62,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("the number of partial traces is {traces}, but that of profiles is {profiles}. Pass one trace for each profile")]
+    #[error("the number of partial traces ({traces}) differs from the number of profiles ({profiles}). Pass one trace for each profile")]
     Traces {
         /// Number of traces.
         traces: usize,

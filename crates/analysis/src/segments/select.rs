@@ -21,7 +21,8 @@ use trodden_unit::{SegmentSet, SegmentSetBuilder};
 /// Segments with their image and count.
 type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
-/// Returns the set of segments of a depth that `--segments` names, restricted to the segments in `only`.
+/// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run; it has no effect on `calls:`,
+/// `top:` and `share:`.
 ///
 /// # Errors
 /// The run does not exist, or no segment remains.

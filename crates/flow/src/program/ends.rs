@@ -1,4 +1,4 @@
-//! Moves counts to the [ends](Ends) of paths, for programs that need the register until the last edge of each path nevertheless.
+//! Moves counts to the [ends](Ends) of paths, for programs that need the register up to the last edge of each path anyway.
 
 use super::ProbeProgram;
 use super::cells::Cells;

@@ -74,8 +74,8 @@ pub enum ProgramFault {
     },
 }
 
-/// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do.
-/// Linear in the size of the graph.
+/// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. The
+/// interesting paths of a copy's part only need different numbers. Linear in the size of the graph.
 ///
 /// # Errors
 /// A description of the first fault.

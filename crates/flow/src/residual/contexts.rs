@@ -14,13 +14,14 @@ use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
 
 /// Shares of all executions. For each share, the most frequent paths that make it up are tried as a region. With only the last share, three
-/// programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0 to 2.7% more (docs/benchmarks/constants.md).
+/// programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
+/// (docs/benchmarks/constants.md).
 const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
 /// Divisors of the number of all executions, which give the minimum executions of a prefix with a state of its own; 0 if no prefix has one.
 /// With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
 const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
 /// Maximum number of states of a region in excess of twice its nodes. With 0, two of three programs execute 6% more instructions; with 160,
-/// one executes 1.4% fewer and has 3% more code (docs/benchmarks/constants.md).
+/// one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
 const MAX_EXTRA_STATES: usize = 16;
 /// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
 const MAX_EDGES: usize = 200_000;
@@ -69,7 +70,7 @@ struct Prefix {
     transitions: Vec<(DagEdgeId, Option<usize>)>,
 }
 
-/// All prefixes of a set of paths, shorter ones first, and their states in the minimal automaton.
+/// All prefixes of a set of paths, and their states in the minimal automaton. Each prefix comes after its own prefixes.
 struct Trie {
     prefixes: Vec<Prefix>,
     /// The state of each prefix in the minimal automaton.
@@ -119,8 +120,8 @@ impl Trie {
         }
     }
 
-    /// Chooses the states; `None` if there are more than `max_states`. Prefixes with at least `distinct_from` executions get a state of
-    /// their own; all others share the state of their class.
+    /// Chooses the states; `None` if there are more than `max_states`. Prefixes that need the register and have at
+    /// least `distinct_from` executions get a state of their own. All others share the state of their class.
     fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<Contexts> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());

@@ -2,14 +2,14 @@
 //!
 //! The comment on each price says how other values change the number of instructions that four programs execute
 //! (docs/benchmarks/constants.md lists the programs). A price for instruction cache pressure, estimated from the number of hot paths, was
-//! removed: of eight programs, one had fewer cache misses with it, and one had more and executed 1.3% more instructions.
+//! removed: of eight programs, one had fewer cache misses with it, two had more, and one of these executed 1.3% more instructions.
 
 /// Price of a lookup at the end of a path. With 0 or 8, the number of instructions changes by at most 0.1%.
 const LOOKUP: f64 = 2.0;
 /// Price of the register at a join of edges with different values: it is set on each edge, and a different value is spilled. With 0, 4 to
 /// 15% more instructions; with 12, 0 to 6% more.
 const REGISTER: f64 = 3.0;
-/// Price of a path through the instrumented code instead of the region. With 3, 0 to 6% more instructions; with 48, 0 to 5% more.
+/// Price of a path through the instrumented code instead of the region. With 3, 0 to 6% more instructions; with 48, 0 to 6% more.
 const DETOUR: f64 = 12.0;
 /// Price of an additional state, as a fraction of all executions. With a tenth, 0 to 4% more instructions; with ten times as much, 0 to 2%
 /// more.

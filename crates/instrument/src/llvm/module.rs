@@ -35,7 +35,7 @@ impl Module {
     /// Parses bitcode in a context of its own, so that the names of types do not depend on other modules.
     ///
     /// # Errors
-    /// LLVM's message if the bytes are not bitcode that it can read.
+    /// The bytes are not bitcode that LLVM can read.
     pub fn parse(bitcode: &[u8]) -> Result<OwnModule, String> {
         let context = llvm!(LLVMContextCreate());
         let buffer = llvm!(LLVMCreateMemoryBufferWithMemoryRangeCopy(bitcode.as_ptr().cast(), bitcode.len(), c"unit".as_ptr()));

@@ -119,7 +119,8 @@ pub enum CoverageTables {
     Removed,
 }
 
-/// Removes all tables except the counters. Remaining references to a table in `replacements` refer to its number as an address.
+/// Removes all tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
+/// `replacements` refer to its number as an address.
 pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =

@@ -15,8 +15,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
-// docs/benchmarks/constants.md has the effect of halving and doubling these constants on four sampled programs, in instructions executed
-// while sampling is off: nearly always below 1 %. Larger effects are given here.
+// docs/benchmarks/constants.md has the effect of a quarter and of four times these constants on four sampled programs, in instructions
+// executed while sampling is off: mostly at most 1 %. The comments give the larger increases.
 
 /// Minimum number of instructions per iteration for a check in an inner loop.
 const MIN_LENGTH: f64 = 256.0;
@@ -25,7 +25,7 @@ const MIN_LENGTH_OUTERMOST: f64 = 64.0;
 /// The same for an innermost loop without calls. With 32, two of four programs execute 5 and 12 % more instructions.
 const MIN_LENGTH_INNERMOST: f64 = 128.0;
 /// Minimum amount of work after an indirect branch for a check there, in instructions. Higher values may keep an interpreter in one version
-/// for a long time. With 32, four interpreters execute -1.5 to +11 % more instructions; without the limit, -2.1 to +0.5 %
+/// for a long time. With 32, the instructions of four interpreters change by -1.5 to +11.5 %; without such checks, by -2.1 to +0.5 %
 /// (docs/benchmarks/constants.md).
 const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
 /// Minimum estimated probability that an instruction of the interpreted program jumps for the interpreter to check there. Includes
@@ -44,8 +44,9 @@ const MAX_UNROLLED_ITERATIONS: usize = 16;
 /// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. A second
 /// check in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
 const MANY_CHECKS: usize = 3;
-/// A loop with calls and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short and which may
-/// run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, -0.8 to +3.5 %.
+/// A loop with calls or inner loops and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short
+/// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
+/// 0 to 3.5 % more.
 const MANY_BLOCKS: usize = 16;
 /// Maximum trip count assumed for inner loops. Static estimates say 32, but the cost of checks matters in loops with few iterations.
 const MAX_ASSUMED_TRIPS: f64 = 3.0;

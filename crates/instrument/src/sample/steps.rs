@@ -23,7 +23,7 @@ pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
 }
 
 /// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter by a constant.
-/// Empty if there is no such counter, or no other update.
+/// Empty if there is no such counter or no other update, or if one of these predecessors cannot be redirected.
 pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
     let update_of = |counter: Value| {
         let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);
@@ -81,7 +81,7 @@ impl Origins {
         Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
     }
 
-    /// Collects the origins of the values on `stack`: each with its block, and whether a constant was added on the way.
+    /// Collects the origins of the values on `stack`. Each value is given with its block and with whether a constant was added on the way.
     fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
         let mut seen = IndexSet::from([counter]);

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
-/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8, three programs execute 0.2 to 2.9 % more
-/// instructions; with 2^4, the same (docs/benchmarks/constants.md).
+/// Maximum number of entries (of 1 to 8 bytes) of a table indexed by path number. With 2^8 or 2^4, three programs execute 0.1 to
+/// 2.9 % more instructions (docs/benchmarks/constants.md).
 const MAX_INDEXED_ENTRIES: u64 = 1 << 12;
 
 /// The mapping from a caller's paths to a callee's contexts.

@@ -125,7 +125,7 @@ fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u
     }
 }
 
-/// Returns the number of calls to the function with the higher offset; `None` if calls to these two functions cannot have the given sum.
+/// Returns the number of calls to the function with the higher offset; `None` if calls to both functions cannot have the given sum.
 fn calls_to_higher(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);

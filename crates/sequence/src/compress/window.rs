@@ -65,7 +65,7 @@ impl WindowWriter {
         self.close()
     }
 
-    /// Closes the open window and begins another. Returns `None` if the window is empty.
+    /// Closes the open window and begins a new one. Returns `None` if the window is empty.
     ///
     /// # Errors
     /// The window's grammar is too large, which the limits prevent.
