@@ -88,7 +88,7 @@ pub fn files(name: &str) -> Result<Vec<PathBuf>> {
             bail!("{name} is a folder, not a profile, and there is no run store here{FOLDER_ADVICE}")
         }
         Err(ProfileError::NoStore { .. }) if name != LAST => {
-            bail!("file {name} does not exist, and no run store is here. Record a run with `trodden record -- PROGRAM`")
+            bail!("file {name} does not exist, and there is no run store here. Record a run with `trodden record -- PROGRAM`")
         }
         other => other?,
     };

@@ -205,6 +205,11 @@ fn segment_counts_equal_arithmetic_predictions() {
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
     record(&place, "one", "one", &[], &[]);
     assert_eq!(segments(&place, "one.trodden").get(one), found.get(one));
+    for set in ["top:3:stream.trodden.streams", "calls:stream.trodden", "tested:stream.trodden.streams"] {
+        let both = place.command(trodden()).args(["instrument", "prog", "-o", "none", "--segments", set, "--only", one]).output().unwrap();
+        let error = String::from_utf8_lossy(&both.stderr);
+        assert!(!both.status.success() && error.contains("--only cannot be combined with --segments"), "{error}");
+    }
     place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
     record(&place, "top", "top", &[], &["60"]);
     record(&place, "streaming", "again", &["--whole-program"], &["60"]);

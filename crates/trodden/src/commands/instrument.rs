@@ -89,14 +89,13 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     if let Some(expression) = &job.watch {
         settings.watched = Some(experiment::store_paths(context(), &watch::unmatched_paths(expression, &job.program)?)?);
     }
+    if let Some(set) = &job.segments
+        && let Some(kind) = ["tested:", "top:", "share:", "calls:"].into_iter().find(|kind| set.starts_with(kind))
+    {
+        ensure!(job.only.is_empty(), "--only cannot be combined with --segments {kind}, which selects the segments. Use --segments RUN");
+    }
     let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
-        Some((_, Some(tests))) => {
-            ensure!(
-                job.only.is_empty(),
-                "--only cannot be combined with --segments tested:RUN, which does not list segments. Omit one of the two options"
-            );
-            Some(segments::tested_contexts(tests, job.depth as usize, &folders())?)
-        }
+        Some((_, Some(tests))) => Some(segments::tested_contexts(tests, job.depth as usize, &folders())?),
         Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
