@@ -370,7 +370,7 @@ fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceIn
     assembly.map(|i| Ok(SourceInput { at: i.index, made: BuildProduct::Object(compile_object(job, recipes, i.index)?) })).collect()
 }
 
-/// Compiles one source of the command line to an object, and stores it. Returns the name of its content.
+/// Compiles a source file that the link command names to an object, and stores the object. Returns the name of the stored content.
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {

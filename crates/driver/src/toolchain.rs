@@ -401,7 +401,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// A folder with programs that tell the version which is written after their names.
+    /// Creates a folder with programs, each of which prints the given version.
     fn with_programs(programs: &[(&str, u32)]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, version) in programs {

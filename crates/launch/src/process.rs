@@ -38,7 +38,7 @@ pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
     Error::NotRun { program: name.to_string(), error, advice }
 }
 
-/// Finds a file by name in the folders of a search path, the value of `PATH`; the first that `is_wanted` accepts.
+/// Finds a file by name in the folders of a search path (a value of `PATH`). Returns the first file that `is_wanted` accepts.
 pub fn find_in_search_path(name: &OsStr, search_path: Option<&OsStr>, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     search_path.into_iter().flat_map(env::split_paths).map(|folder| folder.join(name)).find(|path| is_wanted(path))
 }

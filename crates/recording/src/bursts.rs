@@ -215,8 +215,8 @@ impl BurstController {
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
-        // The clock is read just before the switch is turned on, and just before it is turned off. The gap lengthens the measured time at
-        // the beginning and shortens it at the end, so its effect cancels out on average.
+        // The processor clock is read just before the switch is turned on, and just before it is turned off. The gap between reading and
+        // switching lengthens the measured time at the beginning and shortens it at the end, so its effect cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         // Without pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {

@@ -257,7 +257,7 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
-    // The header is written when the program starts to count. Before that, the file contains zeros, or a note that the runtime gave up.
+    // The header is written when the program starts to count. Before that, the file contains only zeros: a single one if there was no room.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
             extension if extension == RAW_EXTENSION => Some(InputKind::RawFiles),

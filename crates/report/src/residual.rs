@@ -145,7 +145,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
     }
 
-    /// The share of untested executions, from 0 to 1; `None` if the program does not count known paths.
+    /// The share of untested executions, from 0 to 1; `None` if the program does not count known paths, or executed none.
     pub fn share(&self) -> Option<f64> {
         let all = self.input.sightings.executions;
         (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)

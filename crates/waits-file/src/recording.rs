@@ -138,7 +138,7 @@ impl RecordedThread {
         RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_incomplete: false }
     }
 
-    /// Reads all samples. They fit into memory, since a thread has at most a few hundred per second.
+    /// Reads all samples. They fit into memory, since a thread has at most about a thousand per second of its processor time, by default.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {

@@ -22,7 +22,7 @@ pub struct Parameters {
     pub weights: Option<PathBuf>,
     /// Count nothing; record block addresses, for hardware branches.
     ///
-    /// The code is not changed. `trodden record --branches` and `import` map branches to paths by the addresses.
+    /// The code is nearly that of a plain build. `trodden record --branches` and `import` map branches to paths by the addresses.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
     /// Count for -fprofile-use (`trodden export profdata`).
@@ -32,9 +32,9 @@ pub struct Parameters {
     #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true, hide_possible_values = true,
           default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream"])]
     pub coverage: Option<Observe>,
-    /// Add up an event per path: tsc (time) or a hardware event.
+    /// Add up an event per path: tsc (time), a kernel or hardware event.
     ///
-    /// `tsc` works on every machine; the others need hardware that counts them.
+    /// `tsc` works on every machine. The kernel counts `task-clock` and `page-faults`; the other events need hardware counters.
     #[arg(long, value_name = "EVENT", value_parser = by_spelling::<EventSource>(), hide_possible_values = true)]
     pub events: Option<EventSource>,
     /// Count only paths that are not in these profiles.

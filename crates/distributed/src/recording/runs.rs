@@ -438,7 +438,7 @@ impl<'a> RepeatedProgram<'a> {
         Ok(outcome)
     }
 
-    /// The program to start, with the read ends of its output pipes.
+    /// Returns the program to start, and the read ends of its output pipes (none if it inherits the standard streams).
     fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, OutputStream)>)> {
         let words = &self.options.command;
         let mut call = Command::new(&self.executable.path);

@@ -1,4 +1,4 @@
-//! A call of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
+//! An invocation of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
 
 use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
 use crate::assets;

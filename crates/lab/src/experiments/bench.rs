@@ -197,7 +197,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
     Ok((bench, suite))
 }
 
-/// Reads an interrupted result, and checks that it was measured with the same settings on the same machine.
+/// Reads an interrupted result, and checks that it was measured with the same settings on the same machine, at the same commit.
 fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     let old = BenchResult::read(file)?;
     let same = old.input == new.input

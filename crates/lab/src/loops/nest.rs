@@ -41,7 +41,7 @@ impl LoopBlocks {
         self.own.contains(&block)
     }
 
-    /// Returns true if an edge is in this loop and in no inner loop.
+    /// Returns true if an edge is in this loop, and at least one of its ends is in no inner loop.
     pub fn owns_edge(&self, from: u32, to: u32) -> bool {
         self.all.contains(&from) && self.all.contains(&to) && (self.owns_block(from) || self.owns_block(to))
     }

@@ -16,9 +16,9 @@ pub struct Copies {
     /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_division)]
     pub divide: Division,
-    /// Profile to divide by [default: newest run, else a sampled run].
+    /// Profile to divide by [default: newest runs, else a sampled run].
     ///
-    /// The default is the newest run of the same build; if there is none, a sampled run is made first.
+    /// The default is the newest runs of the same build (at most four); if there are none, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
     /// Engine: local, slurm, kubernetes or template:COMMAND.

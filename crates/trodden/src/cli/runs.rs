@@ -59,7 +59,7 @@ pub struct Merge {
     /// File for the merged profile.
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: PathBuf,
-    /// Keep different builds separate; otherwise only the first build is merged, with a note.
+    /// Keep different builds separate; otherwise only the first build is merged, with a warning.
     #[arg(long)]
     pub separate_builds: bool,
     /// Profiles: files, runs, suites.
