@@ -116,13 +116,19 @@ impl Llvm {
     }
 
     /// Returns the LLVM that a compiler's name requests, such as `clang-19`, unless `TRODDEN_CLANG` is set. Otherwise finds the default.
+    ///
+    /// # Errors
+    /// Fails if the name requests a version that is not supported.
     pub fn called(context: &DriverContext, name: &str) -> Result<Llvm> {
         let requested = name.rsplit_once('-').filter(|(kind, _)| kind.ends_with("clang") || kind.ends_with("clang++"));
-        let major = requested.and_then(|(_, version)| version.parse().ok()).filter(|major| is_supported(*major));
-        match major.filter(|_| context.value(CLANG_VARIABLE).is_none()).and_then(|major| Llvm::installed(context, major)) {
-            Some(requested) => Ok(requested),
-            None => Llvm::find(context),
-        }
+        let major = requested.and_then(|(_, version)| version.parse().ok());
+        let Some(major) = major.filter(|_| context.value(CLANG_VARIABLE).is_none()) else { return Llvm::find(context) };
+        ensure!(
+            is_supported(major),
+            "the build calls {name}, but trodden supports clang {OLDEST_LLVM} to {NEWEST_LLVM}. Let it call one of them, or set \
+                {CLANG_VARIABLE} to the clang to use instead"
+        );
+        Llvm::installed(context, major).map_or_else(|| Llvm::find(context), Ok)
     }
 
     /// Returns the LLVM to compile bitcode with that version `wanted` wrote: the same version or, if it is not installed, the default or
@@ -433,7 +439,9 @@ mod tests {
         let llvm = Llvm::find(&context).unwrap();
         assert_eq!(llvm.tool(&context, Tool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
         assert_eq!(Llvm::called(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
-        assert_eq!(["clang", "gcc-12", "clang-14"].map(|name| Llvm::called(&context, name).unwrap().major), [22; 3]);
+        assert_eq!(["clang", "gcc-12", "clang-20"].map(|name| Llvm::called(&context, name).unwrap().major), [22; 3]);
+        let error = Llvm::called(&context, "clang-14").unwrap_err().to_string();
+        assert!(error.contains("calls clang-14") && error.contains("supports clang 19 to 22"), "{error}");
     }
 
     /// Debian's ccache has links for all compilers in a folder that users put first in PATH.
