@@ -215,9 +215,10 @@ impl BurstController {
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
-        // The processor clock is read just before the switch is turned on, and just before it is turned off. The gap between reading and
+        // The clock is read just before the switch is turned on, and just before it is turned off. The gap between reading and
         // switching lengthens the measured time at the beginning and shortens it at the end, so its effect cancels out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
+        let elapsed = began.elapsed();
         // Without pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {
             self.set_switches(false);
@@ -228,7 +229,7 @@ impl BurstController {
         let burst = match processor {
             // A burst during which the program did not run does not count.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
-            None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },
+            None => SwitchedOn { ns: elapsed.as_nanos() as u64, bursts: 1 },
         };
         self.on.add(burst);
         self.on_since_reading.add(burst);

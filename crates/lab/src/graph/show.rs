@@ -1,6 +1,7 @@
 //! `trodden-lab graph show`: prints a function's control-flow graph as it was numbered.
 
 use anyhow::{Context, Result, bail};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -26,7 +27,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
     let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).is(wanted)).collect();
     // A function compiled identically in several units is shown once.
-    found.dedup_by(|a, b| a.1.name == b.1.name && a.1.shape == b.1.shape);
+    let mut seen = HashSet::new();
+    found.retain(|(_, function)| seen.insert((&function.name, function.shape)));
     let (unit, function) = match found.as_slice() {
         [one] => *one,
         [] => bail!("{} has no instrumented function `{wanted}`{}", program.display(), suggest_names(functions(), wanted)),
