@@ -9,7 +9,9 @@
 use super::weighing::{EndPartition, EndSet, Weigher};
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Maximum number of edges examined, which bounds the time. docs/benchmarks/constants.md shows the effect of the other constants.
+// docs/benchmarks/constants.md has the effect of other values of the constants below, except of the two that bound the time.
+
+/// Maximum number of edges examined, which bounds the time.
 const MAX_WORK: u64 = 60_000_000;
 /// Steps per movable end.
 const STEPS_PER_END: usize = 200;

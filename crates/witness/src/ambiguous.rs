@@ -27,7 +27,7 @@ const MAX_CALL_DEPTH: usize = 24;
 const MAX_LEAD: usize = 32;
 /// Maximum number of call stacks tried for a branch.
 const MAX_STACKS: usize = 3;
-/// Maximum number of pairs of runs tried for a violation. With 200, five fewer violations are explained; with 160,000, one more.
+/// Maximum number of pairs of runs tried for a violation. With 200, four fewer violations are explained; with 160,000, one more.
 const MAX_PAIRS: usize = 20_000;
 /// Maximum number of configurations tried to find a path to the end.
 const MAX_END_CONFIGURATIONS: usize = 5_000;
