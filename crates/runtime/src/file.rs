@@ -9,8 +9,8 @@ use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
 use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
 use crate::wire::{
-    Checksum, HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON, SWITCH_VARIABLE,
-    region_stride,
+    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON,
+    SWITCH_VARIABLE, region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -173,7 +173,7 @@ fn rejection(header: &RawHeader) -> Failure {
 const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
 const CORRUPT: Failure = Failure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
-fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Result<(), Failure> {
+fn check_header(header: &RawHeader, image: &Image, identity: &IdentityBytes) -> Result<(), Failure> {
     if header.file_header != *image.file_header() {
         return Err(OTHER_VERSION);
     }
@@ -199,7 +199,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
 fn write_header(
     file: &Descriptor,
     image: &Image,
-    identity: Identity,
+    identity: IdentityBytes,
     lost: LostThreads,
     scratch: &mut Text,
     header: &mut RawHeader,
@@ -225,7 +225,7 @@ fn write_header(
 }
 
 /// Fills in the raw header of a new file, except for the checksum of its file header.
-fn fill_header(header: &mut RawHeader, image: &Image, identity: Identity, lost: LostThreads, path: &[u8]) {
+fn fill_header(header: &mut RawHeader, image: &Image, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;

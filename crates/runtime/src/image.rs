@@ -4,7 +4,9 @@
 use crate::text::Failure;
 use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
-use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
+use crate::wire::{
+    DirectThread, FunctionRecord, IdentityBytes, RAW_VERSION, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity,
+};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image that this code is linked into.
@@ -214,7 +216,7 @@ impl Image {
         }
     }
 
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> IdentityBytes {
         image_identity(self.records.iter().map(|record| (record.unit, record.counters)))
     }
 

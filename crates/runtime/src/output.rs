@@ -6,7 +6,7 @@
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{Failure, Full, Text};
-use crate::wire::{Identity, OUTPUT_VARIABLE};
+use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
 
 const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
@@ -162,7 +162,7 @@ pub fn is_per_process(pattern: &Text) -> bool {
 }
 
 /// Expands `pattern` into `path`. Returns the length of the literal prefix, up to the first sequence other than `%%`.
-pub fn expand(pattern: &Text, image: &Identity, path: &mut Text) -> Result<usize, Failure> {
+pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, Failure> {
     path.clear();
     let mut literal = None;
     let mut bytes = pattern.bytes().iter();
@@ -199,7 +199,7 @@ fn extend_host(path: &mut Text) -> Result<(), Full> {
     name.try_for_each(|&byte| path.push(if byte == b'/' { b'_' } else { byte }))
 }
 
-fn extend_identity(path: &mut Text, image: &Identity) -> Result<(), Full> {
+fn extend_identity(path: &mut Text, image: &IdentityBytes) -> Result<(), Full> {
     image
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])

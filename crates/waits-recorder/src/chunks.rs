@@ -10,7 +10,9 @@ use crate::own_file::OwnFile;
 use crate::{memory, naming};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use trodden_wire::waits::{CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, chunk_kind};
+use trodden_wire::waits::{
+    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, WaitsChunkHeader, chunk_kind,
+};
 
 /// Sizes of a process's first extents, in bytes; all further extents have the last size. Multiples of the usual page sizes.
 const EXTENTS: [usize; 4] = [4 << 10, 32 << 10, 128 << 10, 256 << 10];
@@ -78,7 +80,7 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
     STATE.with(|state| {
         let size = CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
         let thread = state.threads;
-        let chunk = state.chunk(ChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
+        let chunk = state.chunk(WaitsChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
         state.threads += 1;
         // SAFETY: the chunk has room for the header.
         let offset = unsafe {
@@ -93,7 +95,7 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 /// Allocates a chunk of `size` bytes, or fewer at the end of an extent, for a thread's records of a kind. `first` is the number of the
 /// chunk's first record. Returns `None` if the disk is full.
 pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
-    STATE.with(|state| state.chunk(ChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
+    STATE.with(|state| state.chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
 }
 
 /// Releases a full chunk.
@@ -130,17 +132,17 @@ fn path() -> Option<output::Path> {
 impl ThreadsFile {
     /// Allocates a chunk of the size in its header. If the extent has less space left, but at least `least` bytes, the chunk gets all of
     /// the space.
-    fn chunk(&mut self, header: ChunkHeader, least: usize) -> Option<Chunk> {
+    fn chunk(&mut self, header: WaitsChunkHeader, least: usize) -> Option<Chunk> {
         if self.unused_bytes() < least && !self.extend() {
             return None;
         }
         let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.unused_bytes());
-        let header = ChunkHeader::new(header.kind, header.thread, header.first, size as u32);
+        let header = WaitsChunkHeader::new(header.kind, header.thread, header.first, size as u32);
         // SAFETY: the newest extent is mapped, and has room for the chunk.
         let start = unsafe { (*self.newest).base.add(self.used) };
         // SAFETY: as above.
         unsafe {
-            start.cast::<ChunkHeader>().write(header);
+            start.cast::<WaitsChunkHeader>().write(header);
             (*self.newest).users += 1;
         }
         self.used += size;

@@ -16,7 +16,8 @@ use trodden_container::FileKind;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
+    StreamChunkHeader,
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
@@ -71,13 +72,13 @@ pub struct Chunk {
 }
 
 impl ThreadKey {
-    fn from_header(header: &ChunkHeader) -> ThreadKey {
+    fn from_header(header: &StreamChunkHeader) -> ThreadKey {
         ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread }
     }
 }
 
 impl Chunk {
-    fn new(header: &ChunkHeader, place: (u64, u64)) -> Chunk {
+    fn new(header: &StreamChunkHeader, place: (u64, u64)) -> Chunk {
         Chunk {
             key: ThreadKey::from_header(header),
             parent: Some(header.parent).filter(|p| *p != 0),
@@ -187,12 +188,12 @@ impl LiveStream {
     }
 
     /// Reads a chunk's header, and returns whether its checksum matches. The header of a free chunk may be changing.
-    fn read_header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
-        let mut bytes = [0; ChunkHeader::BYTES];
+    fn read_header(&self, region: u64, slot: u64) -> Result<(StreamChunkHeader, bool), ProfileError> {
+        let mut bytes = [0; StreamChunkHeader::BYTES];
         let mut reads = 0;
         loop {
             self.read_exact(&mut bytes, self.chunk_offset(region, slot))?;
-            let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
+            let header = StreamChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
             reads += 1;
             // If a header is read while it changes, the state may be older than the other fields.
