@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::probes::{PseudoProbe, probe_function};
-use trodden_unit::{FunctionMap, Identity, Image, UnitCache, UnitMap};
+use trodden_unit::{FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// An index into [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct ProbedImage {
     /// Path of the file.
     pub path: PathBuf,
     /// Identity and build ID.
-    pub image: Image,
+    pub image: InstrumentedImage,
     /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
     /// Functions with known addresses: indices of the unit, and of the function in the unit's map.
@@ -80,7 +80,7 @@ impl ProbedImage {
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
         let error_of = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
-        let image = Image::read(&bytes).map_err(|e| error_of(e.to_string()))?;
+        let image = InstrumentedImage::read(&bytes).map_err(|e| error_of(e.to_string()))?;
         let units = maps(&image, store).map_err(error_of)?;
         if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
             return Err(error_of(
@@ -225,7 +225,7 @@ impl Loadable for ProbedImage {
     }
 }
 
-fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
+fn maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
     let mut units = Vec::new();
     for placed in &image.units {
         let unit = placed.unit;

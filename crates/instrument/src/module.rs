@@ -11,7 +11,7 @@ use crate::map_only_debug_info;
 use crate::module_context::ModuleContext;
 use crate::observe::addresses::{self, BlockAddresses, ModuleCopy};
 use crate::observe::{self, Observer, choose_functions, sleds};
-use crate::options::{PluginOptions, Threads};
+use crate::options::{PluginOptions, ThreadCounters};
 use crate::placeholders;
 use crate::transform;
 use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
@@ -76,8 +76,8 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
 fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
     let counters = emit::declare_counters(module);
     let (bias, enter) = match options.experiment.threads() {
-        Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
-        Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
+        ThreadCounters::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
+        ThreadCounters::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
     };
     let context = ModuleContext { module, counters, bias, enter };
     let mut map = empty_map(module, &options.experiment);
@@ -87,7 +87,7 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
 
 /// Instruments the chosen functions, and defines the symbols that their probes refer to.
 fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
-    if work.options.experiment.threads() != Threads::Own {
+    if work.options.experiment.threads() != ThreadCounters::Own {
         emit::shared_bias(work.module);
     }
     observer.observe_all(work, chosen, machine)?;

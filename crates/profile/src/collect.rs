@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_container::FileKind;
-use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitCache, UnitMap};
+use trodden_unit::{Frame, Identity, ImageError, InstrumentedImage, MapError, UnitCache, UnitMap};
 
 /// A profile and the problems found while it was made.
 #[derive(Debug)]
@@ -404,7 +404,7 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
         Ok(bytes) => bytes,
         Err(e) => return nothing(format!("its file cannot be read ({e})")),
     };
-    let image = match Image::read(&bytes) {
+    let image = match InstrumentedImage::read(&bytes) {
         Ok(image) => image,
         Err(ImageError::NotInstrumented) => return nothing("its file is no longer an instrumented program".into()),
         Err(e) => return nothing(format!("its file is {e}")),

@@ -5,7 +5,7 @@ use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
-use crate::options::{PluginOptions, Threads};
+use crate::options::{PluginOptions, ThreadCounters};
 use crate::path_end::PathEnd;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
 use crate::planned_function::PlannedFunction;
@@ -42,7 +42,7 @@ pub fn extract(
     kind: CounterKind,
     next: &mut u64,
 ) -> Result<Placeholders, PlaceholderError> {
-    let options = RemovalOptions { kind, shared: options.experiment.threads() == Threads::Atomic };
+    let options = RemovalOptions { kind, shared: options.experiment.threads() == ThreadCounters::Atomic };
     Placeholders::extract(module, context.counters, next, options)
 }
 

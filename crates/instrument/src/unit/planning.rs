@@ -3,7 +3,7 @@
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
-use crate::options::Threads;
+use crate::options::ThreadCounters;
 use crate::planned_function::PlannedFunction;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
@@ -48,8 +48,8 @@ impl Unit {
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
-            Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
-            Threads::Own => choices,
+            ThreadCounters::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
+            ThreadCounters::Own => choices,
         };
         if *is_measured { choices.in_registers() } else { choices }
     }

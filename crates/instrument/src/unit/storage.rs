@@ -6,7 +6,7 @@ use crate::counting::{Counters, Flushing};
 use crate::entry;
 use crate::interesting;
 use crate::llvm::Value;
-use crate::options::Threads;
+use crate::options::ThreadCounters;
 use crate::path_end::PathEnd;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
@@ -96,7 +96,7 @@ impl Unit {
 
     /// Returns the counters of the next function, for its probes.
     pub fn counters<'a>(&self, base: Value, at_end: PathEnd<'a>) -> Counters<'a> {
-        let atomic = self.options.experiment.threads() == Threads::Atomic;
+        let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
         Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
     }
 
