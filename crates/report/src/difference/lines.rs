@@ -10,7 +10,7 @@ use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
 use crate::words::base_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_profile::{Diff, DiffOptions, FunctionPlace, PathChange};
+use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
 use trodden_unit::{Identity, SourcePosition, UnitMap};
 
 /// The differences between two builds by source lines.
@@ -65,7 +65,7 @@ impl FunctionLines {
 /// Compares the functions that `found` could not match. Functions with lines in common are removed from the lists of functions without a
 /// counterpart in `found`.
 #[must_use]
-pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOptions) -> LineDifference {
+pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
     if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
         return difference;
