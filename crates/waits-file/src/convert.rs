@@ -3,8 +3,8 @@
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, Token};
-use trodden_waits::{Call, ProcessId, Rule, WaitKind};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken};
+use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
 /// Numbers of the predefined communicators.
@@ -272,9 +272,9 @@ impl Converter {
         // Ranks are assigned to both groups consecutively, starting with the group whose first member has the lower world rank.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (rule_of(record.kind), record.peer) {
-            (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
-            (Rule::FromRoot | Rule::ToRoot, NO_PEER) => (Rule::Absent, 1 + remote.len()),
-            (rule @ (Rule::FromRoot | Rule::ToRoot), _) => (rule, 1 + local.len()),
+            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
+            (CollectiveRule::FromRoot | CollectiveRule::ToRoot, NO_PEER) => (CollectiveRule::Absent, 1 + remote.len()),
+            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), _) => (rule, 1 + local.len()),
             (rule, _) => (rule, local.len() + remote.len()),
         };
         let communicator = self.communicator(id, record.object)?;
@@ -285,7 +285,7 @@ impl Converter {
 
     /// Returns the token of the call that created a thread or, for a process's first thread, of the call that created the process. `None`
     /// if that call is not recorded.
-    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
+    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<ThreadToken> {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
@@ -311,20 +311,20 @@ pub fn is_binding(name: &str) -> bool {
     !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
-fn thread_token_of(process: ProcessId, token: u64) -> Token {
-    Token(u64::from(process.0) << 32 | token & 0xffff_ffff)
+fn thread_token_of(process: ProcessId, token: u64) -> ThreadToken {
+    ThreadToken(u64::from(process.0) << 32 | token & 0xffff_ffff)
 }
 
-fn child_token(number: u32) -> Token {
-    Token(1 << 63 | u64::from(number))
+fn child_token(number: u32) -> ThreadToken {
+    ThreadToken(1 << 63 | u64::from(number))
 }
 
-fn rule_of(kind: u16) -> Rule {
+fn rule_of(kind: u16) -> CollectiveRule {
     match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
-        kind::COLLECTIVE_FROM_ROOT => Rule::FromRoot,
-        kind::COLLECTIVE_TO_ROOT => Rule::ToRoot,
-        kind::COLLECTIVE_SCAN => Rule::Scan,
-        _ => Rule::All,
+        kind::COLLECTIVE_FROM_ROOT => CollectiveRule::FromRoot,
+        kind::COLLECTIVE_TO_ROOT => CollectiveRule::ToRoot,
+        kind::COLLECTIVE_SCAN => CollectiveRule::Scan,
+        _ => CollectiveRule::All,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::codes::CodeLocation;
 use crate::replay::{LocationName, Replayed};
 use std::collections::BTreeMap;
 use trodden_text::escape;
-use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, causes, explain};
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
@@ -48,7 +48,7 @@ pub struct SiteSummary {
 /// A class of waits.
 pub struct ClassSummary {
     /// The class itself.
-    pub waits: Class,
+    pub waits: WaitClass,
     /// Steps on the path of the location waited for, with their times in ns.
     pub plus: Vec<(Step, u64)>,
     /// Steps on the path of the waiting location, with their times in ns.
@@ -135,7 +135,7 @@ impl WaitSummary {
     }
 }
 
-fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
+fn class_summary(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
     let explained = explain(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),

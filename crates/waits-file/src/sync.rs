@@ -11,8 +11,8 @@ use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
-use trodden_waits::offset::Bounds;
-use trodden_waits::{Call, ProcessId, Rule, WaitKind};
+use trodden_waits::offset::OffsetBounds;
+use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 
 /// A host, identified by the index of its first process.
 type Host = usize;
@@ -74,8 +74,8 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
 }
 
 /// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that these messages imply for its clock.
-fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
-    let mut found: BTreeMap<Host, Bounds> = BTreeMap::new();
+fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
+    let mut found: BTreeMap<Host, OffsetBounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
             (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
@@ -241,10 +241,10 @@ impl Collector<'_> {
         let number = *count;
         *count += 1;
         let is_waited_for = match collective.rule {
-            Rule::All => true,
-            Rule::FromRoot => collective.is_root,
-            Rule::ToRoot => !collective.is_root,
-            Rule::Scan | Rule::Absent => false,
+            CollectiveRule::All => true,
+            CollectiveRule::FromRoot => collective.is_root,
+            CollectiveRule::ToRoot => !collective.is_root,
+            CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if is_waited_for && collective.is_binding {
             let members = self.members(collective, number);
@@ -255,10 +255,10 @@ impl Collector<'_> {
 
     fn leave(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
         let waits = match collective.rule {
-            Rule::All => true,
-            Rule::FromRoot => !collective.is_root,
-            Rule::ToRoot => collective.is_root,
-            Rule::Scan | Rule::Absent => false,
+            CollectiveRule::All => true,
+            CollectiveRule::FromRoot => !collective.is_root,
+            CollectiveRule::ToRoot => collective.is_root,
+            CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
             let members = self.members(collective, number);

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
-use trodden_waits::{Call, LocationState, ProcessId, Rule};
+use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
 
 #[derive(Default)]
 struct Definitions {
@@ -353,10 +353,10 @@ impl Otf2Reader<'_> {
     fn collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
         let (id, members) = self.members(location, attributes)?;
         let rule = match attribute(attributes, "Operation")? {
-            "BCAST" | "SCATTER" | "SCATTERV" => Rule::FromRoot,
-            "REDUCE" | "GATHER" | "GATHERV" => Rule::ToRoot,
-            "SCAN" | "EXSCAN" => Rule::Scan,
-            _ => Rule::All,
+            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
+            "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
+            "SCAN" | "EXSCAN" => CollectiveRule::Scan,
+            _ => CollectiveRule::All,
         };
         let rank = members.iter().position(|member| *member == location)?;
         let root = attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());
