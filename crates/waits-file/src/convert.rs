@@ -1,7 +1,7 @@
 //! Conversion of recorded calls to the analysis's calls: translates ranks to processes, and handles and addresses to unique numbers.
 
 use crate::ranks::RankList;
-use crate::recording::{Process, RecordedCalls, Recording};
+use crate::recording::{Process, RecordedCalls, WaitsRecording};
 use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken};
 use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
@@ -27,7 +27,7 @@ const NO_DATA: u64 = u64::MAX;
 
 /// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
-struct Job {
+struct MpiJob {
     size: u32,
     /// The recorded processes, by rank.
     processes: HashMap<u32, ProcessId>,
@@ -38,7 +38,7 @@ struct Job {
 pub struct Converter {
     /// Job and rank of each process; `None` without MPI.
     ranks: Vec<Option<(u32, u32)>>,
-    jobs: Vec<Job>,
+    jobs: Vec<MpiJob>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
     /// Process IDs of all recorded processes.
     pids: HashSet<u32>,
@@ -47,7 +47,7 @@ pub struct Converter {
 }
 
 impl Converter {
-    pub fn new(recording: &Recording) -> Converter {
+    pub fn new(recording: &WaitsRecording) -> Converter {
         let pids = recording.processes.iter().map(|process| process.file.number).collect();
         let mut converter = Converter { pids, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
@@ -59,9 +59,9 @@ impl Converter {
     fn add(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
         // Ranks are unique within a job, so assign the process to the first job of the same size in which its rank is still free.
-        let fits = |job: &Job| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
+        let fits = |job: &MpiJob| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
-            self.jobs.push(Job { size: mpi.size, processes: HashMap::new() });
+            self.jobs.push(MpiJob { size: mpi.size, processes: HashMap::new() });
             self.jobs.len() - 1
         });
         if mpi.rank < mpi.size {
@@ -72,7 +72,7 @@ impl Converter {
 
     /// Returns the number of missing ranks and the size of each job with missing ranks.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
-        let missing = |job: &Job| (job.size as usize - job.processes.len(), job.size as usize);
+        let missing = |job: &MpiJob| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
