@@ -41,7 +41,7 @@ struct Extent {
 }
 
 /// A chunk that a thread writes to.
-pub struct Chunk {
+pub struct RecordChunk {
     extent: *mut Extent,
     /// The first byte after the chunk's header.
     pub start: *mut u8,
@@ -49,7 +49,7 @@ pub struct Chunk {
     pub size: usize,
 }
 
-struct ThreadsFile {
+struct ThreadsFileWriter {
     file: OwnFile,
     /// Number of extents that this process has created.
     count: usize,
@@ -60,11 +60,11 @@ struct ThreadsFile {
     threads: u32,
 }
 
-impl ThreadsFile {
-    const NONE: ThreadsFile = ThreadsFile { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
+impl ThreadsFileWriter {
+    const NONE: ThreadsFileWriter = ThreadsFileWriter { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
 }
 
-static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
+static STATE: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
 
 /// Creates the file. Returns false on failure.
 pub fn open() -> bool {
@@ -94,12 +94,12 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 
 /// Allocates a chunk of `size` bytes, or fewer at the end of an extent, for a thread's records of a kind. `first` is the number of the
 /// chunk's first record. Returns `None` if the disk is full.
-pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
+pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<RecordChunk> {
     STATE.with(|state| state.chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
 }
 
 /// Releases a full chunk.
-pub fn release(chunk: Chunk) {
+pub fn release(chunk: RecordChunk) {
     STATE.with(|state| state.release(chunk));
 }
 
@@ -114,7 +114,7 @@ pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
 
 /// Resets the state in a forked child, which uses the same file but not its parent's extents.
 pub fn begin_child() {
-    let parents = STATE.begin_child(ThreadsFile::NONE);
+    let parents = STATE.begin_child(ThreadsFileWriter::NONE);
     let mut extent = parents.newest;
     while !extent.is_null() {
         // SAFETY: the parent's list was copied to this process, since its structures are in private pages.
@@ -129,10 +129,10 @@ fn path() -> Option<output::Path> {
     naming::path(b".threads")
 }
 
-impl ThreadsFile {
+impl ThreadsFileWriter {
     /// Allocates a chunk of the size in its header. If the extent has less space left, but at least `least` bytes, the chunk gets all of
     /// the space.
-    fn chunk(&mut self, header: WaitsChunkHeader, least: usize) -> Option<Chunk> {
+    fn chunk(&mut self, header: WaitsChunkHeader, least: usize) -> Option<RecordChunk> {
         if self.unused_bytes() < least && !self.extend() {
             return None;
         }
@@ -147,7 +147,7 @@ impl ThreadsFile {
         }
         self.used += size;
         // SAFETY: a chunk is larger than its header.
-        Some(Chunk { extent: self.newest, start: unsafe { start.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
+        Some(RecordChunk { extent: self.newest, start: unsafe { start.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
     }
 
     /// Number of unused bytes in the newest extent.
@@ -156,7 +156,7 @@ impl ThreadsFile {
         if self.newest.is_null() { 0 } else { unsafe { (*self.newest).size - self.used } }
     }
 
-    fn release(&mut self, chunk: Chunk) {
+    fn release(&mut self, chunk: RecordChunk) {
         self.leave(chunk.extent);
     }
 
