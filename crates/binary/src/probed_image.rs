@@ -65,7 +65,7 @@ pub struct ProbedImage {
     fixed: bool,
 }
 
-struct Symbol {
+struct ProbedSymbol {
     name: String,
     file: String,
     address: u64,
@@ -139,7 +139,7 @@ impl ProbedImage {
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
     }
 
-    fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[Symbol]) {
+    fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[ProbedSymbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
             known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
@@ -181,8 +181,8 @@ impl ProbedImage {
     }
 
     /// The start addresses of functions, which are in link order. `None` where several symbols match.
-    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[Symbol]) -> Vec<Option<u64>> {
-        let mut by_name: HashMap<&str, Vec<&Symbol>> = HashMap::new();
+    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
+        let mut by_name: HashMap<&str, Vec<&ProbedSymbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
         let name_of = |&(u, f): &(usize, usize)| self.units[u].1.functions[f].plain_name();
         let mut same: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
@@ -193,7 +193,7 @@ impl ProbedImage {
                 return Some(one.address);
             }
             let source = Path::new(&self.units[at.0].1.source).file_name()?.to_string_lossy().into_owned();
-            let same_file: Vec<&&Symbol> = candidates.iter().filter(|s| s.file == source).collect();
+            let same_file: Vec<&&ProbedSymbol> = candidates.iter().filter(|s| s.file == source).collect();
             if let [one] = same_file[..] {
                 return Some(one.address);
             }
@@ -241,9 +241,9 @@ fn maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Ide
 }
 
 /// Function symbols, each with the source file that precedes it in the table.
-fn symbols(file: &object::File) -> Vec<Symbol> {
+fn symbols(file: &object::File) -> Vec<ProbedSymbol> {
     let mut source = String::new();
-    let mut out: Vec<Symbol> = Vec::new();
+    let mut out: Vec<ProbedSymbol> = Vec::new();
     for symbol in file.symbols() {
         match symbol.kind() {
             SymbolKind::File => source = symbol.name().unwrap_or_default().to_owned(),
@@ -252,7 +252,7 @@ fn symbols(file: &object::File) -> Vec<Symbol> {
                 if !symbol.is_local() {
                     source.clear();
                 }
-                out.push(Symbol { name: name.to_owned(), file: source.clone(), address: symbol.address(), size: symbol.size() });
+                out.push(ProbedSymbol { name: name.to_owned(), file: source.clone(), address: symbol.address(), size: symbol.size() });
             }
             _ => {}
         }
