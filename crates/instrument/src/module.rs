@@ -2,7 +2,7 @@
 
 use crate::block_properties;
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::flags::code_generation_flags;
 use crate::hoisting;
 use crate::line_graphs;
@@ -29,7 +29,7 @@ pub enum UnitOutcome {
 }
 
 /// Instruments a module in place, or only writes the properties of its blocks.
-pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
+pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, InstrumentError> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
     line_graphs::extract(module)?;
     if options.placeholders {
@@ -58,7 +58,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     let (chosen, skipped) = choose_functions(&mut work, &*observer);
     if let Some(file) = work.options.properties.clone() {
         let properties = block_properties::collect(module, &chosen, &work.no_return, work.positions);
-        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::PropertiesWrite { file, source })?;
+        std::fs::write(&file, properties.to_bytes()).map_err(|source| InstrumentError::PropertiesWrite { file, source })?;
         return Ok(UnitOutcome::NoCode);
     }
     work.map.skipped = skipped;
@@ -73,7 +73,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     Ok(UnitOutcome::Code)
 }
 
-fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
+fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), InstrumentError> {
     let counters = emit::declare_counters(module);
     let (bias, enter) = match options.experiment.threads() {
         ThreadCounters::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
@@ -86,7 +86,12 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
 }
 
 /// Instruments the chosen functions, and defines the symbols that their probes refer to.
-fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+fn observe_all(
+    work: &mut Unit,
+    observer: &mut dyn Observer,
+    chosen: &[Value],
+    machine: LLVMTargetMachineRef,
+) -> Result<(), InstrumentError> {
     if work.options.experiment.threads() != ThreadCounters::Own {
         emit::shared_bias(work.module);
     }
@@ -98,9 +103,15 @@ fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], m
 }
 
 /// Builds the map from a copy of the module, and marks the blocks in the module itself.
-fn mark_addresses(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+fn mark_addresses(
+    module: Module,
+    options: PluginOptions,
+    merge_tails: bool,
+    unit: Identity,
+    bitcode: Vec<u8>,
+) -> Result<(), InstrumentError> {
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
-        return Err(Error::ForeignAssembler);
+        return Err(InstrumentError::ForeignAssembler);
     }
     if !merge_tails {
         addresses::forbid_tail_merging();

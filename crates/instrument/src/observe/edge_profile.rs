@@ -6,7 +6,7 @@ use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::{PluginOptions, ThreadCounters};
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
@@ -64,7 +64,7 @@ impl Observer for EdgeProfileCounts {
         placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<LLVMMetadataRef>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 
