@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
-use trodden_unit::{FunctionMap, Position, UnitMap};
+use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 
 /// Changed lines by file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl ChangedLines {
         blocks
     }
 
-    fn mark_position(&mut self, unit: &UnitMap, position: Position) -> bool {
+    fn mark_position(&mut self, unit: &UnitMap, position: SourcePosition) -> bool {
         let Some(file) = unit.files.get(position.file as usize) else { return false };
         let mut any = false;
         for (changed, lines) in &self.files {

@@ -97,7 +97,7 @@ impl LineSpan {
 
     /// Returns true if the block contains code of these lines.
     fn has_code_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
-        let at = |p: &trodden_unit::Position| {
+        let at = |p: &trodden_unit::SourcePosition| {
             self.lines.contains(&p.line)
                 && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
         };

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_unit::Image;
+use trodden_unit::InstrumentedImage;
 
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
@@ -75,7 +75,7 @@ fn parse_list(text: &str) -> Vec<(String, Option<PathBuf>)> {
 
 fn read_library(name: String, path: Option<PathBuf>) -> Library {
     let bytes = path.as_ref().and_then(|p| fs::read(p).ok());
-    let units = bytes.and_then(|b| Image::read(&b).ok()).map_or(0, |i| i.units.len());
+    let units = bytes.and_then(|b| InstrumentedImage::read(&b).ok()).map_or(0, |i| i.units.len());
     Library { name, path, units }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// An index into [`ProgramGraph::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FunctionIndex(pub u32);
+pub struct ProgramFunctionIndex(pub u32);
 
 /// An index into [`FunctionGraph::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -286,7 +286,7 @@ pub struct Uncertainty {
 
 /// Frequencies from the compiler, estimated or from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Frequencies {
+pub struct CompilerFrequencies {
     /// How often the function was entered, if the compiler used a profile.
     pub entry_count: Option<u64>,
     /// Frequency of each block relative to the others of the function; empty if unknown.
@@ -325,7 +325,7 @@ pub struct FunctionGraph {
     /// Whether the function may return to its caller.
     pub returns: bool,
     /// Frequencies, if the compiler's map has any.
-    pub frequencies: Option<Frequencies>,
+    pub frequencies: Option<CompilerFrequencies>,
 }
 
 impl FunctionGraph {
@@ -413,25 +413,25 @@ pub struct GraphObservation {
 
 impl ProgramGraph {
     /// The function that is entered at `address`, by its main entry or an additional one.
-    pub fn function_entered_at(&self, address: u64) -> Option<FunctionIndex> {
+    pub fn function_entered_at(&self, address: u64) -> Option<ProgramFunctionIndex> {
         if let Ok(at) = self.functions.binary_search_by_key(&address, |f| f.entry) {
-            return Some(FunctionIndex(at as u32));
+            return Some(ProgramFunctionIndex(at as u32));
         }
-        self.functions.iter().position(|f| f.other_entries.contains(&address)).map(|at| FunctionIndex(at as u32))
+        self.functions.iter().position(|f| f.other_entries.contains(&address)).map(|at| ProgramFunctionIndex(at as u32))
     }
 
     /// The function whose code contains an address.
-    pub fn function_containing(&self, address: u64) -> Option<FunctionIndex> {
+    pub fn function_containing(&self, address: u64) -> Option<ProgramFunctionIndex> {
         let after = self.functions.partition_point(|f| f.entry <= address);
         let close = (0..after).rev().take(2).find(|&at| self.functions[at].contains(address));
-        close.or_else(|| self.functions.iter().position(|f| f.contains(address))).map(|at| FunctionIndex(at as u32))
+        close.or_else(|| self.functions.iter().position(|f| f.contains(address))).map(|at| ProgramFunctionIndex(at as u32))
     }
 
     /// The function with an index.
     ///
     /// # Panics
     /// Panics if the index belongs to a different program.
-    pub fn function(&self, index: FunctionIndex) -> &FunctionGraph {
+    pub fn function(&self, index: ProgramFunctionIndex) -> &FunctionGraph {
         &self.functions[index.0 as usize]
     }
 

@@ -25,7 +25,7 @@ const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
 const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-struct Section {
+struct RebuiltSection {
     name: &'static str,
     kind: u32,
     flags: u64,
@@ -35,7 +35,7 @@ struct Section {
     entry_size: u64,
 }
 
-struct Segment {
+struct LoadedSegment {
     address: u64,
     offset: u64,
     size: u64,
@@ -44,7 +44,7 @@ struct Segment {
 
 struct HeaderlessImage<'a> {
     data: &'a [u8],
-    segments: Vec<Segment>,
+    segments: Vec<LoadedSegment>,
 }
 
 /// Returns a copy of a file with section headers appended. `None` if the file already has section headers or is corrupt.
@@ -53,21 +53,21 @@ pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let programs = program_headers(data)?;
-    let segment = |p: &[u64; 5]| Segment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
+    let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
     let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
     let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
     let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.dynamic(at));
     if let Some(range) = dynamic {
-        sections.push(Section { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
+        sections.push(RebuiltSection { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
         image.tables(&tags, &mut sections);
     }
     if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(INTERPRETER)) {
         let range = *start..start.saturating_add(*size);
-        sections.push(Section { name: ".interp", kind: 1, flags: 2, range, link: "", entry_size: 0 });
+        sections.push(RebuiltSection { name: ".interp", kind: 1, flags: 2, range, link: "", entry_size: 0 });
     }
     if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(EH_FRAME)).and_then(|p| image.frames(p[2])) {
-        sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
+        sections.push(RebuiltSection { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
     image.code(&tags, &mut sections);
     Some(image.append_headers(&sections))
@@ -97,12 +97,12 @@ impl HeaderlessImage<'_> {
         entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
     }
 
-    fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
+    fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
         const WRITABLE: u64 = 3;
         let tag = |tag: u64| tags.get(&tag).copied();
         let mut add = |name, kind, flags, start: Option<u64>, size: Option<u64>, link, entry_size| {
             if let (Some(start), Some(size)) = (start, size) {
-                sections.push(Section { name, kind, flags, range: start..start.saturating_add(size), link, entry_size });
+                sections.push(RebuiltSection { name, kind, flags, range: start..start.saturating_add(size), link, entry_size });
             }
         };
         add(".dynstr", 3, 2, tag(5), tag(10), "", 0);
@@ -166,7 +166,7 @@ impl HeaderlessImage<'_> {
     }
 
     /// Adds the code sections: stubs, `.init`, `.fini`, and the rest as `.text`.
-    fn code(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
+    fn code(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
         const INIT: u64 = 12;
         const FINI: u64 = 13;
         let filled: BTreeSet<u64> = self.relocations(tags).into_iter().map(|(place, _)| place).collect();
@@ -185,7 +185,7 @@ impl HeaderlessImage<'_> {
             let mut at = segment.address;
             let mut add = |name, range: Range<u64>| {
                 if !range.is_empty() {
-                    sections.push(Section { name, kind: 1, flags: 6, range, link: "", entry_size: 0 });
+                    sections.push(RebuiltSection { name, kind: 1, flags: 6, range, link: "", entry_size: 0 });
                 }
             };
             for (range, name) in parts {
@@ -198,7 +198,7 @@ impl HeaderlessImage<'_> {
     }
 
     /// Contiguous ranges of stubs in a segment.
-    fn stubs(&self, segment: &Segment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    fn stubs(&self, segment: &LoadedSegment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
         let bytes = self.bytes(segment.address).unwrap_or_default();
         let is_stub = |at: usize| {
             let jump = if bytes.get(at..)?.starts_with(&ENDBR) { at + 4 } else { at };
@@ -220,7 +220,7 @@ impl HeaderlessImage<'_> {
         runs
     }
 
-    fn append_headers(&self, sections: &[Section]) -> Vec<u8> {
+    fn append_headers(&self, sections: &[RebuiltSection]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
         let mut headers = vec![0; SECTION_HEADER];

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::probes::{PseudoProbe, probe_function};
-use trodden_unit::{FunctionMap, Identity, Image, UnitCache, UnitMap};
+use trodden_unit::{FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// An index into [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct ProbedImage {
     /// Path of the file.
     pub path: PathBuf,
     /// Identity and build ID.
-    pub image: Image,
+    pub image: InstrumentedImage,
     /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
     /// Functions with known addresses: indices of the unit, and of the function in the unit's map.
@@ -65,7 +65,7 @@ pub struct ProbedImage {
     fixed: bool,
 }
 
-struct Symbol {
+struct ProbedSymbol {
     name: String,
     file: String,
     address: u64,
@@ -80,7 +80,7 @@ impl ProbedImage {
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
         let error_of = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
-        let image = Image::read(&bytes).map_err(|e| error_of(e.to_string()))?;
+        let image = InstrumentedImage::read(&bytes).map_err(|e| error_of(e.to_string()))?;
         let units = maps(&image, store).map_err(error_of)?;
         if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
             return Err(error_of(
@@ -139,7 +139,7 @@ impl ProbedImage {
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
     }
 
-    fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[Symbol]) {
+    fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[ProbedSymbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
             known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
@@ -181,8 +181,8 @@ impl ProbedImage {
     }
 
     /// The start addresses of functions, which are in link order. `None` where several symbols match.
-    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[Symbol]) -> Vec<Option<u64>> {
-        let mut by_name: HashMap<&str, Vec<&Symbol>> = HashMap::new();
+    fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
+        let mut by_name: HashMap<&str, Vec<&ProbedSymbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
         let name_of = |&(u, f): &(usize, usize)| self.units[u].1.functions[f].plain_name();
         let mut same: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
@@ -193,7 +193,7 @@ impl ProbedImage {
                 return Some(one.address);
             }
             let source = Path::new(&self.units[at.0].1.source).file_name()?.to_string_lossy().into_owned();
-            let same_file: Vec<&&Symbol> = candidates.iter().filter(|s| s.file == source).collect();
+            let same_file: Vec<&&ProbedSymbol> = candidates.iter().filter(|s| s.file == source).collect();
             if let [one] = same_file[..] {
                 return Some(one.address);
             }
@@ -225,7 +225,7 @@ impl Loadable for ProbedImage {
     }
 }
 
-fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
+fn maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
     let mut units = Vec::new();
     for placed in &image.units {
         let unit = placed.unit;
@@ -241,9 +241,9 @@ fn maps(image: &Image, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<U
 }
 
 /// Function symbols, each with the source file that precedes it in the table.
-fn symbols(file: &object::File) -> Vec<Symbol> {
+fn symbols(file: &object::File) -> Vec<ProbedSymbol> {
     let mut source = String::new();
-    let mut out: Vec<Symbol> = Vec::new();
+    let mut out: Vec<ProbedSymbol> = Vec::new();
     for symbol in file.symbols() {
         match symbol.kind() {
             SymbolKind::File => source = symbol.name().unwrap_or_default().to_owned(),
@@ -252,7 +252,7 @@ fn symbols(file: &object::File) -> Vec<Symbol> {
                 if !symbol.is_local() {
                     source.clear();
                 }
-                out.push(Symbol { name: name.to_owned(), file: source.clone(), address: symbol.address(), size: symbol.size() });
+                out.push(ProbedSymbol { name: name.to_owned(), file: source.clone(), address: symbol.address(), size: symbol.size() });
             }
             _ => {}
         }

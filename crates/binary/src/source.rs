@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The system's folder for separate debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-type Slice = EndianArcSlice<RunTimeEndian>;
+type DebugSlice = EndianArcSlice<RunTimeEndian>;
 
 /// A frame in the chain of inlined calls at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct SourceFrame {
 
 /// The source locations of a binary.
 pub struct SourceLocations {
-    context: Context<Slice>,
+    context: Context<DebugSlice>,
     /// Code ranges. Line entries outside them are ignored: those of code that the linker dropped remain at address 0.
     code: Vec<Range<u64>>,
     /// The file that the debug information was read from.
@@ -117,7 +117,7 @@ fn has_lines(data: &[u8]) -> bool {
 fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
     let corrupt = |what: String| BinaryError::corrupt(path, format!("debug information: {what}"));
     let file = object::File::parse(data).map_err(|e| corrupt(e.to_string()))?;
-    let section = |id: gimli::SectionId| -> Result<Slice, BinaryError> {
+    let section = |id: gimli::SectionId| -> Result<DebugSlice, BinaryError> {
         let content = match file.section_by_name(id.name()) {
             Some(section) => content(&section).map_err(|what| corrupt(format!("{}: {what}", id.name())))?,
             None => Vec::new(),

@@ -26,7 +26,7 @@ pub type CodingRange = (Rational, Rational);
 
 /// A context of a model, with the edges that can follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct ModelContext {
     /// The node whose out-edges the context has.
     pub node: u32,
     /// A path to the node. In a preferential model it identifies the context; in other models, it is an arbitrary path.
@@ -74,7 +74,7 @@ pub struct CodingStep {
 
 /// The range of an edge in a context, and the context to which the edge leads.
 #[derive(Clone, Debug)]
-struct Choice {
+struct EdgeRange {
     range: CodingRange,
     next: usize,
 }
@@ -83,7 +83,7 @@ struct Choice {
 #[derive(Clone, Debug)]
 pub struct CodingModel {
     /// Contexts in topological order. Paths start in the first.
-    contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
+    contexts: Vec<BTreeMap<DagEdgeId, EdgeRange>>,
     /// The node of each context.
     nodes: Vec<u32>,
     /// For each context, how many numbers in its interval belong to no edge.
@@ -157,7 +157,7 @@ impl CodingModel {
             let mut low = BigRational::zero();
             let ranges = choices.iter().map(|(edge, (executions, next))| {
                 let high = &low + BigRational::new(BigInt::from(*executions), sum.clone());
-                (*edge, Choice { range: (std::mem::replace(&mut low, high.clone()), high), next: numbers[next] })
+                (*edge, EdgeRange { range: (std::mem::replace(&mut low, high.clone()), high), next: numbers[next] })
             });
             model.contexts.push(ranges.collect());
             model.nodes.push(*node);
@@ -188,7 +188,7 @@ impl CodingModel {
             let mut at = 0;
             for &edge in path {
                 let next = model.contexts.len();
-                at = model.contexts[at].entry(edge).or_insert_with(|| Choice { range: nothing(), next }).next;
+                at = model.contexts[at].entry(edge).or_insert_with(|| EdgeRange { range: nothing(), next }).next;
                 if at == next {
                     model.contexts.push(BTreeMap::new());
                     model.nodes.push(dag.edge(edge).to.0);
@@ -205,7 +205,7 @@ impl CodingModel {
         let mut intervals = vec![(zero(), BigInt::one()); self.contexts.len()];
         self.holes = vec![zero(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()).collect::<Vec<_>>() {
-            let through = |(edge, choice): (&DagEdgeId, &Choice)| {
+            let through = |(edge, choice): (&DagEdgeId, &EdgeRange)| {
                 let (low, high) = &intervals[choice.next];
                 (low + values[edge.index()], high + values[edge.index()], *edge)
             };
@@ -235,11 +235,11 @@ impl CodingModel {
             let choice = |edge: &DagEdgeId| {
                 let high = &low + share(*edge);
                 let range = (std::mem::replace(&mut low, high.clone()), high);
-                (*edge, Choice { range, next: place[dag.edge(*edge).to.index()] })
+                (*edge, EdgeRange { range, next: place[dag.edge(*edge).to.index()] })
             };
             dag.out(*node).iter().map(choice).collect()
         };
-        let contexts: Vec<BTreeMap<DagEdgeId, Choice>> = dag.order().iter().map(context).collect();
+        let contexts: Vec<BTreeMap<DagEdgeId, EdgeRange>> = dag.order().iter().map(context).collect();
         let holes = vec![BigInt::zero(); contexts.len()];
         CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
@@ -253,7 +253,7 @@ impl CodingModel {
     fn least_probability(&self) -> BigRational {
         let mut least = vec![BigRational::one(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {
-            let by = |choice: &Choice| (&choice.range.1 - &choice.range.0) * &least[choice.next];
+            let by = |choice: &EdgeRange| (&choice.range.1 - &choice.range.0) * &least[choice.next];
             let smallest = self.contexts[at].values().map(by).filter(|p| !p.is_zero()).min();
             least[at] = smallest.expect("a context has an edge of non-zero probability");
         }
@@ -289,7 +289,7 @@ impl CodingModel {
         let mut place = BigRational::new(number.clone(), self.size.clone());
         let (mut path, mut at) = (Vec::new(), 0);
         while !self.contexts[at].is_empty() {
-            let holds = |(_, choice): &(&DagEdgeId, &Choice)| (&choice.range.0..&choice.range.1).contains(&&place);
+            let holds = |(_, choice): &(&DagEdgeId, &EdgeRange)| (&choice.range.0..&choice.range.1).contains(&&place);
             let (edge, choice) = self.contexts[at].iter().find(holds)?;
             place = (&place - &choice.range.0) / (&choice.range.1 - &choice.range.0);
             path.push(*edge);
@@ -343,7 +343,7 @@ impl CodingModel {
     }
 
     /// Returns the contexts that have outgoing edges, in topological order.
-    pub fn contexts(&self) -> impl Iterator<Item = Context> + '_ {
+    pub fn contexts(&self) -> impl Iterator<Item = ModelContext> + '_ {
         let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
         prefixes[0] = Some(Vec::new());
         (0..self.contexts.len()).filter(|at| !self.contexts[*at].is_empty()).map(move |at| {
@@ -352,7 +352,7 @@ impl CodingModel {
                 prefixes[choice.next].get_or_insert_with(|| [prefix.as_slice(), &[*edge]].concat());
             }
             let choices = self.contexts[at].iter().map(|(e, choice)| (*e, choice.range.clone())).collect();
-            Context { node: self.nodes[at], prefix, choices }
+            ModelContext { node: self.nodes[at], prefix, choices }
         })
     }
 }

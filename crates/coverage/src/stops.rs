@@ -18,7 +18,7 @@ use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
 use trodden_report::inlined::{call_returns, stops_by_block};
 use trodden_report::view::{Function, file_of};
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Executions that ended at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Collector<'_, '_> {
                 // Calls in arguments come first. Code before these calls may belong to an unrolled iteration.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
-                let near: Vec<Position> = near.iter().copied().chain(previous).collect();
+                let near: Vec<SourcePosition> = near.iter().copied().chain(previous).collect();
                 self.add(call.position, &near, before.saturating_sub(returned), None);
                 (before, first, previous) = (returned, up_to_call, call.position);
             }
@@ -177,7 +177,7 @@ impl Collector<'_, '_> {
 
     /// Adds executions that ended at a call, both to the function that makes the call and to its callers up to the scope that catches the
     /// exception, if any. `before` has the positions before the call in its block.
-    fn add(&mut self, call: Option<Position>, before: &[Position], count: u64, catching_scope: Option<u32>) {
+    fn add(&mut self, call: Option<SourcePosition>, before: &[SourcePosition], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;
         }
@@ -199,7 +199,7 @@ impl Collector<'_, '_> {
         }
     }
 
-    fn add_stop(&mut self, position: Position, before: &[Position], count: i128) {
+    fn add_stop(&mut self, position: SourcePosition, before: &[SourcePosition], count: i128) {
         let map = self.function.units_map();
         let (Some(scope), Some(file)) = (map.scopes.get(position.scope as usize), file_of(map, position)) else { return };
         let name = match scope.inlined_at {
@@ -214,7 +214,7 @@ impl Collector<'_, '_> {
         let empty = || Stop { file: file.clone(), place, before: Vec::new(), count: 0 };
         let stop = of_function.entry((file.clone(), place)).or_insert_with(empty);
         stop.count += count;
-        let is_near = |p: &&Position| (p.scope, p.file) == (position.scope, position.file) && p.line > position.line;
+        let is_near = |p: &&SourcePosition| (p.scope, p.file) == (position.scope, position.file) && p.line > position.line;
         stop.before.extend(before.iter().filter(is_near).map(|p| (u64::from(p.line), u64::from(p.column))));
         stop.before.sort_unstable();
         stop.before.dedup();

@@ -17,7 +17,7 @@ use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doub
 use trodden_binary::linked::split_address;
 use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_witness::{
-    CallProgram, NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    CallProgram, NodeKind, Opaque, ProgramCall, StartPoint, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
     WitnessProgram,
 };
 
@@ -130,7 +130,7 @@ pub fn build_model(
     let external = external(graphs, image, &closed, &ids);
     functions.push(dispatcher_function(&external)?);
     places.extend([None, None]);
-    let program = WitnessProgram::new(functions, ProgramStart::Outside, external)?;
+    let program = WitnessProgram::new(functions, StartPoint::Outside, external)?;
     let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
     let functions = known.iter().map(|f| Some(*f)).chain([None]).collect();
     let name = |f: usize| graphs.functions[f].name.clone();

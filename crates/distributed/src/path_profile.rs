@@ -17,8 +17,8 @@ use trodden_flow::numbering::NumberedPaths;
 use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    BlockKind, EdgeKind, Experiment, FlowEdge, FlowGraph, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap,
-    code_hash, graph_hash,
+    BlockKind, EdgeKind, Experiment, FlowEdge, FlowGraph, FunctionMap, Identity, LineGraphs, Scope, SourcePosition, Storage, UnitBlock,
+    UnitMap, code_hash, graph_hash,
 };
 
 /// Maximum number of paths in a function; functions with more paths are cut.
@@ -217,8 +217,8 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
 
 fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     let data = trace.block(block);
-    let position = |(file, line): &(u32, u32)| Position { scope: data.function.0, file: *file, line: *line, column: 0 };
-    let positions: Vec<Position> = data.lines.iter().map(position).collect();
+    let position = |(file, line): &(u32, u32)| SourcePosition { scope: data.function.0, file: *file, line: *line, column: 0 };
+    let positions: Vec<SourcePosition> = data.lines.iter().map(position).collect();
     // The trace has no instruction counts; the mean instruction length is about four bytes.
     let up_to_calls = positions.len() as u32;
     UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }

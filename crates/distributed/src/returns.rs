@@ -7,8 +7,8 @@
 use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_binary::graph::{
-    BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphObservation,
-    ProgramGraph, Returns,
+    BlockEnd, BlockIndex, CallKind, CallSite, CodeBlock, CodeCallee, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph,
+    GraphObservation, ProgramGraph, Returns,
 };
 use trodden_witness::Opaque;
 
@@ -128,7 +128,7 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[Gra
     let pieces = Pieces::from_cuts(std::mem::take(&mut function.blocks), cuts);
     let edges = pieces.edges(function, observations);
     function.calls.iter_mut().for_each(|call| call.block = pieces.piece(call.block, call.address));
-    if let Some(Frequencies { blocks, edges: probabilities, .. }) = &mut function.frequencies {
+    if let Some(CompilerFrequencies { blocks, edges: probabilities, .. }) = &mut function.frequencies {
         if blocks.len() == pieces.old.len() {
             *blocks = pieces.all.iter().map(|(_, number)| blocks[*number]).collect();
         }

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trodden_unit::Image;
+use trodden_unit::InstrumentedImage;
 
 /// Variable that names the log.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
@@ -42,7 +42,7 @@ impl DriverEvent {
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }
 
-    pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
+    pub fn linked(output: &Path, image: Option<&InstrumentedImage>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
         DriverEvent::Link { output: output.into(), image: image.map(|i| i.identity.to_string()), units }
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_stored::known::load_known_paths;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, PluginRequest, Settings, SettingsFile, exclusions};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputPurpose, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
 
 /// Returns the settings in the environment, which override the request in the environment.
@@ -75,7 +75,7 @@ pub fn store_paths(context: &DriverContext, paths: &KnownPaths) -> Result<Settin
 }
 
 /// Reads a set of paths from the store.
-pub fn stored_paths(context: &DriverContext, kind: InputKind, identity: Identity) -> Result<KnownPaths> {
+pub fn stored_paths(context: &DriverContext, kind: InputPurpose, identity: Identity) -> Result<KnownPaths> {
     let folder = context.inputs()?;
     KnownPaths::from_bytes(&folder.get(kind, identity)?).with_context(|| folder.path(identity).display().to_string())
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use trodden_text::words::reasons;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
-use trodden_unit::{Identity, Image, UnitCache};
+use trodden_unit::{Identity, InstrumentedImage, UnitCache};
 
 #[derive(Debug)]
 pub struct LinkJob<'a> {
@@ -74,7 +74,7 @@ pub fn drive(job: &LinkJob) -> Result<ExitCode> {
 
 /// Warns if the counting options of an image's units differ from those given explicitly for the link. Such units come from compiler caches,
 /// which do not know trodden's options, and from reused build folders.
-fn warn_about_other_options(job: &LinkJob, image: &Image) -> Result<()> {
+fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<()> {
     if experiment_file(job).is_none_or(|file| file.is_empty()) {
         return Ok(());
     }
@@ -103,7 +103,7 @@ fn warn_about_other_options(job: &LinkJob, image: &Image) -> Result<()> {
 }
 
 /// Links and stores the recipe. Returns clang's exit status, and the image if the link succeeded and anything in it is instrumented.
-pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
+pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let (store, request) = (job.context.store()?, request_of(job)?);
     let folder = job.context.folder("trodden-link-")?;
     let dependencies = folder.path().join("dependencies.d");
@@ -232,11 +232,11 @@ fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
 }
 
 /// Reads an image. `None` if the file is not an image, or nothing in it is instrumented.
-fn read_image(path: &Path) -> Option<Image> {
+fn read_image(path: &Path) -> Option<InstrumentedImage> {
     if !path.is_file() {
         return None;
     }
-    Image::read(&fs::read(path).ok()?).ok()
+    InstrumentedImage::read(&fs::read(path).ok()?).ok()
 }
 
 /// Reads the request to the plugin that applies to the sources of the link.
@@ -251,7 +251,7 @@ fn experiment_file(job: &LinkJob) -> Option<OsString> {
 }
 
 /// Stores the recipe of a successful link.
-fn store_recipe(job: &LinkJob, store: &UnitCache, image: &Image, listed: Option<&Path>) -> Result<()> {
+fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::beside(store);
@@ -339,7 +339,7 @@ fn compiled_sources(
     job: &LinkJob,
     store: &UnitCache,
     recipes: &RecipeStore,
-    image: &Image,
+    image: &InstrumentedImage,
     known: &HashSet<Identity>,
 ) -> Result<Vec<SourceInput>> {
     let own = |unit: &Identity| !known.contains(unit);

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
-use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, Image, UnitCache, UnitMap};
+use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// Properties by unit.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl KnownProperties {
 
 /// Returns the frames in an image on disk. Empty if it is gone or stripped.
 fn frames_of(image: &str) -> HashMap<Identity, Frame> {
-    let read = fs::read(image).ok().and_then(|bytes| Image::read(&bytes).ok());
+    let read = fs::read(image).ok().and_then(|bytes| InstrumentedImage::read(&bytes).ok());
     read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()
 }
 

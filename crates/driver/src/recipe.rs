@@ -16,7 +16,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use trodden_profile::atomic_file;
-use trodden_unit::{Identity, Image, UnitCache};
+use trodden_unit::{Identity, InstrumentedImage, UnitCache};
 
 /// Version of the format.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -122,7 +122,7 @@ impl RecipeStore {
     }
 
     /// Stores the recipe of an image.
-    pub fn put(&self, image: &Image, recipe: &Recipe) -> Result<()> {
+    pub fn put(&self, image: &InstrumentedImage, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
         atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
@@ -132,7 +132,7 @@ impl RecipeStore {
     ///
     /// # Errors
     /// Fails if the recipe is missing or corrupt, or has a different version.
-    pub fn get(&self, image: &Image) -> Result<Recipe> {
+    pub fn get(&self, image: &InstrumentedImage) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
             Ok(text) => text,
@@ -156,7 +156,7 @@ impl RecipeStore {
         Ok(recipe)
     }
 
-    fn path(&self, image: &Image) -> PathBuf {
+    fn path(&self, image: &InstrumentedImage) -> PathBuf {
         let build = image.build_id.as_deref().unwrap_or("none");
         self.root.join("links").join(image.identity.to_string()).join(format!("{build}.json"))
     }

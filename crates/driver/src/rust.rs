@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::atomic_file;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
-use trodden_unit::{CodegenOptions, Image};
+use trodden_unit::{CodegenOptions, InstrumentedImage};
 
 /// Variable with the role in which cargo or rustc calls this program.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
@@ -230,7 +230,7 @@ pub fn images_in(folder: &Path) -> PathBuf {
 }
 
 /// Keeps a copy of an image with a coverage mapping. Images with the same units share one copy.
-fn keep_image(file: &Path, folder: &Path, image: &Image) -> Result<()> {
+fn keep_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<()> {
     let copy = folder.join(image.identity.to_string());
     if copy.is_file() {
         return Ok(());

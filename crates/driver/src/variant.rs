@@ -30,7 +30,7 @@ use trodden_profile::atomic_file::{self, Access};
 use trodden_text::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, PluginRequest};
 use trodden_unit::observe::CoverageCounts;
-use trodden_unit::{Frame, Identity, Image, Observation, UnitCache, UnitMap};
+use trodden_unit::{Frame, Identity, InstrumentedImage, Observation, UnitCache, UnitMap};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
 /// Prefix of the user's files while they are being written.
@@ -53,7 +53,7 @@ pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
         _ => return Ok(()),
     };
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
     let mut built = image.frames.iter().filter_map(|frame| Some(frame.map().ok()?.experiment.observation()));
     let has = |built| built == wanted || (built == Observation::CoverageCounts(CoverageCounts { mcdc: true }) && option == "--coverage");
     ensure!(built.any(has), "{} was built without {option}. Build it with `trodden build {option}`", program.display());
@@ -70,7 +70,7 @@ pub fn create(
     output: &Path,
     request: &PluginRequest,
     defaults: &Defaults,
-) -> Result<Option<Image>> {
+) -> Result<Option<InstrumentedImage>> {
     let request = experiment::write_request(context, request)?;
     let inputs = LinkInputs::from_program(context, program)?;
     let sandbox = LinkSandbox::new(context, &inputs.recipe)?;
@@ -101,7 +101,7 @@ impl LinkInputs {
     /// Fails if the program is not instrumented, or the store lacks its recipe or an input.
     pub fn from_program(context: &DriverContext, program: &Path) -> Result<LinkInputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+        let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let store = context.store()?;
         let recipes = RecipeStore::beside(&store);
         let recipe = recipes.get(&image)?;
@@ -129,7 +129,7 @@ impl LinkInputs {
         output: &Path,
         request: &Path,
         writes: Option<&str>,
-    ) -> Result<Option<Image>> {
+    ) -> Result<Option<InstrumentedImage>> {
         let sandbox = LinkSandbox::new(context, &self.recipe)?;
         let rebuilder = Rebuilder::new(objects, sandbox.folder.path());
         let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
@@ -144,7 +144,7 @@ impl LinkInputs {
         request: &Path,
         defaults: &Defaults,
         origin: Option<&Path>,
-    ) -> Result<Option<Image>> {
+    ) -> Result<Option<InstrumentedImage>> {
         let objects = write_inputs(self, sandbox, rebuilder)?;
         // Not linked in place, because linkers replace symbolic links and pipes, and remove the old file when they fail.
         let linked = sandbox.folder.path().join("linked");
@@ -279,7 +279,7 @@ fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
 }
 
 /// Runs the link in the sandbox.
-fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
+fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<InstrumentedImage>> {
     let clang = llvm.tool(sandbox.context, recipe.driver.tool())?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));

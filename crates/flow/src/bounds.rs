@@ -136,7 +136,7 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
 /// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to at most that if `at_most`. Returns
 /// whether an interval changed.
 fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
-    let mut sums = Sums::default();
+    let mut sums = BoundSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
     let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
     for edge in side {
@@ -155,7 +155,7 @@ fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool
 
 /// Sums of edges' bounds.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct BoundSums {
     low: u128,
     /// Sum of the upper bounds that exist.
     high: u128,
@@ -163,16 +163,16 @@ struct Sums {
     unbounded: usize,
 }
 
-impl Sums {
+impl BoundSums {
     fn add(&mut self, edge: Bounds) {
         self.low += u128::from(edge.low);
         self.high += if edge.high == u64::MAX { 0 } else { u128::from(edge.high) };
         self.unbounded += usize::from(edge.high == u64::MAX);
     }
 
-    fn minus(self, edge: Bounds) -> Sums {
+    fn minus(self, edge: Bounds) -> BoundSums {
         let is_unbounded = edge.high == u64::MAX;
-        Sums {
+        BoundSums {
             low: self.low - u128::from(edge.low),
             high: self.high - if is_unbounded { 0 } else { u128::from(edge.high) },
             unbounded: self.unbounded - usize::from(is_unbounded),

@@ -32,7 +32,7 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
     let order = ReversePostorder::from_graph(graph);
-    let loops = Loops::new(graph, &order);
+    let loops = GraphLoops::new(graph, &order);
     let mut weights = vec![0.0; graph.edge_count()];
     for node in graph.nodes() {
         let out = graph.out(node);
@@ -53,20 +53,20 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
 
 /// Returns the head of the innermost loop around each node; `None` for nodes outside loops.
 pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
-    Loops::new(graph, &ReversePostorder::from_graph(graph)).innermost
+    GraphLoops::new(graph, &ReversePostorder::from_graph(graph)).innermost
 }
 
 /// The loops of a graph.
-struct Loops {
+struct GraphLoops {
     /// The nodes of each loop, by its head.
     bodies: HashMap<Node, HashSet<Node>>,
     /// The head of the innermost loop around each node.
     innermost: Vec<Option<Node>>,
 }
 
-impl Loops {
-    fn new(graph: &Graph, order: &ReversePostorder) -> Loops {
-        let mut loops = Loops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
+impl GraphLoops {
+    fn new(graph: &Graph, order: &ReversePostorder) -> GraphLoops {
+        let mut loops = GraphLoops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
         // Reverse postorder visits outer heads first, so inner ones overwrite them.
         for &head in &order.nodes {
             if let Some(body) = loop_body(graph, order, head) {

@@ -58,7 +58,7 @@ pub fn cut_to_limit_avoiding_edges(
 
 /// An edge of the acyclic graph that may be cut.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct CutCandidate {
     edge: Edge,
     from: usize,
     price: f64,
@@ -75,7 +75,7 @@ struct Cutter {
     /// Nodes in topological order, from the entry to the exit.
     order: Vec<usize>,
     /// Real edges into each node that have not been cut yet.
-    real: Vec<Vec<Candidate>>,
+    real: Vec<Vec<CutCandidate>>,
     /// Number of dummy edges from the entry to each node.
     entering: Vec<f64>,
     /// Number of dummy edges from each node to the exit.
@@ -105,7 +105,7 @@ impl Cutter {
                 // Cutting an edge that is never taken has a small price as well: code for the count, and a less readable profile.
                 Origin::Real(e) => {
                     let price = 1e-6 + frequencies.edge(e);
-                    let candidate = Candidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
+                    let candidate = CutCandidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
                     cutter.real[edge.to.index()].push(candidate);
                 }
                 Origin::Enter(_) => cutter.entering[edge.to.index()] += 1.0,
@@ -177,7 +177,7 @@ impl Cutter {
         let mut best = (0.0, None);
         for &head in heads {
             let real = &self.real[head];
-            let mut consider = |edges: &[Candidate], what: Option<usize>| {
+            let mut consider = |edges: &[CutCandidate], what: Option<usize>| {
                 if !any && edges.iter().any(|e| e.spared) {
                     return;
                 }
@@ -197,7 +197,7 @@ impl Cutter {
     }
 
     /// Reduction of the logarithm of the number of paths by cutting edges, divided by their price.
-    fn score(&self, head: usize, edges: &[Candidate]) -> f64 {
+    fn score(&self, head: usize, edges: &[CutCandidate]) -> f64 {
         let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| add_bits(sum, self.to[e.from]));
         let entrances = match self.entries {
             Entries::Shared if self.entering[head] > 0.0 => 0.0,
@@ -214,7 +214,7 @@ impl Cutter {
     }
 
     fn cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
-        let cut: Vec<Candidate> = match only {
+        let cut: Vec<CutCandidate> = match only {
             Some(i) => vec![self.real[head].remove(i)],
             None => std::mem::take(&mut self.real[head]),
         };

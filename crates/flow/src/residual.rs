@@ -110,7 +110,7 @@ impl ResidualPlan {
     /// Creates the program of a function with a single version of the code. Paths are looked up at their end, unless their last edge shows
     /// that they are unknown.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, Location::Instrumented)).collect();
+        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
@@ -131,7 +131,7 @@ impl ResidualPlan {
 
 /// The version of the code in which control is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Location {
+enum ControlVersion {
     /// This state of the region.
     Known(usize),
     /// The instrumented code.
@@ -144,7 +144,7 @@ impl ResidualPlan {
     pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };
-        let mut found: Vec<(Node, Location)> = vec![(graph.entry(), Location::Known(0))];
+        let mut found: Vec<(Node, ControlVersion)> = vec![(graph.entry(), ControlVersion::Known(0))];
         let mut number = HashMap::from([(found[0], 0)]);
         let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
@@ -177,15 +177,15 @@ impl ResidualPlan {
 }
 
 /// Returns the nodes in topological order of the paths. The region comes first, since paths leave it and do not return.
-fn topological_order(dag: &Dag, found: &[(Node, Location)]) -> Vec<Node> {
+fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
     let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|at| (found[*at].1 == Location::Instrumented, position[found[*at].0.index()]));
+    order.sort_by_key(|at| (found[*at].1 == ControlVersion::Instrumented, position[found[*at].0.index()]));
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
 /// Returns the version of each node. The state of a node with the most executions becomes the original.
-fn number_versions(found: &[(Node, Location)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
+fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
     ranked.sort_by_key(|at| (Reverse(executed(*at)), *at));
@@ -194,8 +194,8 @@ fn number_versions(found: &[(Node, Location)], versions: &Graph, executions: &[u
     for at in ranked {
         let (node, place) = found[at];
         let version = match place {
-            Location::Instrumented => CodeVersion::Instrumented,
-            Location::Known(_) => {
+            ControlVersion::Instrumented => CodeVersion::Instrumented,
+            ControlVersion::Known(_) => {
                 let copies = copies.entry(node).or_default();
                 *copies += 1;
                 CodeVersion::Known(*copies - 1)
@@ -214,30 +214,30 @@ struct Successors<'a> {
 }
 
 impl Successors<'_> {
-    fn of_edge(&self, edge: Edge, from: Location) -> Location {
+    fn of_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
         match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
             (Some(id), _) => self.after(id, edge, from),
-            (None, Some(Some(enter))) => self.after(enter, edge, Location::Known(0)),
-            (None, Some(None)) => Location::Known(0),
-            (None, None) => Location::Instrumented,
+            (None, Some(Some(enter))) => self.after(enter, edge, ControlVersion::Known(0)),
+            (None, Some(None)) => ControlVersion::Known(0),
+            (None, None) => ControlVersion::Instrumented,
         }
     }
 
     /// Returns the location after an edge of the path graph that corresponds to `edge` of the function.
-    fn after(&self, id: DagEdgeId, edge: Edge, from: Location) -> Location {
+    fn after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
         let transition = match from {
-            Location::Known(state) => self.residual.region.transition(state, id),
-            Location::Instrumented => None,
+            ControlVersion::Known(state) => self.residual.region.transition(state, id),
+            ControlVersion::Instrumented => None,
         };
         let single = self.residual.single.iter().find(|(node, _)| *node == self.graph.to(edge)).map(|(_, state)| *state);
-        single.or(transition.and_then(|transition| transition.to)).map_or(Location::Instrumented, Location::Known)
+        single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
     }
 
     /// Executions of each edge of all versions by known paths.
-    fn executions(&self, number: &HashMap<(Node, Location), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
+    fn executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
-            let mut version = Location::Known(0);
+            let mut version = ControlVersion::Known(0);
             for &id in &path.edges {
                 let origin = self.plan.dag.edge(id).origin;
                 if let Origin::Real(e) | Origin::Leave(e) = origin {
@@ -259,11 +259,11 @@ impl Successors<'_> {
 }
 
 /// Returns the operations on an edge of the function in a version of the code.
-fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: Location) -> Vec<Operation> {
+fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: ControlVersion) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
-        Location::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
-        Location::Instrumented => None,
+        ControlVersion::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
+        ControlVersion::Instrumented => None,
     };
     let real = plan.dag.real(edge);
     match action {

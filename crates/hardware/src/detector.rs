@@ -2,7 +2,7 @@
 //!
 //! Each branch performs the operations of its class in a fixed order: update the path or its event counter, pop, push. A path that reaches
 //! the length limit is popped, and a new one begins after the branch. The paper leaves three cases open. For a stack that no longer matches
-//! the program's, see [`Repair`]. When a procedure returns whose call was not seen, a path begins at the return's target. A path that
+//! the program's, see [`StackRepair`]. When a procedure returns whose call was not seen, a path begins at the return's target. A path that
 //! begins in a procedure that its predecessor was extended into inherits the number of extensions; otherwise, that procedure's return would
 //! pop the entry of a different procedure.
 
@@ -16,7 +16,7 @@ use crate::stream::{Address, RetiredBranch, StreamEvent};
 
 /// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Repair {
+pub enum StackRepair {
     /// By the locations of return addresses. If the source does not provide them, repairs are guesses: a return to an unexpected address is
     /// assumed to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above that entry are
     /// discarded. Without a match, the return acts as an indirect branch.
@@ -38,7 +38,7 @@ pub struct DetectorParameters {
     /// What happens when the path stack is full.
     pub overflow: Overflow,
     /// How the path stack is repaired after `longjmp` and exceptions.
-    pub repair: Repair,
+    pub repair: StackRepair,
     /// Width of an entry's event counter.
     pub counter_width: CounterWidth,
 }
@@ -52,7 +52,7 @@ impl DetectorParameters {
             length_limit: 32,
             stack_entries: 32,
             overflow: Overflow::Drop,
-            repair: Repair::Frames,
+            repair: StackRepair::Frames,
             counter_width: CounterWidth::PUBLISHED,
         }
     }
@@ -71,19 +71,19 @@ impl DetectorParameters {
 
 /// Why a path ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PathEnd {
+pub enum PathEndReason {
     /// The pop operation of a branch of this class.
     Branch(BranchType),
     /// The path reached the length limit.
     Limit,
 }
 
-impl PathEnd {
+impl PathEndReason {
     /// Name in files: the branch class, or `limit`.
     pub fn name(self) -> &'static str {
         match self {
-            PathEnd::Branch(class) => class.name(),
-            PathEnd::Limit => "limit",
+            PathEndReason::Branch(class) => class.name(),
+            PathEndReason::Limit => "limit",
         }
     }
 }
@@ -98,7 +98,7 @@ pub struct CompletedPath {
     /// Number of instructions on the path, for statistics; the hardware does not know it.
     pub instructions: u32,
     /// Why the path ended.
-    pub end: PathEnd,
+    pub end: PathEndReason,
 }
 
 /// Statistics of a detector.
@@ -178,7 +178,7 @@ impl Detector {
     /// A parameter is out of its range.
     pub fn new(parameters: DetectorParameters) -> Result<Detector, HardwareError> {
         parameters.check()?;
-        let repairs = parameters.repair == Repair::Frames && parameters.mapping.follows_procedures();
+        let repairs = parameters.repair == StackRepair::Frames && parameters.mapping.follows_procedures();
         let extends_calls = matches!(parameters.mapping.extension, Extension::Calls(_));
         let stacks = ProgramStacks::new(parameters.stack_entries, parameters.overflow, extends_calls);
         Ok(Detector { parameters, repairs, stacks, counts: DetectorCounts::default() })
@@ -229,8 +229,8 @@ impl Detector {
         if unwound == Unwound::Unknown {
             operations.push = true;
         }
-        let end = self.update(branch, operations, events).unwrap_or(PathEnd::Branch(class));
-        let is_split = end == PathEnd::Limit;
+        let end = self.update(branch, operations, events).unwrap_or(PathEndReason::Branch(class));
+        let is_split = end == PathEndReason::Limit;
         let replaced = if operations.pop || is_split { self.pop(end, emit) } else { None };
         if let Unwound::Entries(number) = unwound {
             self.stacks.discard(number);
@@ -321,7 +321,7 @@ impl Detector {
     }
 
     /// Updates the top entry. Returns [`PathEnd::Limit`] if the path reached the length limit.
-    fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEnd> {
+    fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEndReason> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
         top.instructions = top.instructions.saturating_add(branch.instructions);
@@ -329,13 +329,13 @@ impl Detector {
             return None;
         }
         top.path.push(branch.is_taken);
-        (top.path.length == self.parameters.length_limit && !operations.pop).then_some(PathEnd::Limit)
+        (top.path.length == self.parameters.length_limit && !operations.pop).then_some(PathEndReason::Limit)
     }
 
-    fn pop(&mut self, end: PathEnd, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
+    fn pop(&mut self, end: PathEndReason, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
         let entry = self.stacks.paths().pop()?;
         self.counts.paths += 1;
-        self.counts.splits += u64::from(end == PathEnd::Limit);
+        self.counts.splits += u64::from(end == PathEndReason::Limit);
         emit(&CompletedPath { path: entry.path, events: entry.events, instructions: entry.instructions, end });
         Some(entry)
     }

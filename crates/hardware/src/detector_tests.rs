@@ -124,7 +124,7 @@ fn stack_is_repaired_after_longjmp() {
     let (found, mut detector) = run_with(published, 0x70, &branches);
     assert_eq!(found, ["300:1", "10a:1"]);
     assert_eq!((detector.counts().repairs, detector.stacks.paths().depth()), (1, 1));
-    let (_, mut naive) = run_with(DetectorParameters { repair: Repair::None, ..published }, 0x70, &branches);
+    let (_, mut naive) = run_with(DetectorParameters { repair: StackRepair::None, ..published }, 0x70, &branches);
     assert_eq!(naive.stacks.paths().depth(), 3);
 }
 

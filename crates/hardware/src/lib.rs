@@ -26,7 +26,7 @@ mod stream;
 mod table;
 
 pub use descriptor::{MAX_BRANCHES, PathDescriptor};
-pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEnd, Repair};
+pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, PathEndReason, StackRepair};
 pub use error::HardwareError;
 pub use events::{CounterWidth, EventCounts, MAX_EVENTS};
 pub use index::IndexFunction;

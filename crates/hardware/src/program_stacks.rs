@@ -19,7 +19,7 @@ const MARGIN: u64 = 1 << 12;
 const MIN_SIGNAL_FRAME_SIZE: u64 = 512;
 
 /// A frame: the location of its return address, and the return address.
-type StackFrame = (Address, Address);
+type ReturnFrame = (Address, Address);
 
 #[derive(Clone, Debug)]
 struct ProgramStack {
@@ -28,9 +28,9 @@ struct ProgramStack {
     low: u64,
     high: u64,
     /// The frame that was executing when control switched from this stack to a different stack.
-    left: Option<StackFrame>,
+    left: Option<ReturnFrame>,
     /// Frames that paths were extended into, innermost last.
-    extended: Vec<StackFrame>,
+    extended: Vec<ReturnFrame>,
     /// The stack that was interrupted by the signal handler running on this stack.
     interrupted: Option<usize>,
     /// Whether a handler has begun whose frame location is not known yet.
@@ -86,7 +86,7 @@ impl ProgramStack {
     }
 
     /// Returns true if the frame is on this stack.
-    fn has_frame(&self, frame: StackFrame) -> bool {
+    fn has_frame(&self, frame: ReturnFrame) -> bool {
         self.paths.iter_from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
@@ -107,7 +107,7 @@ pub(crate) enum ReturnTarget {
     /// The returning procedure itself: the return acts as a jump, and its target was pushed just before.
     Jump,
     /// A frame on the stack with this index. The second field is the frame that control left.
-    Stack(usize, Option<StackFrame>),
+    Stack(usize, Option<ReturnFrame>),
 }
 
 /// Statistics of stack handling.
@@ -297,7 +297,7 @@ impl ProgramStacks {
     }
 
     /// The innermost frame.
-    fn frame(&mut self) -> Option<StackFrame> {
+    fn frame(&mut self) -> Option<ReturnFrame> {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
         let top = stack.paths.top()?;
@@ -354,7 +354,7 @@ impl ProgramStacks {
     }
 
     /// Switches to a different stack, from a frame whose path was popped.
-    fn leave(&mut self, place: usize, left: Option<StackFrame>, path: Option<PathEntry>) {
+    fn leave(&mut self, place: usize, left: Option<ReturnFrame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)

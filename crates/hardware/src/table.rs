@@ -76,7 +76,7 @@ impl TableParameters {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct TableEntry {
     path: PathDescriptor,
     count: u32,
     /// Time of the last use, for `lru`.
@@ -112,7 +112,7 @@ pub struct TableCounts {
 #[derive(Clone, Debug)]
 pub struct HotPathTable {
     parameters: TableParameters,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
     clock: u64,
     generator: Generator,
     counts: TableCounts,
@@ -121,7 +121,7 @@ pub struct HotPathTable {
 impl HotPathTable {
     /// Memory that a table with the given parameters uses, in bytes.
     pub fn memory(parameters: &TableParameters) -> u64 {
-        (parameters.entries * size_of::<Entry>()) as u64
+        (parameters.entries * size_of::<TableEntry>()) as u64
     }
 
     /// Creates an empty table.
@@ -130,7 +130,7 @@ impl HotPathTable {
     /// A parameter is out of its range.
     pub fn new(parameters: TableParameters) -> Result<HotPathTable, HardwareError> {
         parameters.check()?;
-        let entries = vec![Entry::default(); parameters.entries];
+        let entries = vec![TableEntry::default(); parameters.entries];
         Ok(HotPathTable { parameters, entries, clock: 0, generator: Generator::default(), counts: TableCounts::default() })
     }
 
@@ -159,7 +159,7 @@ impl HotPathTable {
             return TableUpdate::Hit;
         }
         self.counts.misses += 1;
-        let fresh = Entry { path: *path, count, used: self.clock, is_valid: true };
+        let fresh = TableEntry { path: *path, count, used: self.clock, is_valid: true };
         if let Some(free) = set.iter_mut().find(|e| !e.is_valid) {
             *free = fresh;
             return TableUpdate::Inserted;
@@ -178,12 +178,12 @@ impl HotPathTable {
 
     /// Removes all entries, but keeps the statistics.
     pub fn clear(&mut self) {
-        self.entries.fill(Entry::default());
+        self.entries.fill(TableEntry::default());
     }
 }
 
 /// Replaces an entry of a full set, or rejects the new one.
-fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut Generator) -> TableUpdate {
+fn replace(set: &mut [TableEntry], fresh: TableEntry, policy: Replacement, generator: &mut Generator) -> TableUpdate {
     let least = || (0..set.len()).min_by_key(|at| set[*at].count).unwrap_or(0);
     let at = match policy {
         Replacement::Lru => (0..set.len()).min_by_key(|at| set[*at].used).unwrap_or(0),
@@ -194,12 +194,12 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
     let inherited = u64::from(victim.count) + u64::from(fresh.count);
     match policy {
         Replacement::Lfu | Replacement::Lru | Replacement::Random => *victim = fresh,
-        Replacement::SpaceSaving => *victim = Entry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh },
+        Replacement::SpaceSaving => *victim = TableEntry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh },
         Replacement::RandomizedAdmission => {
             if generator.below(inherited.max(1)) >= u64::from(fresh.count) {
                 return TableUpdate::Rejected;
             }
-            *victim = Entry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh };
+            *victim = TableEntry { count: inherited.min(u64::from(u32::MAX)) as u32, ..fresh };
         }
         Replacement::Decay => {
             if !decay(victim, fresh.count, generator) {
@@ -212,7 +212,7 @@ fn replace(set: &mut [Entry], fresh: Entry, policy: Replacement, generator: &mut
 }
 
 /// Decreases an entry's count by `by`, with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
-fn decay(victim: &mut Entry, by: u32, generator: &mut Generator) -> bool {
+fn decay(victim: &mut TableEntry, by: u32, generator: &mut Generator) -> bool {
     // Above this count, the probability is less than 2^-32.
     const MAX_EXPONENT: u32 = 288;
     let count = victim.count.min(MAX_EXPONENT);

@@ -21,13 +21,13 @@ use trodden_unit::properties::*;
 
 /// Returns the properties of the functions that would be instrumented.
 pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
-    let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
+    let mut names = PropertyNames { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: MemoryClasses::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.of_function(function);
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, no_return, &mut positions);
-        functions.push(Collector::describe(function, &cfg, &mut names, &mut positions));
+        functions.push(PropertyCollector::describe(function, &cfg, &mut names, &mut positions));
     }
     UnitProperties {
         version: PROPERTIES_VERSION,
@@ -39,15 +39,15 @@ pub fn collect(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, m
     }
 }
 
-struct Collector<'a> {
+struct PropertyCollector<'a> {
     values: Vec<ValueProperties>,
     numbers: IndexMap<Value, ValueId>,
     names: &'a mut PropertyNames,
 }
 
-impl Collector<'_> {
+impl PropertyCollector<'_> {
     fn describe(function: Value, cfg: &FunctionCfg, names: &mut PropertyNames, positions: &mut Positions) -> FunctionProperties {
-        let mut collector = Collector { values: Vec::new(), numbers: IndexMap::new(), names };
+        let mut collector = PropertyCollector { values: Vec::new(), numbers: IndexMap::new(), names };
         let node: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = cfg.nodes.iter().map(|block| match block {
             Some(block) => collector.block(*block, &node, positions),
@@ -220,7 +220,7 @@ struct PropertyNames {
     module: Module,
     numbers: IndexMap<String, OperationId>,
     types: IndexMap<LLVMTypeRef, String>,
-    classes: Classes,
+    classes: MemoryClasses,
 }
 
 impl PropertyNames {
@@ -272,12 +272,12 @@ fn indices(instruction: Value) -> Vec<u32> {
 
 /// Memory classes by source type, from LLVM's metadata `!tbaa`, in which the node of a scalar type has the type's name and its parent.
 #[derive(Default)]
-struct Classes {
+struct MemoryClasses {
     parents: Vec<Option<ClassId>>,
     numbers: IndexMap<Value, ClassId>,
 }
 
-impl Classes {
+impl MemoryClasses {
     /// Returns the class of an access tag (base type, accessed type, offset).
     fn of(&mut self, tag: Value) -> Option<ClassId> {
         let accessed = tag.metadata_operands().get(1).copied().flatten()?;

@@ -8,7 +8,7 @@
 
 use crate::additions::{add_inline, add_to_word};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
+use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
 use crate::weights::{mark_unlikely, set_edge_weights};
 use llvm_sys::core::*;
@@ -47,7 +47,7 @@ pub struct Counters<'a> {
     pub atomic: bool,
     /// How the iterations of loops are counted.
     pub flushing: Flushing,
-    pub at_end: PathEnd<'a>,
+    pub at_end: PathEndAction<'a>,
 }
 
 /// How the iterations of a loop are counted at its exits.
@@ -62,7 +62,7 @@ pub enum Flushing {
 impl Counters<'_> {
     /// Returns the counters of an array that belongs to the thread.
     pub fn own(base: Value, first: u64) -> Self {
-        Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEnd::Word }
+        Counters { base, first, atomic: false, flushing: Flushing::Branchless, at_end: PathEndAction::Word }
     }
 
     /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word of one thread.
@@ -191,14 +191,14 @@ impl CountEmitter<'_> {
 
     fn emit(&self, block: Block) {
         match self.counters.at_end {
-            PathEnd::Unknown(unknown) => self.count_if_unknown(block, unknown),
-            PathEnd::Table(table) => self.count_in_table(block, table),
+            PathEndAction::Unknown(unknown) => self.count_if_unknown(block, unknown),
+            PathEndAction::Table(table) => self.count_in_table(block, table),
             _ => self.count_in_array(block),
         }
     }
 
     /// Looks the path up and counts it if it is unknown: inline if it has been counted before, otherwise by the runtime.
-    fn count_if_unknown(&self, block: Block, unknown: UnknownPaths) {
+    fn count_if_unknown(&self, block: Block, unknown: UnknownPathCode) {
         let test = unknown.known.filter(|_| self.count.lookup == Lookup::Needed);
         let count = test.map_or(block, |test| self.look_up(block, test));
         let i64 = self.module.i64();
@@ -354,6 +354,6 @@ impl CountEmitter<'_> {
 }
 
 /// Jumps to the runtime, which counts at an address of the template.
-fn jump_to_runtime(builder: &Builder, unknown: UnknownPaths, counter: Value) {
+fn jump_to_runtime(builder: &Builder, unknown: UnknownPathCode, counter: Value) {
     builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, unknown.count]);
 }

@@ -12,7 +12,7 @@ use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use trodden_unit::{Position, Scope};
+use trodden_unit::{Scope, SourcePosition};
 
 /// Collects the files and scopes that positions refer to.
 pub struct Positions {
@@ -40,16 +40,16 @@ impl Positions {
     }
 
     /// Returns the source position of an instruction; `None` without debug information, and for compiler-generated code (line 0).
-    pub fn of(&mut self, instruction: Value) -> Option<Position> {
+    pub fn of(&mut self, instruction: Value) -> Option<SourcePosition> {
         let position = self.at(instruction.location()?)?;
         (position.line != 0).then_some(position)
     }
 
     /// Returns the position of a function's declaration.
-    pub fn of_function(&mut self, function: Value) -> Option<Position> {
+    pub fn of_function(&mut self, function: Value) -> Option<SourcePosition> {
         let scope = self.scope(subprogram(function)?, std::ptr::null_mut())?;
         let Scope { file, line, .. } = self.scopes[scope as usize];
-        Some(Position { scope, file, line, column: 0 })
+        Some(SourcePosition { scope, file, line, column: 0 })
     }
 
     /// Returns the compiler that produced the function's compile unit, from debug information.
@@ -61,13 +61,13 @@ impl Positions {
         unit.metadata_operands().get(1).copied().flatten()?.metadata_text()
     }
 
-    fn at(&mut self, location: LLVMMetadataRef) -> Option<Position> {
+    fn at(&mut self, location: LLVMMetadataRef) -> Option<SourcePosition> {
         let inlined_at = llvm!(LLVMDILocationGetInlinedAt(location));
         let local = llvm!(LLVMDILocationGetScope(location));
         let file = self.file(llvm!(LLVMDIScopeGetFile(local)));
         let scope = self.scope(self.subprogram(local)?, inlined_at)?;
         let line = llvm!(LLVMDILocationGetLine(location));
-        Some(Position { scope, file, line, column: llvm!(LLVMDILocationGetColumn(location)) })
+        Some(SourcePosition { scope, file, line, column: llvm!(LLVMDILocationGetColumn(location)) })
     }
 
     /// Returns the function that contains a lexical block.

@@ -7,7 +7,7 @@ use trodden_unit::cache::CACHE_VARIABLE;
 
 /// An error that prevents a unit from being instrumented.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum InstrumentError {
     #[error(transparent)]
     Option(#[from] BadOption),
     /// LLVM's edge counters cannot be removed from the unit.

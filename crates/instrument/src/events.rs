@@ -18,7 +18,7 @@ use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
 /// The symbols that a unit's code refers to for events.
 #[derive(Clone, Copy)]
-pub struct Events {
+pub struct EventSymbols {
     thread: Value,
     /// The image's [`EventCost`].
     cost: Value,
@@ -31,17 +31,17 @@ pub struct Events {
 pub struct EventActivation {
     /// Type of a path's cells.
     pub cells: LLVMTypeRef,
-    events: Events,
+    events: EventSymbols,
     start: Value,
 }
 
-impl Events {
+impl EventSymbols {
     /// Declares the symbols and defines them (linkers keep one definition per image).
-    pub fn declare(module: Module, source: EventSource) -> Events {
+    pub fn declare(module: Module, source: EventSource) -> EventSymbols {
         define(module, source);
         let thread = module.add_thread_local(&format!("{EVENT_SYMBOL}_own"));
         let cost = module.add_hidden_global(&format!("{EVENT_SYMBOL}_cost"), module.i64());
-        Events { thread, cost, now: declare_reading(module, source) }
+        EventSymbols { thread, cost, now: declare_reading(module, source) }
     }
 
     /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a region was inserted.

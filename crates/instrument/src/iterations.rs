@@ -6,7 +6,7 @@
 use crate::llvm::{Builder, Module, Value, llvm};
 use crate::planned_function::PlannedFunction;
 use crate::program_passes;
-use crate::segments::places::Places;
+use crate::segments::places::WordPlaces;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub struct IterationPlan {
     pub words: IterationWords,
     numbering: IterationNumbering,
     /// How words are found.
-    places: Places,
+    places: WordPlaces,
     /// Edges on which paths are counted.
     counted: BTreeSet<Edge>,
     /// Edges on which a path ends after which the activation may have another one: cut edges and, if control may come back by `longjmp`,
@@ -73,7 +73,7 @@ impl IterationPlan {
             (*key, (*path as u32, 0), end)
         };
         let keys: Vec<_> = numbered.keys.iter().map(key).collect();
-        let places = Places::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
+        let places = WordPlaces::minimal(&keys).ok_or(IterationPlanError::NoHash)?;
         let counted: BTreeSet<Edge> = known.ends.iter().filter(|end| ends.contains(**end)).filter_map(|end| on_edge(*end)).collect();
         let (graph, frequencies) = (&planned.cfg.graph, &planned.frequencies);
         let probes = match chords {

@@ -4,7 +4,7 @@
 //! here. The line graphs of that module are stored in a metadata node, which remains in the bitcode that variants are built from.
 
 use crate::debug::{path_of, subprogram};
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, Value, c_string, llvm};
 use crate::no_return::is_definition;
 use crate::placeholders::llvm_profile::delete_globals;
@@ -22,14 +22,14 @@ const EMBEDDED: &str = "llvm.embedded.module";
 const NODE: &str = "trodden.line.graphs";
 
 /// Removes the embedded front-end module, and stores its line graphs in a metadata node.
-pub fn extract(module: Module) -> Result<(), Error> {
+pub fn extract(module: Module) -> Result<(), InstrumentError> {
     let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
     let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
     // With `-fembed-bitcode=marker`, clang embeds an empty constant.
     if bytes.is_empty() {
         return Ok(());
     }
-    let graphs = graphs(module, &bytes).ok_or(Error::UnreadableEmbeddedModule)?;
+    let graphs = graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
     delete_globals(module, &IndexSet::from([embedded]));
     let bytes = graphs.to_bytes();
     let mut text = llvm!(LLVMMDStringInContext2(module.context(), bytes.as_ptr().cast(), bytes.len()));

@@ -2,7 +2,7 @@
 
 use crate::block_properties;
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::flags::code_generation_flags;
 use crate::hoisting;
 use crate::line_graphs;
@@ -11,7 +11,7 @@ use crate::map_only_debug_info;
 use crate::module_context::ModuleContext;
 use crate::observe::addresses::{self, BlockAddresses, ModuleCopy};
 use crate::observe::{self, Observer, choose_functions, sleds};
-use crate::options::{PluginOptions, Threads};
+use crate::options::{PluginOptions, ThreadCounters};
 use crate::placeholders;
 use crate::transform;
 use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
@@ -29,7 +29,7 @@ pub enum UnitOutcome {
 }
 
 /// Instruments a module in place, or only writes the properties of its blocks.
-pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
+pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, InstrumentError> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
     line_graphs::extract(module)?;
     if options.placeholders {
@@ -58,7 +58,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     let (chosen, skipped) = choose_functions(&mut work, &*observer);
     if let Some(file) = work.options.properties.clone() {
         let properties = block_properties::collect(module, &chosen, &work.no_return, work.positions);
-        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::PropertiesWrite { file, source })?;
+        std::fs::write(&file, properties.to_bytes()).map_err(|source| InstrumentError::PropertiesWrite { file, source })?;
         return Ok(UnitOutcome::NoCode);
     }
     work.map.skipped = skipped;
@@ -73,11 +73,11 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitO
     Ok(UnitOutcome::Code)
 }
 
-fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), Error> {
+fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observer>), InstrumentError> {
     let counters = emit::declare_counters(module);
     let (bias, enter) = match options.experiment.threads() {
-        Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
-        Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
+        ThreadCounters::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
+        ThreadCounters::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
     };
     let context = ModuleContext { module, counters, bias, enter };
     let mut map = empty_map(module, &options.experiment);
@@ -86,8 +86,13 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
 }
 
 /// Instruments the chosen functions, and defines the symbols that their probes refer to.
-fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
-    if work.options.experiment.threads() != Threads::Own {
+fn observe_all(
+    work: &mut Unit,
+    observer: &mut dyn Observer,
+    chosen: &[Value],
+    machine: LLVMTargetMachineRef,
+) -> Result<(), InstrumentError> {
+    if work.options.experiment.threads() != ThreadCounters::Own {
         emit::shared_bias(work.module);
     }
     observer.observe_all(work, chosen, machine)?;
@@ -98,9 +103,15 @@ fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], m
 }
 
 /// Builds the map from a copy of the module, and marks the blocks in the module itself.
-fn mark_addresses(module: Module, options: PluginOptions, merge_tails: bool, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+fn mark_addresses(
+    module: Module,
+    options: PluginOptions,
+    merge_tails: bool,
+    unit: Identity,
+    bitcode: Vec<u8>,
+) -> Result<(), InstrumentError> {
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
-        return Err(Error::ForeignAssembler);
+        return Err(InstrumentError::ForeignAssembler);
     }
     if !merge_tails {
         addresses::forbid_tail_merging();

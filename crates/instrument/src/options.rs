@@ -11,12 +11,12 @@ use trodden_flow::dag::Entries;
 use trodden_flow::program::{Choices, DominantCounting, EarlyCounting, TripCounting};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
-    DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, OutputDestination, PluginRequest, Reach,
+    DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputPurpose, Keep, OutputDestination, PluginRequest, Reach,
     RequestError, TripCounts, UnitAction,
 };
-use trodden_unit::{Experiment, FunctionParts, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan, Weights};
+use trodden_unit::{Experiment, FunctionParts, FunctionWeights, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan};
 
-pub use trodden_unit::experiment::{ExperimentScheme, Threads};
+pub use trodden_unit::experiment::{ExperimentScheme, ThreadCounters};
 
 /// Maximum number of paths of one function that counts in a table. A function with more is cut, so that one number space covers all paths
 /// of a program.
@@ -43,7 +43,7 @@ pub struct PluginOptions {
     /// Keep the unit's bitcode for building other variants of it.
     pub keep_bitcode: bool,
     /// Measured edge frequencies.
-    pub weights: Option<Rc<Weights>>,
+    pub weights: Option<Rc<FunctionWeights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
     /// Interesting paths; all other paths share one count.
@@ -114,15 +114,15 @@ impl PluginOptions {
         let placement = experiment.placement();
         let part = experiment.part();
         let (interesting, time_limit_s) = match experiment.interesting() {
-            Some(paths) => (Some(read(folder, InputKind::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
+            Some(paths) => (Some(read(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
         // Paths that are not counted: the known ones, or, in a watch, all but the watched ones.
-        let known = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
+        let known = if experiment.is_watched() { InputPurpose::Watched } else { InputPurpose::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
             UnitAction::Describe { output } => (Some(output.into()), None),
-            UnitAction::Apply(plan) => (None, Some(read(folder, InputKind::Apply, plan, TransformationPlan::from_bytes)?)),
+            UnitAction::Apply(plan) => (None, Some(read(folder, InputPurpose::Apply, plan, TransformationPlan::from_bytes)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
             OutputDestination::Array => (0, placement.max_paths),
@@ -135,16 +135,16 @@ impl PluginOptions {
             reach_calls: experiment.segments().is_some() || placement.reach == Reach::Calls,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
-            weights: placement.weights.map(|set| read(folder, InputKind::Weights, set, Weights::from_bytes)).transpose()?,
+            weights: placement.weights.map(|set| read(folder, InputPurpose::Weights, set, FunctionWeights::from_bytes)).transpose()?,
             known: experiment.known().map(|set| read(folder, known, set, KnownPaths::from_bytes)).transpose()?,
             interesting,
-            segments: experiment.segments().map(|set| read(folder, InputKind::Segments, set, SegmentSet::from_bytes)).transpose()?,
+            segments: experiment.segments().map(|set| read(folder, InputPurpose::Segments, set, SegmentSet::from_bytes)).transpose()?,
             iterations: experiment
                 .iterations()
-                .map(|set| read(folder, InputKind::Iterations, set, IterationSet::from_bytes))
+                .map(|set| read(folder, InputPurpose::Iterations, set, IterationSet::from_bytes))
                 .transpose()?,
             time_limit_s,
-            parts: part.map(|part| read(folder, InputKind::Part, part.file, FunctionParts::from_bytes)).transpose()?,
+            parts: part.map(|part| read(folder, InputPurpose::Part, part.file, FunctionParts::from_bytes)).transpose()?,
             count_hits: part.is_some_and(|part| part.count_hits),
             properties,
             apply,
@@ -192,7 +192,7 @@ fn choices(experiment: &Experiment) -> Choices {
 /// Reads and decodes the file named by `identity`.
 fn read<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
-    kind: InputKind,
+    kind: InputPurpose,
     identity: Identity,
     from_bytes: fn(&[u8]) -> Result<T, E>,
 ) -> Result<Rc<T>, BadOption> {

@@ -1,6 +1,6 @@
 //! LLVM's passes and its verifier.
 
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::host;
 use crate::llvm::{Module, Value, llvm};
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -10,21 +10,21 @@ use llvm_sys::transforms::pass_builder::*;
 use std::ffi::{CStr, CString};
 
 /// Runs LLVM's verifier on a function.
-pub fn verify(function: Value) -> Result<(), Error> {
+pub fn verify(function: Value) -> Result<(), InstrumentError> {
     match llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
         0 => Ok(()),
-        _ => Err(Error::InvalidFunction(function.name())),
+        _ => Err(InstrumentError::InvalidFunction(function.name())),
     }
 }
 
 /// Runs passes on a module.
-pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
+pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), InstrumentError> {
     let run = |names: &CStr, options| llvm!(LLVMRunPasses(module.raw, names.as_ptr(), machine, options));
     run_with(passes, run, || module.source())
 }
 
 /// Runs passes on a function.
-pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), Error> {
+pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), InstrumentError> {
     run_with(passes, |names, options| host::run_passes(function.0, names, machine, options), || function.name())
 }
 
@@ -32,7 +32,7 @@ fn run_with(
     passes: &'static str,
     run: impl Fn(&CStr, LLVMPassBuilderOptionsRef) -> LLVMErrorRef,
     name: impl Fn() -> String,
-) -> Result<(), Error> {
+) -> Result<(), InstrumentError> {
     let names = CString::new(passes).expect("pass names contain no NUL");
     let options = llvm!(LLVMCreatePassBuilderOptions());
     let error = run(&names, options);
@@ -42,5 +42,5 @@ fn run_with(
     }
     // SAFETY: LLVM returns a NUL-terminated message. It is leaked, because the compilation ends here.
     let what = unsafe { CStr::from_ptr(LLVMGetErrorMessage(error)) }.to_string_lossy().into_owned();
-    Err(Error::Passes { function: name(), passes, what })
+    Err(InstrumentError::Passes { function: name(), passes, what })
 }

@@ -10,7 +10,7 @@ use crate::stream::StreamCode;
 use trodden_unit::CountTable;
 
 #[derive(Clone, Copy)]
-pub enum PathEnd<'a> {
+pub enum PathEndAction<'a> {
     /// Increment the path's word in an array.
     Word,
     /// Find the path's cell in a table and increment it.
@@ -19,7 +19,7 @@ pub enum PathEnd<'a> {
     Sums(EventActivation),
     /// Increment the word of an interesting path, or the word that all other paths share, and add the events if events are summed.
     Interesting(Words<'a>, Option<EventActivation>),
-    Unknown(UnknownPaths<'a>),
+    Unknown(UnknownPathCode<'a>),
     Stream(StreamCode),
     /// Pass the context on to callees, and count the segment that ends here.
     Segment(SegmentCode<'a>),
@@ -30,20 +30,20 @@ pub enum PathEnd<'a> {
     Part(Option<u64>),
 }
 
-impl PathEnd<'_> {
+impl PathEndAction<'_> {
     /// Returns true if a path that is counted often may have its own code, because counting is a plain addition to a word.
     pub fn may_count_split(&self) -> bool {
-        !matches!(self, PathEnd::Table(_) | PathEnd::Sums(_) | PathEnd::Interesting(..))
+        !matches!(self, PathEndAction::Table(_) | PathEndAction::Sums(_) | PathEndAction::Interesting(..))
     }
 
     /// Returns true if events are added to paths.
     pub fn has_events(&self) -> bool {
-        matches!(self, PathEnd::Sums(_) | PathEnd::Interesting(_, Some(_)))
+        matches!(self, PathEndAction::Sums(_) | PathEndAction::Interesting(_, Some(_)))
     }
 
     pub fn stream(&self) -> StreamCode {
         match self {
-            PathEnd::Stream(stream) => *stream,
+            PathEndAction::Stream(stream) => *stream,
             _ => unreachable!("a program that appends paths is of a stream build"),
         }
     }
@@ -51,7 +51,7 @@ impl PathEnd<'_> {
 
 /// The code that counts unknown paths.
 #[derive(Clone, Copy)]
-pub struct UnknownPaths<'a> {
+pub struct UnknownPathCode<'a> {
     /// The runtime's function that counts in the thread's current region.
     pub count: Value,
     /// The thread-local bias of these counts.

@@ -43,7 +43,7 @@ impl InsertionPlace {
 type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The insertion points of a function's edges, and its control flow after edges were split.
-pub struct Places {
+pub struct EdgePlaces {
     code: Vec<Option<InsertionPlace>>,
     /// The edge between two blocks in the current control flow.
     arrivals: HandleMap<(Block, Block), Edge>,
@@ -104,12 +104,12 @@ fn tail_call(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
     cfg.block(cfg.graph.from(edge)).and_then(tail_call_before_return)
 }
 
-impl Places {
+impl EdgePlaces {
     /// Determines the insertion point of every edge that needs code, splitting edges where necessary.
-    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
+    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> EdgePlaces {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
-        let mut places = Places { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
+        let mut places = EdgePlaces { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
             places.record_arrival(cfg, edge);
         }

@@ -4,12 +4,12 @@ use crate::describe::FunctionCfg;
 use crate::llvm::Value;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{Edge, Node, ProbeProgram};
-use trodden_unit::{FlowGraph, Position, UnitBlock};
+use trodden_unit::{FlowGraph, SourcePosition, UnitBlock};
 
 /// A function with its plan, before anything is inserted.
 pub struct PlannedFunction {
     pub function: Value,
-    pub position: Option<Position>,
+    pub position: Option<SourcePosition>,
     /// The function's description. Blocks and sites refer to the current code.
     pub cfg: FunctionCfg,
     /// The program to insert, before the passes.

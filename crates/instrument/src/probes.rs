@@ -13,8 +13,8 @@ use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Builder, Value};
 use crate::module_context::ModuleContext;
-use crate::path_end::PathEnd;
-use crate::places::{InsertionPlace, Places};
+use crate::path_end::PathEndAction;
+use crate::places::{EdgePlaces, InsertionPlace};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
@@ -28,7 +28,7 @@ use trodden_unit::EdgeKind;
 
 /// The path register's value at some point of the function.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Register {
+enum RegisterValue {
     Constant(i64),
     Computed(Value),
 }
@@ -42,7 +42,7 @@ pub fn insert(
     counters: Counters,
 ) -> Vec<(Value, Value)> {
     let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
-    let places = Places::new(context.module, cfg, program, location);
+    let places = EdgePlaces::new(context.module, cfg, program, location);
     let mut work = ProbeCode {
         context,
         cfg,
@@ -79,19 +79,19 @@ pub fn insert(
     if !deferred.is_empty() {
         counting::emit_deferred(context.module, counters, &deferred, location);
     }
-    if let PathEnd::Segment(_) | PathEnd::Iterations(_) = counters.at_end {
+    if let PathEndAction::Segment(_) | PathEndAction::Iterations(_) = counters.at_end {
         erase_unused(&work.created.into_inner());
     }
     places.into_replaced()
 }
 
 /// Returns the register after each cut edge: the value that the next path starts with. Other edges have 0 until their code is emitted.
-fn starts_after_cuts(program: &ProbeProgram) -> Vec<Register> {
+fn starts_after_cuts(program: &ProbeProgram) -> Vec<RegisterValue> {
     let graph = program.graph();
-    let mut leaving = vec![Register::Constant(0); graph.edge_count()];
+    let mut leaving = vec![RegisterValue::Constant(0); graph.edge_count()];
     for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
         if let Some(start) = value_set(program.operations(edge)) {
-            leaving[edge.index()] = Register::Constant(start);
+            leaving[edge.index()] = RegisterValue::Constant(start);
         }
     }
     leaving
@@ -111,7 +111,7 @@ struct ProbeCode<'a> {
     cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
-    places: &'a Places,
+    places: &'a EdgePlaces,
     /// Where and how the function counts.
     counters: Counters<'a>,
     /// Iteration counts to emit at the end, because they split blocks.
@@ -128,9 +128,9 @@ struct ProbeCode<'a> {
     created: RefCell<Vec<Value>>,
     location: Option<LLVMMetadataRef>,
     /// The register after each edge's code.
-    leaving: Vec<Register>,
+    leaving: Vec<RegisterValue>,
     /// For each loop that is counted by trip count: its number of iterations so far, and the register at loop entry.
-    trip_counts: IndexMap<LoopId, (IterationCount, Register)>,
+    trip_counts: IndexMap<LoopId, (IterationCount, RegisterValue)>,
     /// For each edge: the register that holds the number of dominant iterations after the edge's code, if any.
     in_register: Vec<Option<Value>>,
     /// Phi nodes of such registers, whose incoming values are added at the end.
@@ -139,10 +139,10 @@ struct ProbeCode<'a> {
 
 impl ProbeCode<'_> {
     /// Returns the register at the start of a node.
-    fn arriving(&mut self, node: Node) -> Register {
+    fn arriving(&mut self, node: Node) -> RegisterValue {
         if node == self.graph.entry() {
-            let start = if let PathEnd::Segment(segments) = self.counters.at_end { segments.start } else { None };
-            return start.map_or(Register::Constant(0), Register::Computed);
+            let start = if let PathEndAction::Segment(segments) = self.counters.at_end { segments.start } else { None };
+            return start.map_or(RegisterValue::Constant(0), RegisterValue::Computed);
         }
         if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
             return self.enter_loop(LoopId(which));
@@ -150,7 +150,7 @@ impl ProbeCode<'_> {
         let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.program.is_dead(*e)).collect();
         // The register is not needed if no outgoing edge reads it.
         if !self.graph.out(node).iter().any(|e| self.program.reads_register(*e)) {
-            return Register::Constant(0);
+            return RegisterValue::Constant(0);
         }
         if let Some(same) = self.common_register(&live) {
             return same;
@@ -161,41 +161,41 @@ impl ProbeCode<'_> {
     }
 
     /// Returns the register after these edges if it is the same for all of them.
-    fn common_register(&self, edges: &[Edge]) -> Option<Register> {
+    fn common_register(&self, edges: &[Edge]) -> Option<RegisterValue> {
         let first = self.leaving[edges.first()?.index()];
         edges.iter().all(|e| self.leaving[e.index()] == first).then_some(first)
     }
 
     /// Creates a phi node of the register's values from `sources`.
-    fn merge(&self, block: Block, sources: &[Block]) -> Register {
+    fn merge(&self, block: Block, sources: &[Block]) -> RegisterValue {
         let module = self.context.module;
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.incoming_register(from, block)), from)).collect();
         let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
         phi.add_incoming(&incoming);
         self.created.borrow_mut().push(phi);
-        Register::Computed(phi)
+        RegisterValue::Computed(phi)
     }
 
     /// Returns the register that arrives from a block: the edge's value, or the merged value of the edges that share a landing pad.
-    fn incoming_register(&self, from: Block, to: Block) -> Register {
+    fn incoming_register(&self, from: Block, to: Block) -> RegisterValue {
         if let Some(edge) = self.places.arrival(from, to) {
             return self.leaving[edge.index()];
         }
         match self.places.shared_pad(from) {
             Some(edges) => self.common_register(edges).unwrap_or_else(|| self.merge(from, &predecessors(from))),
             // The block is unreachable.
-            None => Register::Constant(0),
+            None => RegisterValue::Constant(0),
         }
     }
 
-    fn value(&self, register: Register) -> Value {
+    fn value(&self, register: RegisterValue) -> Value {
         match register {
-            Register::Constant(c) => self.context.module.constant(c),
-            Register::Computed(value) => value,
+            RegisterValue::Constant(c) => self.context.module.constant(c),
+            RegisterValue::Computed(value) => value,
         }
     }
 
-    fn emit_edge(&mut self, edge: Edge, arriving: Register) {
+    fn emit_edge(&mut self, edge: Edge, arriving: RegisterValue) {
         if self.program.is_dead(edge) {
             return;
         }
@@ -215,7 +215,7 @@ impl ProbeCode<'_> {
     }
 
     /// Appends a path to the stream. If the `following` operations show that the call ends as well, one word represents both events.
-    fn emit(&mut self, code: &Builder, register: Register, increment: i64, following: &[Operation]) -> Register {
+    fn emit(&mut self, code: &Builder, register: RegisterValue, increment: i64, following: &[Operation]) -> RegisterValue {
         let (stream, words) = (self.counters.at_end.stream(), self.context.module.i64());
         let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
         self.appended = Some(stream.append_path(code, self.address(code, words, register, increment), call_ends));
@@ -223,7 +223,7 @@ impl ProbeCode<'_> {
     }
 
     /// Emits the code of one operation, and returns the register after it.
-    fn emit_operation(&mut self, code: &Builder, operation: Operation, edge: Edge, register: Register) -> Register {
+    fn emit_operation(&mut self, code: &Builder, operation: Operation, edge: Edge, register: RegisterValue) -> RegisterValue {
         let one = self.context.module.constant(1);
         match operation {
             Operation::Add(increment) => return self.add_increment(code, register, increment),
@@ -249,7 +249,7 @@ impl ProbeCode<'_> {
 
     /// Counts the dominant iterations accumulated in a register.
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
-        let index = Register::Constant(self.program.dominant_by_id(which).index);
+        let index = RegisterValue::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
             // Copied to a new value, because the phi node may be replaced before the count is emitted.
             let number = code.add(number, self.context.module.constant(0));
@@ -259,37 +259,37 @@ impl ProbeCode<'_> {
 
     /// Counts the executions of an edge's probes.
     fn count_hits(&self, builder: &Builder, hits: Hits) {
-        let (PathEnd::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
+        let (PathEndAction::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
             self.counters.add(builder, address, module.constant(by as i64));
         }
     }
 
-    fn add_increment(&self, builder: &Builder, register: Register, increment: i64) -> Register {
+    fn add_increment(&self, builder: &Builder, register: RegisterValue, increment: i64) -> RegisterValue {
         match register {
-            Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
-            Register::Computed(value) => {
+            RegisterValue::Constant(c) => RegisterValue::Constant(c.wrapping_add(increment)),
+            RegisterValue::Computed(value) => {
                 let sum = builder.add(value, self.context.module.constant(increment));
                 self.created.borrow_mut().push(sum);
-                Register::Computed(sum)
+                RegisterValue::Computed(sum)
             }
         }
     }
 
     /// Defers a count that needs new blocks.
-    fn defer_count(&self, builder: &Builder, register: Register, increment: i64, by: Value, lookup: Lookup) {
+    fn defer_count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value, lookup: Lookup) {
         let path = self.value(self.add_increment(builder, register, increment));
         self.deferred.borrow_mut().push(DeferredCount::new(builder, path, by, lookup));
     }
 
     /// Returns the address of `count[register + increment]`, in an array of words or of groups of cells.
-    fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: Register, increment: i64) -> Value {
+    fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: RegisterValue, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         match register {
-            Register::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
-            Register::Computed(value) => {
+            RegisterValue::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
+            RegisterValue::Computed(value) => {
                 let base = builder.offset(cells, base, module.constant(fixed));
                 builder.offset(cells, base, value)
             }
@@ -298,18 +298,18 @@ impl ProbeCode<'_> {
 
     /// Emits `count[register + increment] += 1`, with a fast path for the dominant iteration. Returns the register that accumulates
     /// dominant iterations, with its new value; `None` if they are not accumulated in a register.
-    fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
+    fn count_split(&self, builder: &Builder, register: RegisterValue, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
         match (register, in_register) {
-            (Register::Constant(c), Some(in_register)) if c.wrapping_add(increment) == dominant.index => {
+            (RegisterValue::Constant(c), Some(in_register)) if c.wrapping_add(increment) == dominant.index => {
                 Some(builder.add(in_register, one))
             }
-            (Register::Constant(_), in_register) => {
+            (RegisterValue::Constant(_), in_register) => {
                 self.count(builder, register, increment, one);
                 in_register
             }
-            (Register::Computed(value), in_register) => {
+            (RegisterValue::Computed(value), in_register) => {
                 let path = self.value(self.add_increment(builder, register, increment));
                 // Emitted now, because the values may be replaced before the count is emitted.
                 let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
@@ -356,9 +356,9 @@ impl ProbeCode<'_> {
 }
 
 /// Returns the register after an operation that emits no code.
-fn apply_without_code(operation: Operation, register: Register) -> Register {
+fn apply_without_code(operation: Operation, register: RegisterValue) -> RegisterValue {
     match operation {
-        Operation::Set(value) => Register::Constant(value),
+        Operation::Set(value) => RegisterValue::Constant(value),
         Operation::Discard | Operation::Iterate(_) | Operation::Unreachable => register,
         other => unreachable!("{other:?} needs code, and its edge has no place for any"),
     }

@@ -13,14 +13,14 @@ use crate::entry;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::path_end::{KnownTest, PathEnd, UnknownPaths};
+use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
 use crate::shape::predecessors;
-use crate::versions::copies::{Copies, Lines};
-use crate::versions::ssa::{Definitions, ValueFlow};
+use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::ssa::{ValueFlow, VersionDefinitions};
 use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
@@ -62,7 +62,7 @@ fn insert_versions(
     let blocks = places::block_properties(&cfg);
     program_passes::run_passes(&mut program, frequencies, &blocks, choices);
     let known = known_test(context.module, planned);
-    let at_end = PathEnd::Unknown(UnknownPaths { count, bias: emit::direct_bias(context.module), thread_base: None, known });
+    let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias: emit::direct_bias(context.module), thread_base: None, known });
     let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
@@ -99,7 +99,7 @@ fn insert_single_version(context: ModuleContext, count: Value, planned: &Planned
     let has_cuts = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
     let thread_base = (known.is_none() && has_cuts).then(|| entry::direct_thread_counters(context, *function, bias, location));
-    let at_end = PathEnd::Unknown(UnknownPaths { count, bias, thread_base, known });
+    let at_end = PathEndAction::Unknown(UnknownPathCode { count, bias, thread_base, known });
     let counters = Counters { at_end, flushing: Flushing::Branch, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);
 }
@@ -164,7 +164,7 @@ struct VersionBuilder<'a> {
     places: &'a [NodePlace],
     cfg: FunctionCfg,
     /// The copied blocks of each version but the original.
-    copies: BTreeMap<CodeVersion, Copies>,
+    copies: BTreeMap<CodeVersion, CopyMapping>,
 }
 
 /// The version consisting of the original blocks.
@@ -189,7 +189,8 @@ impl VersionBuilder<'_> {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let created = copied.iter().map(|(v, blocks)| (*v, Copies::new(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
+        let created =
+            copied.iter().map(|(v, blocks)| (*v, CopyMapping::new(self.module, blocks, function, &IndexMap::new(), LinePolicy::Keep)));
         self.copies = created.collect();
         let mut arriving = self.phis();
         self.redirect_terminators(&landings);
@@ -199,7 +200,7 @@ impl VersionBuilder<'_> {
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
         let all = values.iter().map(Vec::len).sum::<usize>();
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is a version of only one original");
-        flow.merge(&values, Definitions::Arbitrary);
+        flow.merge(&values, VersionDefinitions::Arbitrary);
         self.description()
     }
 

@@ -21,7 +21,7 @@ use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMLinkage, LLVMVisibility};
-use places::Places;
+use places::WordPlaces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use transition::{Transition, TransitionTables};
@@ -55,7 +55,7 @@ pub struct SegmentPlan {
     /// Number of bits of a path number.
     bits: u32,
     /// How words are found.
-    places: Places,
+    places: WordPlaces,
     /// Edges at the ends of counted first paths.
     counted: BTreeSet<Edge>,
     /// Calls on segments, by the edge at which the path before the call ends.
@@ -127,8 +127,8 @@ impl SegmentPlan {
         let rows = (function.contexts.len() as u64 + 1) << bits;
         let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
         let places = match preferential {
-            Some(numbering) => Places::Preferential { numbering, tables: TransitionTables::default() },
-            None => Places::of_function(on, (first_word, rows), &interesting),
+            Some(numbering) => WordPlaces::Preferential { numbering, tables: TransitionTables::default() },
+            None => WordPlaces::of_function(on, (first_word, rows), &interesting),
         };
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
@@ -305,9 +305,9 @@ impl SegmentCode<'_> {
     }
 }
 
-impl Places {
+impl WordPlaces {
     /// Chooses the lookup of words for a function's pairs, which would take `rows` words as an array.
-    fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> Places {
+    fn of_function(on: &FunctionOnSegments, (first_word, rows): (u64, u64), interesting: &[(u32, u64)]) -> WordPlaces {
         let function = &on.set.functions()[on.number as usize];
         let fits = |max: u64| rows <= max && first_word.saturating_add(rows) <= MAX_WORDS_PER_UNIT;
         let max_rows = match on.numbering {
@@ -318,7 +318,7 @@ impl Places {
             SegmentNumbering::Minimal | SegmentNumbering::Preferential => interesting.len() as u64 + 1,
         };
         if fits(max_rows) {
-            return Places::Keys { words: rows, pairs: BTreeMap::new() };
+            return WordPlaces::Keys { words: rows, pairs: BTreeMap::new() };
         }
         let key = |pair: &(u32, u64)| {
             let key = SegmentWords::key(function.paths, pair.0, on.sum_of(pair.1));
@@ -331,7 +331,7 @@ impl Places {
         };
         // One word after the keys is shared by all others.
         let words = rows + u64::from(!pairs.is_empty());
-        Places::minimal(&keys).unwrap_or(Places::Keys { words, pairs })
+        WordPlaces::minimal(&keys).unwrap_or(WordPlaces::Keys { words, pairs })
     }
 }
 

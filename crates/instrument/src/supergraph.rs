@@ -12,11 +12,11 @@ pub mod version;
 use crate::attributes::declare_like;
 use crate::describe::FunctionCfg;
 use crate::emit::add_attribute;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, Value, llvm};
 use crate::passes::run_on_module;
 use crate::segments::SegmentPlan;
-use crate::versions::copies::{Copies, Lines};
+use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::{description_of_copies, reason_not_to_double};
 use calls::can_pass;
 use indexmap::IndexMap;
@@ -89,7 +89,7 @@ impl Supergraph {
 
     /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
     /// inlined calls, and the number of calls of copies.
-    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, Error> {
+    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
             // The instrumented version writes memory. With the attribute, LLVM might delete its calls as dead.
@@ -252,8 +252,8 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
 }
 
 /// Copies a function's blocks into a version.
-fn copy(module: Module, function: Value, code: Value) -> Copies {
+fn copy(module: Module, function: Value, code: Value) -> CopyMapping {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
-    Copies::new(module, &blocks, code, &known, Lines::Drop)
+    CopyMapping::new(module, &blocks, code, &known, LinePolicy::Drop)
 }

@@ -3,7 +3,7 @@
 //! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
 //! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Module, OwnModule, llvm};
 use crate::module::{UnitOutcome, instrument};
 use crate::no_return;
@@ -19,7 +19,7 @@ use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, U
 ///
 /// # Errors
 /// A file cannot be read or written, or a unit cannot be instrumented.
-pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
+pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
     let bytes = fs::read(file).map_err(|error| in_file(file, &error))?;
     let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| in_file(file, &error))?;
@@ -42,27 +42,27 @@ pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, E
     Ok(UnitOutcome::NoCode)
 }
 
-fn parse(task: &UnitTask) -> Result<OwnModule, Error> {
+fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     let bitcode = Path::new(&task.bitcode);
     let bytes = fs::read(bitcode).map_err(|error| in_file(bitcode, &error))?;
     Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))
 }
 
 /// Writes a unit's summary to a file.
-fn summarize(unit: Module, file: &str) -> Result<CallSummary, Error> {
+fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
     let summary = no_return::summary(unit);
     fs::write(file, to_bytes(&summary)).map_err(|error| in_file(Path::new(file), &error))?;
     Ok(summary)
 }
 
 /// Instruments a unit and writes its object, given the functions of other units whose calls return.
-fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
     returning.iter().for_each(|name| mark_returning(unit.module, name));
     instrument(unit.module, machine)?;
     write_object(task, unit.module, machine)
 }
 
-fn write_object(task: &UnitTask, unit: Module, machine: LLVMTargetMachineRef) -> Result<(), Error> {
+fn write_object(task: &UnitTask, unit: Module, machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
     unit.write_object(machine, &task.output).map_err(|error| in_file(Path::new(&task.output), &error))
 }
 
@@ -74,6 +74,6 @@ fn mark_returning(module: Module, name: &str) {
     llvm!(LLVMAddAttributeAtIndex(function.0, LLVMAttributeFunctionIndex, attribute));
 }
 
-fn in_file(file: &Path, what: &dyn std::fmt::Display) -> Error {
-    Error::Tasks { file: file.to_owned(), what: what.to_string() }
+fn in_file(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {
+    InstrumentError::Tasks { file: file.to_owned(), what: what.to_string() }
 }

@@ -93,7 +93,7 @@ const MAX_STEP_SHIFT: u32 = 12;
 
 /// An induction variable that counts the iterations of a loop.
 #[derive(Clone, Copy)]
-pub struct Counter {
+pub struct TripCounter {
     /// A 64-bit value that does not wrap around to an earlier value in practice; see [`MAX_STEP_SHIFT`].
     pub value: Value,
     /// Its value in the first iteration.
@@ -102,7 +102,7 @@ pub struct Counter {
     pub shift: u32,
 }
 
-impl Counter {
+impl TripCounter {
     /// Emits the number of iterations so far, minus `times`.
     pub fn minus(self, builder: &Builder, times: i64) -> Value {
         let by = self.first.wrapping_add(times << self.shift);
@@ -111,18 +111,18 @@ impl Counter {
     }
 
     /// Returns the counter's next value, at the end of an iteration. This counter must be a phi node of the header.
-    pub fn next(self, latch: Block) -> Option<Counter> {
-        Some(Counter { value: self.value.incoming_from(latch)?, first: self.first.wrapping_add(1 << self.shift), ..self })
+    pub fn next(self, latch: Block) -> Option<TripCounter> {
+        Some(TripCounter { value: self.value.incoming_from(latch)?, first: self.first.wrapping_add(1 << self.shift), ..self })
     }
 }
 
 /// Returns an existing induction variable of the header that counts how often the back edge was taken: a phi node that starts with a
 /// constant and grows by a constant power of two. Using it saves the register of a new counter.
-pub fn counter(latch: Block, head: Block) -> Option<Counter> {
+pub fn counter(latch: Block, head: Block) -> Option<TripCounter> {
     head.phis().find_map(|phi| {
         let (first, step) = progression(phi, latch)?;
         let shift = step.value.trailing_zeros();
-        (step.bits == 64 && step.value == 1 << shift && shift <= MAX_STEP_SHIFT).then_some(Counter {
+        (step.bits == 64 && step.value == 1 << shift && shift <= MAX_STEP_SHIFT).then_some(TripCounter {
             value: phi,
             first: first.value as i64,
             shift,

@@ -3,7 +3,7 @@
 use crate::calls;
 use crate::debug::Positions;
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::flags::code_generation_flags;
 use crate::host;
 use crate::identical_phis;
@@ -35,10 +35,10 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
     Identity::from_content(&content)
 }
 
-fn store(frame: &Frame) -> Result<PathBuf, Error> {
-    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(Error::NoCacheFolder)?;
-    let folder = std::path::absolute(&folder).map_err(|source| Error::CacheWrite { folder: folder.clone(), source })?;
-    UnitCache::new(&folder).put(frame).map_err(|source| Error::CacheWrite { folder, source })
+fn store(frame: &Frame) -> Result<PathBuf, InstrumentError> {
+    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(InstrumentError::NoCacheFolder)?;
+    let folder = std::path::absolute(&folder).map_err(|source| InstrumentError::CacheWrite { folder: folder.clone(), source })?;
+    UnitCache::new(&folder).put(frame).map_err(|source| InstrumentError::CacheWrite { folder, source })
 }
 
 /// A unit that is being instrumented.
@@ -68,7 +68,7 @@ impl Unit {
     }
 
     /// Stores the unit's map and bitcode in the unit cache, and emits the sections of the object file, which include them.
-    pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+    pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), InstrumentError> {
         let module = self.module;
         let each = self.options.experiment.observation().observed().words().per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
@@ -91,7 +91,7 @@ impl Unit {
     }
 
     /// Runs LLVM's verifier on the changed functions. The verifier is faster after debug information was stripped.
-    pub fn verify(&self) -> Result<(), Error> {
+    pub fn verify(&self) -> Result<(), InstrumentError> {
         self.changed.iter().try_for_each(|function| verify(*function))
     }
 
@@ -99,7 +99,12 @@ impl Unit {
     ///
     /// # Errors
     /// No folder is configured for the unit cache, or it cannot be written.
-    pub fn finish(mut self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(UnitMap, PathBuf), Error> {
+    pub fn finish(
+        mut self,
+        edge_profile: Option<EdgeProfile>,
+        unit: Identity,
+        bitcode: Vec<u8>,
+    ) -> Result<(UnitMap, PathBuf), InstrumentError> {
         // Functions whose words and paths do not correspond one to one number their paths after the last word of the unit.
         for function in self.map.functions.iter_mut().filter(|f| f.has_separate_words()) {
             function.first_counter = self.map.counters;

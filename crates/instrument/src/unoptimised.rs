@@ -9,7 +9,7 @@ use crate::emit::{COUNTERS_SYMBOL, add_attribute};
 use crate::flags::code_generation_flags;
 use crate::llvm::{Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::options::Threads;
+use crate::options::ThreadCounters;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMVisibility;
 use llvm_sys::core::*;
@@ -80,7 +80,7 @@ fn declare(module: Module, name: &str, result: LLVMTypeRef, mut parameters: Vec<
 }
 
 /// Defines the called functions, local to the object file, in the section `.text`, so that most calls need no relocation.
-pub fn define(context: ModuleContext, threads: Threads) {
+pub fn define(context: ModuleContext, threads: ThreadCounters) {
     let module = context.module;
     for addition in ADDITIONS.iter().filter(|a| module.function(a.name).is_some()) {
         define_function(module, addition.name, &format!(".byte {},0xc3\n", addition.code));
@@ -110,16 +110,16 @@ fn define_function(module: Module, name: &str, code: &str) {
 /// 1: pushq %rax; call __trodden_enter; popq %rcx
 /// jmp 0b
 /// ```
-fn find_counters(threads: Threads) -> String {
+fn find_counters(threads: ThreadCounters) -> String {
     let (bias, enter) = match threads {
-        Threads::Own => (
+        ThreadCounters::Own => (
             format!(
                 ".hidden {BIAS_SYMBOL}\n.type {BIAS_SYMBOL},@tls_object\n.byte 0x48,0x8b,0x05\n\
                  .reloc ., R_X86_64_GOTTPOFF, {BIAS_SYMBOL}-4\n.long 0\n.byte 0x64,0x48,0x8b,0x00\n"
             ),
             ENTER_SYMBOL,
         ),
-        Threads::Atomic => (
+        ThreadCounters::Atomic => (
             format!(".hidden {SHARED_BIAS_SYMBOL}\n.byte 0x48,0x8b,0x05\n.reloc ., R_X86_64_PC32, {SHARED_BIAS_SYMBOL}-4\n.long 0\n"),
             ENTER_SHARED_SYMBOL,
         ),

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
-use trodden_unit::{Image, Settings, UnitCache};
+use trodden_unit::{InstrumentedImage, Settings, UnitCache};
 
 /// How a program is compiled and instrumented.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ impl Build<'_> {
 
     /// The link command that rebuilds an instrumented program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
-        let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+        let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
         arguments.push(LinkArgument::Plain("-pthread".into()));
         arguments.extend(self.compile_helper()?.map(|helper| LinkArgument::Plain(helper.into())));

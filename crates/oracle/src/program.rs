@@ -11,14 +11,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use trodden_unit::{Identity, Image};
+use trodden_unit::{Identity, InstrumentedImage};
 
 /// Reads a program and the recipe of its link. `store` is the unit cache; `folder` receives the oracle's files.
 ///
 /// # Errors
 /// The program is not instrumented, or the cache does not contain its link recipe.
 pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Error> {
-    let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+    let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
     let build = image.build_id.as_deref().unwrap_or("none");
     let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
     let text = fs::read(&path).map_err(Error::file(&path))?;
@@ -96,8 +96,9 @@ impl Recipe<'_> {
 
 /// The link argument that replaces an input file: the units in the file, or a copy of it if it contains none.
 fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
-    let mut units =
-        Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
+    let mut units = InstrumentedImage::read(bytes)
+        .map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect())
+        .unwrap_or_else(|_| vec![]);
     match units.len() {
         1 => return Ok(units.remove(0)),
         // An object made by `ld -r` has several units.

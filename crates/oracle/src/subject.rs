@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use trodden_profile::collect::counters;
 use trodden_unit::experiment::{InputFolder, Keep, PluginRequest, UnitAction};
-use trodden_unit::{Identity, Image, UnitCache, UnitMap};
+use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// The program under test.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Subject {
     /// # Errors
     /// The program is not instrumented, or its bitcode was not kept.
     pub fn read(program: &Path, link: Link, folder: &Path) -> Result<Subject, Error> {
-        let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
+        let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
         let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
         let mut units = Vec::new();
         for placed in &image.units {

@@ -178,7 +178,7 @@ fn small_subject(workspace: &Workspace, source: &Path) -> (Subject, SubjectRun) 
     assert!(
         workspace.tools.command("clang").arg(&object).arg(&workspace.tools.runtime).arg("-o").arg(&program).status().unwrap().success()
     );
-    let image = trodden_unit::Image::read(&fs::read(&program).unwrap()).unwrap();
+    let image = trodden_unit::InstrumentedImage::read(&fs::read(&program).unwrap()).unwrap();
     let arguments = image.units.iter().map(|u| trodden_oracle::LinkArgument::Unit(u.unit)).collect();
     let link = trodden_oracle::Link { driver: "clang", directory: folder.to_owned(), arguments };
     let run = SubjectRun { place: folder.join("run/a"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };

@@ -10,7 +10,7 @@ use trodden_flow::dag::DagEdgeSet;
 use trodden_flow::part::{Measure, Part};
 
 /// A set of paths of a procedure: all of them (`edges` is `None`), or those within a set of edges.
-struct Task {
+struct PathTask {
     procedure: usize,
     edges: Option<DagEdgeSet>,
     cost: usize,
@@ -45,7 +45,7 @@ pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan
         profitable += 1;
         all.extend(sets.into_iter().map(|edges| {
             let cost = static_probes(procedure, |f| Some(Part::selective(&procedure.dag, &edges, f, Measure::Labels)));
-            Task { procedure: at, edges: Some(edges), cost }
+            PathTask { procedure: at, edges: Some(edges), cost }
         }));
     }
     PartitionPlan { copies: distribute(procedures, all, options), profitable }
@@ -55,9 +55,9 @@ fn part_of_all_paths(procedure: &Procedure, measure: Measure) -> Option<Part> {
     Part::whole(&procedure.dag, &procedure.frequencies, measure)
 }
 
-fn task_of_all_paths(at: usize, procedure: &Procedure) -> Task {
+fn task_of_all_paths(at: usize, procedure: &Procedure) -> PathTask {
     let cost = static_probes(procedure, |f| Part::whole(&procedure.dag, f, Measure::Labels));
-    Task { procedure: at, edges: None, cost }
+    PathTask { procedure: at, edges: None, cost }
 }
 
 /// Returns the number of probes of a part that is made without frequencies.
@@ -66,7 +66,7 @@ fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -
 }
 
 /// Distributes tasks, the most expensive first, each to the copy with the least load. Tasks of one procedure in one copy become one part.
-fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionOptions) -> Vec<CopyPlan> {
+fn distribute(procedures: &[Procedure], mut all: Vec<PathTask>, options: &PartitionOptions) -> Vec<CopyPlan> {
     all.sort_by_key(|t| std::cmp::Reverse(t.cost));
     let mut loads = vec![0; options.copies.max(1)];
     let mut given: Vec<Vec<Option<DagEdgeSet>>> = vec![vec![None; procedures.len()]; loads.len()];

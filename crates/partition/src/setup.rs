@@ -20,7 +20,7 @@ pub struct DivisibleTask {
 
 /// The distribution of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Distribution {
+pub struct TaskDistribution {
     /// For each task, the copy of each part.
     pub owners: Vec<Vec<usize>>,
     /// The cost of each copy.
@@ -28,7 +28,7 @@ pub struct Distribution {
 }
 
 /// Parts of a task that move to a different copy.
-struct Move {
+struct TaskMove {
     task: usize,
     parts: Vec<usize>,
     to: usize,
@@ -37,7 +37,7 @@ struct Move {
 }
 
 /// Distributes tasks over copies, of which there must be at least one.
-pub fn distribute(tasks: &[DivisibleTask], copies: usize) -> Distribution {
+pub fn distribute(tasks: &[DivisibleTask], copies: usize) -> TaskDistribution {
     let mut found = assign_whole(tasks, copies);
     for _ in 0..MAX_MOVES {
         let from = (0..copies).max_by_key(|copy| (found.loads[*copy], Reverse(*copy))).expect("there is a copy");
@@ -49,7 +49,7 @@ pub fn distribute(tasks: &[DivisibleTask], copies: usize) -> Distribution {
 }
 
 /// Assigns each task to the least expensive copy, the most expensive task first.
-fn assign_whole(tasks: &[DivisibleTask], copies: usize) -> Distribution {
+fn assign_whole(tasks: &[DivisibleTask], copies: usize) -> TaskDistribution {
     let cost = |task: &DivisibleTask| task.parts.iter().fold(task.setup, |sum, part| sum.saturating_add(*part));
     let mut order: Vec<usize> = (0..tasks.len()).filter(|task| !tasks[*task].parts.is_empty()).collect();
     order.sort_by_key(|task| (Reverse(cost(&tasks[*task])), *task));
@@ -60,13 +60,13 @@ fn assign_whole(tasks: &[DivisibleTask], copies: usize) -> Distribution {
         owners[task].fill(copy);
         loads[copy] = loads[copy].saturating_add(cost(&tasks[task]));
     }
-    Distribution { owners, loads }
+    TaskDistribution { owners, loads }
 }
 
 /// Returns the move after which the more expensive of the two copies is cheapest; `None` if no move leaves both copies cheaper than `from`
 /// is now.
-fn best_move(tasks: &[DivisibleTask], found: &Distribution, from: usize) -> Option<Move> {
-    let mut best: Option<Move> = None;
+fn best_move(tasks: &[DivisibleTask], found: &TaskDistribution, from: usize) -> Option<TaskMove> {
+    let mut best: Option<TaskMove> = None;
     for (number, task) in tasks.iter().enumerate() {
         let owners = &found.owners[number];
         let own: Vec<usize> = (0..owners.len()).filter(|part| owners[*part] == from).collect();
@@ -81,7 +81,7 @@ fn best_move(tasks: &[DivisibleTask], found: &Distribution, from: usize) -> Opti
                 let loads = (found.loads[from].saturating_sub(saved), found.loads[to].saturating_add(cost).saturating_add(setup));
                 let dearest = |loads: (u64, u64)| loads.0.max(loads.1);
                 if dearest(loads) < best.as_ref().map_or(found.loads[from], |best| dearest(best.loads)) {
-                    best = Some(Move { task: number, parts: parts.clone(), to, loads });
+                    best = Some(TaskMove { task: number, parts: parts.clone(), to, loads });
                 }
             }
         }
@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn tasks_are_divided_if_that_pays() {
         let divided = distribute(&[task(1, &[5, 4, 3]), task(0, &[1])], 2);
-        assert_eq!(divided, Distribution { owners: vec![vec![1, 0, 0], vec![1]], loads: vec![8, 7] });
+        assert_eq!(divided, TaskDistribution { owners: vec![vec![1, 0, 0], vec![1]], loads: vec![8, 7] });
         let whole = distribute(&[task(20, &[5, 4, 3]), task(20, &[6, 5])], 2);
-        assert_eq!(whole, Distribution { owners: vec![vec![0, 0, 0], vec![1, 1]], loads: vec![32, 31] });
+        assert_eq!(whole, TaskDistribution { owners: vec![vec![0, 0, 0], vec![1, 1]], loads: vec![32, 31] });
         assert_eq!(distribute(&[], 3).loads, [0, 0, 0]);
     }
 

@@ -19,12 +19,12 @@ const MAX_TRIED_EDGES: usize = 24;
 
 /// Returns a lower bound on the executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
-    let piece = PathPiece::new(dag, ends, frequencies, end);
+    let piece = ExecutedPiece::new(dag, ends, frequencies, end);
     piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.least(p)).max().unwrap_or(0)
 }
 
 /// The executed edges that lead to an end. Labels on edges that are not executed are free.
-struct PathPiece<'a> {
+struct ExecutedPiece<'a> {
     dag: &'a Dag,
     frequencies: &'a [u64],
     /// Outgoing and incoming edges of each node.
@@ -35,11 +35,11 @@ struct PathPiece<'a> {
     last: Node,
 }
 
-impl PathPiece<'_> {
-    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> PathPiece<'a> {
+impl ExecutedPiece<'_> {
+    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> ExecutedPiece<'a> {
         let none = || vec![Vec::new(); dag.node_count()];
         let last = dag.edge(end).from;
-        let mut piece = PathPiece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
+        let mut piece = ExecutedPiece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
         let mut leads = NodeSet::from_members(dag.node_count(), [last]);
         for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
             for &edge in dag.out(node) {
@@ -124,7 +124,7 @@ impl PathPiece<'_> {
         before[0] = 0;
         let mut least = u64::MAX;
         for first in 0..nodes.len() {
-            let mut flow = Flow::new(self, path);
+            let mut flow = DetourFlow::new(self, path);
             for last in first..nodes.len() {
                 let cut = flow.extend(nodes[last]);
                 let sum = before[first].saturating_add(cut);
@@ -142,8 +142,8 @@ impl PathPiece<'_> {
 }
 
 /// A flow along detours between nodes of a piece of the path, which grows as the piece grows.
-struct Flow<'a> {
-    piece: &'a PathPiece<'a>,
+struct DetourFlow<'a> {
+    piece: &'a ExecutedPiece<'a>,
     /// Residual capacity of each edge.
     left: Vec<u64>,
     /// Flow on each edge.
@@ -153,12 +153,12 @@ struct Flow<'a> {
     sum: u64,
 }
 
-impl Flow<'_> {
-    fn new<'a>(piece: &'a PathPiece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
+impl DetourFlow<'_> {
+    fn new<'a>(piece: &'a ExecutedPiece<'a>, path: &[DagEdgeId]) -> DetourFlow<'a> {
         let count = piece.dag.edges().len();
         let on_path = DagEdgeSet::from_members(count, path.iter().copied());
         let left = piece.dag.edge_ids().map(|e| if on_path.contains(e) { 0 } else { piece.executed(e) }).collect();
-        Flow { piece, left, back: vec![0; count], within: vec![false; piece.dag.node_count()], on_path, sum: 0 }
+        DetourFlow { piece, left, back: vec![0; count], within: vec![false; piece.dag.node_count()], on_path, sum: 0 }
     }
 
     /// Adds a node to the piece, which makes it a source and a sink, and returns the maximum flow. The node must come after all others of

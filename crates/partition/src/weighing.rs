@@ -74,7 +74,7 @@ impl EndSet {
 }
 
 /// The target of an edge, and which end the edge is, if it is one.
-type Successor = (Node, Option<usize>);
+type EdgeHead = (Node, Option<usize>);
 
 /// Computes costs of sets of ends of one procedure, and remembers them.
 pub struct Weigher {
@@ -90,7 +90,7 @@ pub struct Weigher {
     pub clusters: Vec<EndSet>,
     entry: Node,
     /// Nodes at which the path is not decided yet, in reverse topological order, with their edges.
-    order: Vec<(Node, Vec<Successor>)>,
+    order: Vec<(Node, Vec<EdgeHead>)>,
     /// Edges between these nodes (and ends, where they cost as much as labels), by falling weight.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
@@ -110,7 +110,7 @@ impl Weigher {
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();
         let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
-        let order: Vec<(Node, Vec<Successor>)> = undecided().map(|n| (n, edges(n))).collect();
+        let order: Vec<(Node, Vec<EdgeHead>)> = undecided().map(|n| (n, edges(n))).collect();
         let mut sorted: Vec<_> =
             undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
         sorted.retain(|(_, _, end)| end.is_none() || measure == Measure::Labels);

@@ -70,7 +70,7 @@ struct PartitionSearch<'a> {
 }
 
 /// A possible move of a set of ends from the slowest copy to a different one.
-struct Move {
+struct EndMove {
     procedure: usize,
     set: EndSet,
     to: usize,
@@ -139,11 +139,11 @@ impl<'a> PartitionSearch<'a> {
     }
 
     /// Returns the best move away from the slowest copy, if there is one that makes it faster and does not make a different copy as slow.
-    fn best_move(&mut self) -> Option<Move> {
+    fn best_move(&mut self) -> Option<EndMove> {
         let from = self.slowest();
         let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
-        let mut best: Option<Move> = None;
+        let mut best: Option<EndMove> = None;
         for (rank, procedure) in order.into_iter().enumerate() {
             let sets = if rank < MAX_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
             for set in sets {
@@ -166,7 +166,7 @@ impl<'a> PartitionSearch<'a> {
         order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
     }
 
-    fn evaluate(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
+    fn evaluate(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<EndMove> {
         let own = &self.partition[procedure];
         let (rest, grown) = (own[from].difference(set), own[to].union(set));
         let weigher = &mut self.weighers[procedure];
@@ -184,12 +184,12 @@ impl<'a> PartitionSearch<'a> {
         }
         let added = (new_from + new_to).saturating_sub(self.loads[from] + self.loads[to]);
         let price = greater as f64 + self.sum_price * added as f64;
-        Some(Move { procedure, set: set.clone(), to, left, joined, price })
+        Some(EndMove { procedure, set: set.clone(), to, left, joined, price })
     }
 
-    fn apply(&mut self, chosen: Move) {
+    fn apply(&mut self, chosen: EndMove) {
         let from = self.slowest();
-        let Move { procedure, set, to, left, joined, .. } = chosen;
+        let EndMove { procedure, set, to, left, joined, .. } = chosen;
         let (partition, costs) = (&mut self.partition[procedure], &mut self.costs[procedure]);
         partition[from] = partition[from].difference(&set);
         partition[to] = partition[to].union(&set);

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that is being written.
 #[derive(Debug)]
-pub struct AtomicFile(Destination);
+pub struct AtomicFile(FileDestination);
 
 /// Permissions of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Access {
 }
 
 #[derive(Debug)]
-enum Destination {
+enum FileDestination {
     /// An existing file that is not regular, and is written to directly.
     Stream(File),
     /// A temporary file that will be renamed.
@@ -54,7 +54,7 @@ impl AtomicFile {
     pub fn create_with_access(path: &Path, temporary_prefix: &str, access: Access) -> io::Result<AtomicFile> {
         if is_stream(path) {
             // Opened for appending, so that output of other processes is not overwritten: each open file has its own position.
-            return Ok(AtomicFile(Destination::Stream(File::options().append(true).open(path)?)));
+            return Ok(AtomicFile(FileDestination::Stream(File::options().append(true).open(path)?)));
         }
         let path = resolve_links(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -65,20 +65,20 @@ impl AtomicFile {
         {
             file.as_file().set_permissions(there.permissions())?;
         }
-        Ok(AtomicFile(Destination::Temporary { file, path }))
+        Ok(AtomicFile(FileDestination::Temporary { file, path }))
     }
 
     /// Returns the open file to write to.
     pub fn file(&self) -> &File {
         match &self.0 {
-            Destination::Stream(file) => file,
-            Destination::Temporary { file, .. } => file.as_file(),
+            FileDestination::Stream(file) => file,
+            FileDestination::Temporary { file, .. } => file.as_file(),
         }
     }
 
     /// Syncs the file to disk and renames it to its destination.
     pub fn finish(self) -> io::Result<()> {
-        if let Destination::Temporary { file, .. } = &self.0 {
+        if let FileDestination::Temporary { file, .. } = &self.0 {
             file.as_file().sync_all()?;
         }
         self.finish_unsynced()
@@ -86,8 +86,8 @@ impl AtomicFile {
 
     fn finish_unsynced(self) -> io::Result<()> {
         match self.0 {
-            Destination::Stream(_) => Ok(()),
-            Destination::Temporary { file, path } => file.rename(&path),
+            FileDestination::Stream(_) => Ok(()),
+            FileDestination::Temporary { file, path } => file.rename(&path),
         }
     }
 }

@@ -191,7 +191,7 @@ impl<'a> BlockWriter<'a> {
 
 /// Header of a block.
 #[derive(Clone, Debug)]
-pub struct BlockHeader {
+pub struct ProfileBlockHeader {
     section: SectionHeader,
     /// The unit or image that the block describes; zero for other kinds of blocks.
     pub subject: Identity,
@@ -239,7 +239,7 @@ pub enum BlockItem {
         /// Its offset.
         offset: u64,
         /// Its header.
-        header: BlockHeader,
+        header: ProfileBlockHeader,
         /// Its content.
         content: Box<BlockContent>,
     },
@@ -333,7 +333,7 @@ impl BlockReader {
     fn read_block(
         &mut self,
         mode: &dyn Fn(ContentKind, Identity) -> ReadMode,
-    ) -> Result<Result<(BlockHeader, BlockContent), String>, ProfileError> {
+    ) -> Result<Result<(ProfileBlockHeader, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
         let mut bytes = [0; SECTION_HEADER_BYTES];
         let have = left.min(SECTION_HEADER_BYTES as u64) as usize;
@@ -344,7 +344,7 @@ impl BlockReader {
             Err(SectionError::Marker) => return Ok(Err("expected a block".into())),
             Err(error) => return Ok(Err(format!("invalid block: {error}"))),
         };
-        let header = BlockHeader { section, subject: Identity(section.subject) };
+        let header = ProfileBlockHeader { section, subject: Identity(section.subject) };
         let name = header.name();
         if section.length() > left {
             return Ok(Err(format!("the file ends before the end of {name}")));
@@ -404,7 +404,7 @@ impl BlockReader {
     }
 }
 
-impl BlockHeader {
+impl ProfileBlockHeader {
     fn name(&self) -> String {
         match ContentKind::from_number(self.section.tag) {
             Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {

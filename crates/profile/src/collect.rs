@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_container::FileKind;
-use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitCache, UnitMap};
+use trodden_unit::{Frame, Identity, ImageError, InstrumentedImage, MapError, UnitCache, UnitMap};
 
 /// A profile and the problems found while it was made.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 
 /// Builds a profile from the raw files of a run. Sums the counts of files of the same image.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
-    let mut collector = Collector::new(store);
+    let mut collector = ProfileCollector::new(store);
     // Files that do not record their image's path are read last, when a different file of the same image may have provided it.
     let mut unnamed = Vec::new();
     for file in files {
@@ -160,7 +160,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
 
 /// Builds a profile from raw files that are already in memory. Sums the counts of files of the same image.
 pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
-    let mut collector = Collector::new(store);
+    let mut collector = ProfileCollector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
 }
@@ -180,7 +180,7 @@ pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, Ma
     Ok(decoders.into_iter().map(UnitDecoder::finish).collect())
 }
 
-struct Collector<'a> {
+struct ProfileCollector<'a> {
     store: Option<&'a UnitCache>,
     maps: HashMap<Identity, Arc<UnitMap>>,
     /// The images, in the order in which they were found.
@@ -214,10 +214,10 @@ struct OnDisk {
     reason: String,
 }
 
-impl<'a> Collector<'a> {
-    fn new(store: Option<&'a UnitCache>) -> Collector<'a> {
+impl<'a> ProfileCollector<'a> {
+    fn new(store: Option<&'a UnitCache>) -> ProfileCollector<'a> {
         let (problems, image_problems) = (Vec::new(), Vec::new());
-        Collector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
+        ProfileCollector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }
 
     /// Reads a file and adds its counts. Adds nothing if reading fails.
@@ -404,7 +404,7 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
         Ok(bytes) => bytes,
         Err(e) => return nothing(format!("its file cannot be read ({e})")),
     };
-    let image = match Image::read(&bytes) {
+    let image = match InstrumentedImage::read(&bytes) {
         Ok(image) => image,
         Err(ImageError::NotInstrumented) => return nothing("its file is no longer an instrumented program".into()),
         Err(e) => return nothing(format!("its file is {e}")),

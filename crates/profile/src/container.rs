@@ -7,8 +7,8 @@
 use crate::atomic_file::{self, Access};
 pub use crate::blocks::Maps;
 use crate::blocks::{
-    BlockContent, BlockHeader, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEADER_LENGTH, ImageBlock,
-    ReadMode, UnitEntry,
+    BlockContent, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEADER_LENGTH, ImageBlock,
+    ProfileBlockHeader, ReadMode, UnitEntry,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
@@ -32,13 +32,13 @@ pub struct Recovered {
     /// The intact part. Counts that were lost are zero.
     pub profile: Profile,
     /// What is missing; empty if the file is intact.
-    pub lost: Vec<Loss>,
+    pub lost: Vec<LostPart>,
 }
 
 /// A part of a stored profile that is missing or unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {what}")]
-pub struct Loss {
+pub struct LostPart {
     /// Offset in the file.
     pub offset: u64,
     /// What is lost, and why.
@@ -221,13 +221,15 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
         };
         let Some(item) = blocks.next(&mode)? else { break };
         assembler.take(item);
-        if strict && let Some(Loss { offset, what }) = assembler.lost.pop() {
+        if strict && let Some(LostPart { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
     }
     let recovered = assembler.finish(blocks.length());
     match recovered.lost.first() {
-        Some(Loss { offset, what }) if strict => Err(ProfileError::Corrupt { path: path.to_owned(), offset: *offset, what: what.clone() }),
+        Some(LostPart { offset, what }) if strict => {
+            Err(ProfileError::Corrupt { path: path.to_owned(), offset: *offset, what: what.clone() })
+        }
         _ => Ok(recovered),
     }
 }
@@ -240,7 +242,7 @@ struct ProfileAssembler<'a> {
     images: Vec<PendingImage>,
     blocks: u64,
     complete: bool,
-    lost: Vec<Loss>,
+    lost: Vec<LostPart>,
 }
 
 /// An image whose counts are still being read.
@@ -303,7 +305,7 @@ impl<'a> ProfileAssembler<'a> {
     fn take_counts(
         &mut self,
         offset: u64,
-        header: &BlockHeader,
+        header: &ProfileBlockHeader,
         (image, place): (u32, u32),
         what: &str,
         put: impl FnOnce(&mut Counts) -> Option<()>,
@@ -363,6 +365,6 @@ impl<'a> ProfileAssembler<'a> {
     }
 
     fn add_loss(&mut self, offset: u64, what: String) {
-        self.lost.push(Loss { offset, what });
+        self.lost.push(LostPart { offset, what });
     }
 }

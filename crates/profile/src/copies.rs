@@ -226,7 +226,7 @@ fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> 
 }
 
 /// A copy's counts of one function.
-struct CopyPart {
+struct CopyFunctionCounts {
     copy: usize,
     edges: CopyEdges,
     /// Counts by the program's path ID.
@@ -235,12 +235,12 @@ struct CopyPart {
     first_seen: Vec<(u64, u64)>,
 }
 
-impl CopyPart {
+impl CopyFunctionCounts {
     /// Translates a copy's counts to the program's path IDs.
-    fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<CopyPart, CopiesError> {
+    fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<CopyFunctionCounts, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
         let edges = CopyEdges::new(function, own).ok_or_else(other)?;
-        let mut part = CopyPart { copy, edges, counts: BTreeMap::new(), first_seen: Vec::new() };
+        let mut part = CopyFunctionCounts { copy, edges, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
             let dag = own.dag()?;
@@ -269,7 +269,7 @@ impl MergedCopies {
         for (copy, unit) in units.iter().enumerate() {
             let Some(unit) = unit else { continue };
             if let Some(own) = unit.map.functions.iter().find(|f| f.name == function.name) {
-                parts.push(CopyPart::new(copy, function, own, unit)?);
+                parts.push(CopyFunctionCounts::new(copy, function, own, unit)?);
             }
         }
         let seen = parts.iter().flat_map(|p| &p.first_seen);
@@ -299,7 +299,7 @@ impl MergedCopies {
         function: &FunctionMap,
         dag: &Dag,
         numbering: &Numbering,
-        parts: &[CopyPart],
+        parts: &[CopyFunctionCounts],
         counts: &mut BTreeMap<u64, u64>,
     ) {
         for part in parts {
@@ -309,8 +309,8 @@ impl MergedCopies {
                 }
                 let path = numbering.path(dag, id).unwrap_or_default();
                 let others = parts.iter().filter(|p| p.copy != part.copy && p.edges.contains(&path));
-                let differing = |p: &&CopyPart| p.counts.get(&id).copied().unwrap_or(0) != count;
-                let (wrong, right): (Vec<&CopyPart>, Vec<&CopyPart>) = others.partition(differing);
+                let differing = |p: &&CopyFunctionCounts| p.counts.get(&id).copied().unwrap_or(0) != count;
+                let (wrong, right): (Vec<&CopyFunctionCounts>, Vec<&CopyFunctionCounts>) = others.partition(differing);
                 self.confirmed += u64::from(!right.is_empty());
                 self.divergences.extend(wrong.iter().map(|p| CopyDivergence::Counts {
                     function: function.name.clone(),

@@ -7,9 +7,9 @@
 use crate::counts::Counts;
 use crate::events::PathEvents;
 use crate::observe::tables::Tables;
-use crate::observe::unknown::Times;
+use crate::observe::unknown::FirstExecutionTimes;
 use crate::observe::{self, sums};
-use crate::sum::Sums;
+use crate::sum::CountSums;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, UnitMap};
@@ -18,9 +18,9 @@ use trodden_unit::{FunctionMap, MapError, UnitMap};
 pub struct UnitDecoder<'m> {
     map: &'m UnitMap,
     /// Words that are summed over regions.
-    sums: Sums,
+    sums: CountSums,
     tables: Tables,
-    times: Times,
+    times: FirstExecutionTimes,
 }
 
 /// The decoded counters of a unit.
@@ -35,7 +35,7 @@ pub struct Decoded {
 impl<'m> UnitDecoder<'m> {
     /// Creates a decoder of the unit's words.
     pub fn new(map: &'m UnitMap) -> UnitDecoder<'m> {
-        UnitDecoder { map, sums: Sums::default(), tables: Tables::new(map), times: Times::new(map) }
+        UnitDecoder { map, sums: CountSums::default(), tables: Tables::new(map), times: FirstExecutionTimes::new(map) }
     }
 
     /// Adds a nonzero word of a region. `index` is its position among the unit's words, `offset` its position in the file. A region's words

@@ -31,7 +31,7 @@ pub struct DiffOptions {
 
 /// The differences of two profiles.
 #[derive(Clone, Debug, Default)]
-pub struct Diff {
+pub struct ProfileDiff {
     /// Functions that changed, in descending order of [`FunctionDiff::weight`]. Includes functions whose only difference is that one
     /// profile has unfinished paths.
     pub functions: Vec<FunctionDiff>,
@@ -136,7 +136,7 @@ impl PathDiff {
 ///
 /// # Errors
 /// The profiles are of different builds (unless `options` allows that), have no image in common, or contain a corrupt map.
-pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<Diff, ProfileError> {
+pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<ProfileDiff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
     }
@@ -145,7 +145,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
     let mut keys: Vec<&DiffKey> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
-    let mut diff = Diff::default();
+    let mut diff = ProfileDiff::default();
     for key in keys {
         match (old.functions.get(key), new.functions.get(key)) {
             (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {

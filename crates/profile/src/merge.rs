@@ -4,7 +4,7 @@
 //! have different identities, they are different builds, whose path IDs must not be mixed: the second profile is rejected, or on request
 //! both builds are kept as separate images. Profiles of different programs can be merged, since a suite may test several programs.
 
-use crate::container::{Loss, Maps};
+use crate::container::{LostPart, Maps};
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run};
 use crate::sampling::{BurstSampling, Sampling};
@@ -48,7 +48,7 @@ struct MergedImage {
 
 /// Result of merging files.
 #[derive(Debug)]
-pub struct Merged {
+pub struct MergedProfile {
     /// The merged profile; `None` if no file could be merged.
     pub profile: Option<Profile>,
     /// Number of files merged.
@@ -56,11 +56,15 @@ pub struct Merged {
     /// Files that were not merged, with the reasons.
     pub refused: Vec<(PathBuf, ProfileError)>,
     /// Corrupt files, of which only the intact part was merged, with their losses.
-    pub corrupt: Vec<(PathBuf, Vec<Loss>)>,
+    pub corrupt: Vec<(PathBuf, Vec<LostPart>)>,
 }
 
 /// Merges stored profiles one after the other. `progress` is called after each file with the number of files processed.
-pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: BuildPolicy, mut progress: impl FnMut(usize)) -> Merged {
+pub fn merge_files<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    builds: BuildPolicy,
+    mut progress: impl FnMut(usize),
+) -> MergedProfile {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
     let (mut files, mut refused, mut corrupt) = (0, Vec::new(), Vec::new());
@@ -77,7 +81,7 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
         }
         progress(files + refused.len());
     }
-    Merged { profile: merger.finish(), files, refused, corrupt }
+    MergedProfile { profile: merger.finish(), files, refused, corrupt }
 }
 
 impl Merger {

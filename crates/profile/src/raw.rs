@@ -5,7 +5,7 @@
 //! Files are sparse: holes are skipped, and memory is proportional to the number of nonzero counters.
 
 use crate::error::ProfileError;
-use crate::sum::Sums;
+use crate::sum::CountSums;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -133,9 +133,9 @@ impl RawProfile {
     /// The file cannot be read, is not a raw file, has a different version, has no header yet, or its header is corrupt.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
-        let mut sums: Vec<Sums> = file.units.iter().map(|_| Sums::default()).collect();
+        let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
         file.each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
-        let counts = |(unit, sums): (&RawUnit, Sums)| {
+        let counts = |(unit, sums): (&RawUnit, CountSums)| {
             let (counts, overflow) = sums.finish();
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };

@@ -24,13 +24,13 @@ pub struct FunctionPath {
 pub type Segment = Vec<FunctionPath>;
 
 /// Number of executions of each segment.
-pub type SegmentCounts = BTreeMap<Segment, u64>;
+pub type CountsBySegment = BTreeMap<Segment, u64>;
 
 /// The segments that a program counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountedSegments {
     /// Executions of interesting segments, and of other segments that the counters also distinguish.
-    pub counts: SegmentCounts,
+    pub counts: CountsBySegment,
     /// The interesting segments, which the program was instrumented to count.
     pub interesting: BTreeSet<Segment>,
     /// Interesting segments that cannot be counted, because uninstrumented code makes one of their calls.
@@ -63,7 +63,7 @@ pub fn counts_segments(image: &ImageProfile) -> bool {
 
 /// Decodes the segment counters of an image.
 pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
-    let contexts = Contexts::from_image(image);
+    let contexts = SegmentContexts::from_image(image);
     let mut out = CountedSegments::default();
     for (index, map, words) in functions(image) {
         let unit = &image.units[index.unit];
@@ -99,8 +99,8 @@ pub fn counted_segments(image: &ImageProfile) -> CountedSegments {
 }
 
 /// Sums the executions of all segments that end with the same `depth` calls. Drops shorter segments.
-pub fn sum_to_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
-    let mut sums = SegmentCounts::new();
+pub fn sum_to_depth(counts: &CountsBySegment, depth: usize) -> CountsBySegment {
+    let mut sums = CountsBySegment::new();
     for (segment, count) in counts.iter().filter(|(segment, _)| segment.len() > depth) {
         *sums.entry(segment[segment.len() - 1 - depth..].to_vec()).or_default() += count;
     }
@@ -116,17 +116,17 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &Func
 }
 
 /// Resolves the contexts of an image's functions.
-struct Contexts<'a> {
+struct SegmentContexts<'a> {
     image: &'a ImageProfile,
     /// Functions by source file and name.
     functions: HashMap<(&'a str, &'a str), FunctionIndex>,
 }
 
-impl<'a> Contexts<'a> {
-    fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
+impl<'a> SegmentContexts<'a> {
+    fn from_image(image: &'a ImageProfile) -> SegmentContexts<'a> {
         let named =
             |(index, map, _): (FunctionIndex, &'a FunctionMap, _)| ((unit_map(image, index).source.as_str(), map.name.as_str()), index);
-        Contexts { image, functions: functions(image).map(named).collect() }
+        SegmentContexts { image, functions: functions(image).map(named).collect() }
     }
 
     fn words(&self, index: FunctionIndex) -> Option<&'a SegmentWords> {

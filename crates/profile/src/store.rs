@@ -2,7 +2,7 @@
 //!
 //! `profiles/000001.trodden` is the profile of run 1, `streams/000001/` contains its streams, and `runs.db` is an SQLite index of the
 //! profiles (tables in `schema`), which any SQLite client can query. Several programs may record at the same time. Profiles are never
-//! overwritten, and the index is kept consistent with them ([`Repair`]).
+//! overwritten, and the index is kept consistent with them ([`IndexRepair`]).
 
 mod index;
 mod leftovers;
@@ -11,7 +11,7 @@ mod rows;
 mod schema;
 
 pub use crate::private::RUN_STORE as FOLDER;
-pub use index::{Repair, UnreadableProfile};
+pub use index::{IndexRepair, UnreadableProfile};
 pub use leftovers::Leftover;
 
 use crate::atomic_file::{Access, UnnamedFile};
@@ -62,7 +62,7 @@ pub const RAW_FOLDER_PREFIX: &str = "raw-";
 pub struct RunStore {
     folder: PathBuf,
     database: Connection,
-    repair: Option<Repair>,
+    repair: Option<IndexRepair>,
     /// If the store cannot be written: a temporary copy of the index, which is used instead, and the reason.
     unwritable: Option<(TemporaryFolder, String)>,
 }
@@ -190,7 +190,7 @@ impl RunStore {
 
     /// Repair of the index when the store was opened; `None` if the index was consistent. If the store cannot be written, only a copy was
     /// repaired.
-    pub fn repair(&self) -> Option<&Repair> {
+    pub fn repair(&self) -> Option<&IndexRepair> {
         self.repair.as_ref()
     }
 

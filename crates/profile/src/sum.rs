@@ -8,7 +8,7 @@ pub type SparseSums = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 /// Sums counts that are added in any order. The list is summed up each time it doubles, so it takes at most about twice the memory of the
 /// result.
 #[derive(Debug, Default)]
-pub struct Sums {
+pub struct CountSums {
     list: Vec<(u64, u64)>,
     /// Length of the prefix of `list` that is sorted and summed.
     summed_length: usize,
@@ -16,7 +16,7 @@ pub struct Sums {
     overflow: BTreeMap<u64, u128>,
 }
 
-impl Sums {
+impl CountSums {
     /// Adds `count` to a counter.
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn sums_are_sorted_and_saturate() {
-        let mut sums = Sums::default();
+        let mut sums = CountSums::default();
         for round in 0..3000 {
             sums.add(7, 1);
             sums.add(round % 5, 2);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn counts_above_64_bits_are_returned_as_excess() {
-        let mut sums = Sums::default();
+        let mut sums = CountSums::default();
         sums.add_wide(3, u128::from(u64::MAX) + 5);
         sums.add_wide(3, 2);
         sums.add_wide(4, 7);

@@ -2,12 +2,12 @@
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
-use trodden_unit::{MapError, Weights};
+use trodden_unit::{FunctionWeights, MapError};
 
 impl Profile {
     /// Returns the edge executions of all executed functions.
-    pub fn weights(&self) -> Result<Weights, MapError> {
-        let mut weights = Weights::default();
+    pub fn weights(&self) -> Result<FunctionWeights, MapError> {
+        let mut weights = FunctionWeights::default();
         for (_, unit, function) in self.functions() {
             let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
             if paths.edges.iter().any(|n| *n > 0) {

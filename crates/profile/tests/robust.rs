@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use trodden_profile::{DiffOptions, FunctionPaths, Profile, RawProfile, collect, diff};
 use trodden_testkit::{Random, functions};
-use trodden_unit::{Frame, Image, UnitMap};
+use trodden_unit::{Frame, InstrumentedImage, UnitMap};
 
 /// Corrupts bytes: flips bits, overwrites with special values, deletes, truncates, inserts and copies parts.
 fn corrupt(random: &mut Random, bytes: &mut Vec<u8>) {
@@ -128,7 +128,7 @@ fn readers_of_corrupt_frames_and_images_do_not_panic() {
     let (map, _) = functions::unit(&mut Random::new(1), "a.c", 4, 8);
     let frames = [Frame::pack(identity(1), &map, b"bitcode"), Frame::pack(identity(2), &map, b"")];
     let image = common::image_file(&[(identity(1), map.counters), (identity(2), map.counters)], &frames);
-    assert_eq!(Image::read(&image).unwrap().frames, frames);
+    assert_eq!(InstrumentedImage::read(&image).unwrap().frames, frames);
     let section: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
     for seed in 0..12_000 {
         let mut random = Random::new(seed);
@@ -139,6 +139,6 @@ fn readers_of_corrupt_frames_and_images_do_not_panic() {
         }
         let mut corrupted = image.clone();
         corrupt(&mut random, &mut corrupted);
-        let _ = Image::read(&corrupted);
+        let _ = InstrumentedImage::read(&corrupted);
     }
 }

@@ -11,7 +11,7 @@ use trodden_profile::stream::{Drain, LiveStream, StreamLog};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, STREAM_VERSION, TAG_PATH,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FULL, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, STREAM_VERSION, StreamChunkHeader, TAG_PATH,
 };
 use trodden_wire::{RawHeader, RawUnit, region_stride};
 
@@ -31,10 +31,20 @@ fn example() -> (usize, Vec<u8>) {
     bytes.resize(bytes.len() + header.region_stride as usize, 0);
     for (sequence, state) in [(0, CHUNK_FULL), (1, CHUNK_CURRENT)] {
         let (thread, process, started_ns) = (12, 11, 1_700_000_000_000_000_000);
-        let unsealed =
-            ChunkHeader { state, thread, process, parent: 0, started_ns, sequence, template: TEMPLATE, lost: 0, checksum: 0, reserved: 0 };
+        let unsealed = StreamChunkHeader {
+            state,
+            thread,
+            process,
+            parent: 0,
+            started_ns,
+            sequence,
+            template: TEMPLATE,
+            lost: 0,
+            checksum: 0,
+            reserved: 0,
+        };
         let chunk = &mut bytes[first + sequence as usize * CHUNK_BYTES as usize..];
-        ChunkHeader { checksum: unsealed.fields_checksum(), ..unsealed }.write(chunk).unwrap();
+        StreamChunkHeader { checksum: unsealed.fields_checksum(), ..unsealed }.write(chunk).unwrap();
         for (event, word) in chunk[HEADER_BYTES as usize..].chunks_exact_mut(4).take(EVENTS).enumerate() {
             let counter = TEMPLATE as u32 + 8 * (sequence as u32 * EVENTS as u32 + event as u32);
             word.copy_from_slice(&(counter | TAG_PATH).to_le_bytes());
@@ -89,7 +99,9 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
     let folder = tempfile::tempdir().unwrap();
     let (path, log) = (folder.path().join("a.stream"), folder.path().join("a.log"));
     let (first, bytes) = example();
-    for at in (0..offset_of!(ChunkHeader, reserved)).chain([CHUNK_BYTES as usize, CHUNK_BYTES as usize + offset_of!(ChunkHeader, lost)]) {
+    for at in (0..offset_of!(StreamChunkHeader, reserved))
+        .chain([CHUNK_BYTES as usize, CHUNK_BYTES as usize + offset_of!(StreamChunkHeader, lost)])
+    {
         for change in [1, 2, 0x80] {
             std::fs::write(&path, with_changed_byte(&bytes, first + at, change)).unwrap();
             let what = format!("byte {at} ^ {change}");

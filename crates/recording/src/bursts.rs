@@ -1,6 +1,6 @@
 //! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
 //!
-//! The switch is a byte in the program's mapped raw file ([`Switch`]), so nothing is injected into the program, which keeps running. Pauses
+//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps running. Pauses
 //! between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost allows, to
 //! estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor time
 //! ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::{SampledClock, SwitchedOn};
-use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, Switch, raw_files};
+use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
 /// Interval between searches before an image with a switch is found.
@@ -120,7 +120,7 @@ struct BurstController {
     bursts: Bursts,
     stopped: Receiver<()>,
     /// Switches by raw file; `None` for images without one.
-    switches: BTreeMap<PathBuf, Option<Switch>>,
+    switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
     random: Random,
@@ -194,7 +194,7 @@ impl BurstController {
     fn find_images(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
-                && let Ok(switch) = Switch::open(&file)
+                && let Ok(switch) = SamplingSwitch::open(&file)
             {
                 switch.iter().for_each(|switch| self.processor.add(switch.process()));
                 self.switches.insert(file, switch);

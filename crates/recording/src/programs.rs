@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
 use trodden_launch::process::cannot_run;
 use trodden_profile::merge::{BuildPolicy, merge_files};
-use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
+use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
 use trodden_text::words::{plural, shell_word};
@@ -190,7 +190,7 @@ impl ProgramRecorder {
             bail!("the stream {} was not recorded", left.display());
         }
         let files = raw_files(folder)?;
-        if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
+        if files.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))) {
             bail!(
                 "a program built with --sample counts nothing when programs are recorded separately. Pass --burst or --every, or omit \
                     --suite"

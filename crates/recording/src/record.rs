@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, shell_word};
-use trodden_unit::Image;
+use trodden_unit::InstrumentedImage;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
@@ -81,7 +81,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, context: &Recordi
 fn replace_missing_images(profile: &mut Profile, copies: &Path) {
     for image in profile.images.iter_mut().filter(|image| !Path::new(&image.path).exists()) {
         let copy = copies.join(image.identity.to_string());
-        let Some(found) = fs::read(&copy).ok().and_then(|bytes| Image::read(&bytes).ok()) else { continue };
+        let Some(found) = fs::read(&copy).ok().and_then(|bytes| InstrumentedImage::read(&bytes).ok()) else { continue };
         image.path = copy.display().to_string();
         image.build_id = found.build_id;
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::subtract;
-use trodden_profile::{Run, Sampling, Switch, collect, is_raw_file};
+use trodden_profile::{Run, Sampling, SamplingSwitch, collect, is_raw_file};
 use trodden_trace::{ProcessMapping, mappings};
 
 /// Which running programs to sample, and how.
@@ -38,7 +38,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     }
     let before = read(&files.list()?)?;
     ensure!(
-        files.list()?.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))),
+        files.list()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
         "none of {} can be sampled. Build with --sample, and start the program with TRODDEN_OUTPUT (or is another recorder active?)",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );

@@ -20,7 +20,7 @@ use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// The function and the path to show.
@@ -181,7 +181,7 @@ impl<'a> MarkedSource<'a> {
             let own: Vec<_> = steps.iter().filter(|s| s.chain.len() == 1).flat_map(|s| s.turns.iter().cloned()).collect();
             let count = self.line_count(&range.file, number);
             out.push_str(&self.line(number, count, source, !steps.is_empty(), &own));
-            let mut before: &[Position] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
+            let mut before: &[SourcePosition] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
             for step in steps.iter().filter(|s| s.chain.len() > 1) {
                 out.push_str(&self.render_inlined_step(before, step, source.len() - source.trim_start().len()));
                 before = &step.chain;
@@ -196,7 +196,7 @@ impl<'a> MarkedSource<'a> {
     }
 
     /// Renders an inlined step below the line that called it, which is indented by `base` columns. `before` is the previous step's chain.
-    fn render_inlined_step(&self, before: &[Position], step: &ListingStep, base: usize) -> String {
+    fn render_inlined_step(&self, before: &[SourcePosition], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
         for depth in new_calls(before, &step.chain) {

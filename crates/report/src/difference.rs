@@ -10,7 +10,7 @@ use crate::words::{base_name, plural};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
-use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
+use trodden_profile::{FunctionDiff, PathChange, PathDiff, ProfileDiff};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -25,7 +25,7 @@ fn change_name(change: PathChange) -> &'static str {
 
 /// The difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
 #[must_use]
-pub fn json(found: &Diff, by_lines: &LineDifference) -> Value {
+pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
         json!({
             "id": p.id.to_string(), "change": change_name(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
@@ -69,7 +69,7 @@ fn function_lines_json(function: &FunctionLines) -> Value {
 /// The difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions; copies in
 /// several units count once, as in other reports.
 #[must_use]
-pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
+pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
     let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
@@ -120,7 +120,7 @@ pub fn text(found: &Diff, by_lines: &LineDifference, functions: u64, top: usize)
 }
 
 /// Lists the functions that were executed in one profile and have no counterpart in the other.
-fn only_in_one(found: &Diff) -> Vec<String> {
+fn only_in_one(found: &ProfileDiff) -> Vec<String> {
     let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());

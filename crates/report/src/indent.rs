@@ -3,7 +3,7 @@
 use crate::source::SourceCache;
 use crate::view::{Function, file_of, inline_chain};
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 
 /// The minimum indentation of the lines with code in each of a function's inlined bodies.
 #[derive(Debug, Default)]
@@ -19,7 +19,11 @@ impl InlinedIndent {
     }
 
     /// Measures only the bodies that contain the given chains, so that no other source files are read.
-    pub fn measure_chains<'c>(function: &Function, sources: &SourceCache, chains: impl Iterator<Item = &'c [Position]>) -> InlinedIndent {
+    pub fn measure_chains<'c>(
+        function: &Function,
+        sources: &SourceCache,
+        chains: impl Iterator<Item = &'c [SourcePosition]>,
+    ) -> InlinedIndent {
         let scopes: BTreeSet<u32> = chains.flat_map(|chain| chain.iter().skip(1)).map(|position| position.scope).collect();
         if scopes.is_empty() { InlinedIndent::default() } else { InlinedIndent::measure_scopes(function, sources, |s| scopes.contains(&s)) }
     }
@@ -35,7 +39,7 @@ impl InlinedIndent {
             .collect();
         let mut minimum: BTreeMap<u32, usize> = BTreeMap::new();
         for (scope, file, line) in lines {
-            let text = file_of(map, Position { scope, file, line, column: 0 }).and_then(|file| sources.line(file, line));
+            let text = file_of(map, SourcePosition { scope, file, line, column: 0 }).and_then(|file| sources.line(file, line));
             if let Some(text) = text.filter(|text| !text.is_empty()) {
                 let known = minimum.entry(scope).or_insert(usize::MAX);
                 *known = indent(&text).min(*known);
@@ -50,7 +54,7 @@ impl InlinedIndent {
     }
 
     /// The indentation of a line relative to the minimum in its inlined body.
-    pub fn relative_indent(&self, at: Position, text: &str) -> usize {
+    pub fn relative_indent(&self, at: SourcePosition, text: &str) -> usize {
         indent(text).saturating_sub(self.min_indent(at.scope))
     }
 }

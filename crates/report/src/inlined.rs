@@ -10,7 +10,7 @@ use crate::view::Function;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::{FunctionPaths, PathStart};
-use trodden_unit::{Position, ReachedCall, UnitMap};
+use trodden_unit::{ReachedCall, SourcePosition, UnitMap};
 
 /// The entry counts of the bodies inlined into a function, by scope; 0 for bodies that were not executed.
 pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
@@ -81,7 +81,7 @@ pub fn executions_after_calls(function: &Function, block: usize, entered: u64, l
 }
 
 /// The positions of a block including its branch, or only those up to its last call that may not return.
-fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
+fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<SourcePosition> {
     let Some(block) = function.map.blocks.get(block) else { return Vec::new() };
     match up_to_calls {
         true => block.positions.iter().copied().take(block.up_to_calls as usize).collect(),
@@ -90,7 +90,7 @@ fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<
 }
 
 /// The inlined bodies that contain the positions.
-fn bodies_at(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
+fn bodies_at(map: &UnitMap, positions: &[SourcePosition]) -> BTreeSet<u32> {
     positions.iter().flat_map(|p| enclosing_scopes(map, p.scope)).collect()
 }
 

@@ -239,7 +239,7 @@ fn step_json(function: &Function, step: &ListingStep, sources: &SourceCache) -> 
     out["source"] = json!(file_of(map, *at).and_then(|f| sources.line(f, at.line)));
     if !calls.is_empty() {
         out["inlined_function"] = json!(scope_label(map, *at));
-        let call = |p: &trodden_unit::Position| {
+        let call = |p: &trodden_unit::SourcePosition| {
             json!({ "function": scope_label(map, *p), "file": file_of(map, *p), "line": p.line,
             "column": p.column })
         };

@@ -22,7 +22,7 @@ use crate::view::{Function, View, file_of};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::changes::normalize;
 use trodden_flow::Node;
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 mod implied;
 mod unexecuted;
@@ -127,7 +127,7 @@ impl LineCounts {
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
     }
 
-    fn file_counts(&mut self, function: &Function, position: Position) -> Option<&mut FileCounts> {
+    fn file_counts(&mut self, function: &Function, position: SourcePosition) -> Option<&mut FileCounts> {
         let file = file_of(function.units_map(), position)?;
         if !self.files.contains_key(file) {
             self.files.insert(file.to_string(), FileCounts::default());
@@ -139,7 +139,7 @@ impl LineCounts {
     /// of its function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
-        let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
+        let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
         let mut unentered = Vec::new();
         for (position, count) in line_instances(function, entries) {
             let declared = map.scopes.get(position.scope as usize).and_then(|s| Some((map.files.get(s.file as usize)?.as_str(), s.line)));
@@ -165,7 +165,7 @@ impl LineCounts {
         }
     }
 
-    fn add(&mut self, function: &Function, position: Position, count: u64) {
+    fn add(&mut self, function: &Function, position: SourcePosition, count: u64) {
         if let Some(file) = self.file_counts(function, position) {
             let line = file.lines.entry(position.line).or_default();
             *line = line.saturating_add(count);
@@ -201,7 +201,7 @@ impl LineCounts {
     fn add_inlined(&mut self, function: &Function, entries: &BTreeMap<u32, u64>) {
         for (scope, &count) in entries {
             let Some(body) = function.units_map().scopes.get(*scope as usize) else { continue };
-            let position = Position { scope: *scope, file: body.file, line: body.line, column: 0 };
+            let position = SourcePosition { scope: *scope, file: body.file, line: body.line, column: 0 };
             let name = if body.linkage_name.is_empty() { &body.name } else { &body.linkage_name };
             if let Some(file) = self.file_counts(function, position).filter(|_| body.line > 0) {
                 let calls = file.functions.entry((body.line, name.clone())).or_default();
@@ -221,7 +221,7 @@ impl LineCounts {
 }
 
 /// The positions of all line instances in a function, each with its count.
-fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
+fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
     let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));
@@ -229,13 +229,14 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Pos
         if count == 0 && cleanups[at] {
             continue;
         }
-        let others = |jump: &Position| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
+        let others =
+            |jump: &SourcePosition| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
         let jump = block.branch.filter(|jump| count == 0 && ends_unconditionally(function, at) && others(jump));
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
         // Paths that stopped in a call of the block did not execute the code after it.
         let after_calls = inlined::executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
-        let count_of = |p: &Position| {
+        let count_of = |p: &SourcePosition| {
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
             after_calls.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, executions)| *executions)
         };
@@ -245,17 +246,17 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Pos
     for (number, &count) in entries {
         let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };
         instances.add(scope.inlined_at, count);
-        instances.add(Some(Position { scope: *number, file: scope.file, line: scope.line, column: 0 }), count);
+        instances.add(Some(SourcePosition { scope: *number, file: scope.file, line: scope.line, column: 0 }), count);
     }
     instances.0.into_values().collect()
 }
 
 /// The maximum count of each instance, by scope, file and line.
 #[derive(Default)]
-struct Instances(BTreeMap<(u32, u32, u32), (Position, u64)>);
+struct Instances(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 
 impl Instances {
-    fn add(&mut self, position: Option<Position>, count: u64) {
+    fn add(&mut self, position: Option<SourcePosition>, count: u64) {
         let Some(position) = position.filter(|p| p.line > 0) else { return };
         let instance = self.0.entry((position.scope, position.file, position.line)).or_insert((position, 0));
         instance.1 = instance.1.max(count);

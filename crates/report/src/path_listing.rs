@@ -10,7 +10,7 @@ use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{CountedPath, PathEnd, PathStart};
-use trodden_unit::{BlockKind, EdgeKind, Position};
+use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 
 /// A path as a list of source lines.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct ListingStep {
     /// The blocks on the path that contain the line.
     pub blocks: Vec<Node>,
     /// The calls of inlined functions, outermost first, then the line itself. Empty if the line is unknown.
-    pub chain: Vec<Position>,
+    pub chain: Vec<SourcePosition>,
     /// The directions of the branches on the line.
     pub turns: Vec<Turn>,
 }
@@ -131,7 +131,7 @@ fn direction_text(function: &Function, edge: Edge) -> String {
     };
     let (taken, not) = (Target::find(function, flow.to), Target::find(function, other.to));
     let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
-    let same = |f: fn(&Position) -> (u32, u32)| taken.at.map(|p| f(&p)) == not.at.map(|p| f(&p));
+    let same = |f: fn(&SourcePosition) -> (u32, u32)| taken.at.map(|p| f(&p)) == not.at.map(|p| f(&p));
     let words = match (same(|p| (p.file, p.line)), same(|p| (p.line, p.column))) {
         (false, _) => [taken, not].map(|s| s.line(function, from)),
         (true, false) => [taken, not].map(|s| s.column(function)),
@@ -141,7 +141,7 @@ fn direction_text(function: &Function, edge: Edge) -> String {
 }
 
 /// The first known positions at the target of an edge, and at the targets of the other edges of its branch.
-pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Position>, Vec<Option<Position>>) {
+pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<SourcePosition>, Vec<Option<SourcePosition>>) {
     let flow = function.map.graph.edge(edge);
     let siblings = function.map.graph.out(flow.from).iter().filter(|other| **other != edge);
     let siblings = siblings.map(|other| function.map.graph.edge(*other)).filter(|other| other.kind != EdgeKind::Reach);
@@ -153,7 +153,7 @@ pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<Positio
 #[derive(Clone, Copy)]
 struct Target {
     block: Node,
-    at: Option<Position>,
+    at: Option<SourcePosition>,
 }
 
 impl Target {
@@ -288,11 +288,11 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool
 }
 
 /// The positions of one block in source order, each with the calls that it was inlined through. A branch to several successors comes last.
-fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
+fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<SourcePosition>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();
-    let whole = |position: &Position| Some(inline_chain(map, *position)).filter(|_| position.line > 0);
-    let mut chains: Vec<Vec<Position>> = {
+    let whole = |position: &SourcePosition| Some(inline_chain(map, *position)).filter(|_| position.line > 0);
+    let mut chains: Vec<Vec<SourcePosition>> = {
         let length = if stops { known.up_to_calls as usize } else { known.positions.len() };
         known.positions.iter().take(length).filter_map(whole).collect()
     };
@@ -306,11 +306,11 @@ fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Positi
     chains
 }
 
-fn line_keys(chain: &[Position]) -> Vec<(u32, u32)> {
+fn line_keys(chain: &[SourcePosition]) -> Vec<(u32, u32)> {
     chain.iter().map(|p| (p.line, p.file)).collect()
 }
 
 /// Returns true if two chains have the same line and were inlined at the same lines.
-pub fn same_line(a: &[Position], b: &[Position]) -> bool {
+pub fn same_line(a: &[SourcePosition], b: &[SourcePosition]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a.file, a.line) == (b.file, b.line))
 }

@@ -7,7 +7,7 @@ use crate::source::SourceCache;
 use crate::view::{Function, file_of};
 use crate::words;
 use serde_json::{Value, json};
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
@@ -52,7 +52,7 @@ pub fn append(log: &mut Value, more: Value) {
 }
 
 /// A source location with a message; `None` if the file is unknown.
-pub(crate) fn location(function: &Function, position: Position, text: &str, sources: &SourceCache) -> Option<Value> {
+pub(crate) fn location(function: &Function, position: SourcePosition, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
     // Compilers count columns in bytes, SARIF in UTF-16 code units. The conversion needs the source text.

@@ -7,7 +7,7 @@ use crate::path_listing::{PathListing, edge_positions, turn};
 use crate::view::{Function, file_of};
 use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Returns the fields of a path's JSON: its lines in order, and its branches.
 pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, Value> {
@@ -25,7 +25,7 @@ fn branch_json(function: &Function, edge: Edge) -> Value {
     let flow = function.map.graph.edge(edge);
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
     let (to, not) = edge_positions(function, edge);
-    let column = |position: Position| format_column(function, position);
+    let column = |position: SourcePosition| format_column(function, position);
     let is_condition = matches!(flow.kind, EdgeKind::True | EdgeKind::False);
     json!({
         "at": at.and_then(column),
@@ -36,13 +36,13 @@ fn branch_json(function: &Function, edge: Edge) -> Value {
 }
 
 /// A position as `FILE:LINE`.
-fn format_line(function: &Function, position: Position) -> Option<String> {
+fn format_line(function: &Function, position: SourcePosition) -> Option<String> {
     let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
     Some(format!("{file}:{}", position.line))
 }
 
 /// A position as `FILE:LINE:COLUMN`, without the column if it is unknown.
-fn format_column(function: &Function, position: Position) -> Option<String> {
+fn format_column(function: &Function, position: SourcePosition) -> Option<String> {
     let line = format_line(function, position)?;
     Some(if position.column > 0 { format!("{line}:{}", position.column) } else { line })
 }

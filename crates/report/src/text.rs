@@ -12,7 +12,7 @@ use crate::select::{self, RankedPath, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of};
 use crate::words;
-use trodden_unit::{Position, UnitMap};
+use trodden_unit::{SourcePosition, UnitMap};
 
 /// The layout of text reports.
 #[derive(Clone, Copy, Debug)]
@@ -265,7 +265,7 @@ fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCa
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
     let column = turns_column(listing, &texts, room);
     let mut lines = Vec::new();
-    let mut before: &[Position] = &[];
+    let mut before: &[SourcePosition] = &[];
     let mut left_out = 0..0;
     for (at, (step, (text, base))) in listing.steps.iter().zip(&texts).enumerate() {
         if left_out.contains(&at) {
@@ -311,12 +311,12 @@ fn branchless_run(steps: &[ListingStep]) -> usize {
 /// Renders several steps without branches as one line. Also returns the chain of calls shown so far.
 fn branchless_line<'a>(
     map: &UnitMap,
-    before: &'a [Position],
-    chain: &'a [Position],
+    before: &'a [SourcePosition],
+    chain: &'a [SourcePosition],
     steps: usize,
     base: usize,
     page: &Page,
-) -> (String, &'a [Position]) {
+) -> (String, &'a [SourcePosition]) {
     let words = format!("{steps} lines without a branch");
     let note = page.paint(paint::DIM, &words);
     let page = &Page { width: page.width - words.len() - 2, ..*page };
@@ -350,7 +350,7 @@ pub(crate) const NO_SOURCE: &str = "(source not found)";
 /// own line that the step belongs to.
 fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
     let map = function.units_map();
-    let line = |at: Position| sources.line(file_of(map, at)?, at.line);
+    let line = |at: SourcePosition| sources.line(file_of(map, at)?, at.line);
     let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
     let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
     let inlined = InlinedIndent::measure_chains(function, sources, listing.steps.iter().map(|step| step.chain.as_slice()));
@@ -369,9 +369,9 @@ fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache)
 }
 
 /// The depths of the inlined calls that contain a step but not the step before it.
-pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Range<usize> {
+pub(crate) fn new_calls(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
     let depth = chain.len().saturating_sub(1);
-    let calls = |c: &[Position]| c.len().saturating_sub(1);
+    let calls = |c: &[SourcePosition]| c.len().saturating_sub(1);
     let mut common = 0;
     // Each inlined call has a separate scope.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
@@ -381,7 +381,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
 }
 
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
-pub(crate) fn render_call(map: &UnitMap, chain: &[Position], depth: usize, base: usize, page: &Page) -> String {
+pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize, base: usize, page: &Page) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
@@ -392,7 +392,7 @@ pub(crate) fn render_call(map: &UnitMap, chain: &[Position], depth: usize, base:
 }
 
 /// The name of the function that contains a position.
-pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
+pub(crate) fn scope_label(map: &UnitMap, position: SourcePosition) -> String {
     let scope = map.scopes.get(position.scope as usize);
     scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }

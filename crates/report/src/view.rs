@@ -8,7 +8,7 @@ use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Dag, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
-use trodden_unit::{FunctionMap, Identity, Position, UnitMap};
+use trodden_unit::{FunctionMap, Identity, SourcePosition, UnitMap};
 
 /// A decoded profile.
 pub struct View<'a> {
@@ -246,13 +246,13 @@ fn disambiguate(functions: &mut [Function]) {
 }
 
 /// The file of a position; `None` if the map is corrupt.
-pub fn file_of(unit: &UnitMap, position: Position) -> Option<&str> {
+pub fn file_of(unit: &UnitMap, position: SourcePosition) -> Option<&str> {
     unit.files.get(position.file as usize).map(String::as_str)
 }
 
 /// The inlined calls that lead to a position, outermost first, then the position itself.
-pub fn inline_chain(unit: &UnitMap, position: Position) -> Vec<Position> {
-    let mut chain: Vec<Position> = unit.inlined_chain(position).collect();
+pub fn inline_chain(unit: &UnitMap, position: SourcePosition) -> Vec<SourcePosition> {
+    let mut chain: Vec<SourcePosition> = unit.inlined_chain(position).collect();
     chain.reverse();
     chain
 }

@@ -11,7 +11,7 @@ use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::text::TextOptions;
 use trodden_report::{SourceCache, View};
 use trodden_unit::properties::*;
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 const SOURCE: &str = "\
 int scan(const char *at, struct state *s)
@@ -38,7 +38,7 @@ int scan(const char *at, struct state *s)
 fn subject() -> Profile {
     let mut unit = UnitBuilder::new("scan.c", &["/src/scan.c"]);
     let scope = unit.scope("scan", 0, 1, None);
-    let at = |line: u32| Position { scope, file: 0, line, column: 9 };
+    let at = |line: u32| SourcePosition { scope, file: 0, line, column: 9 };
     let block = |f: FunctionBuilder, line: u32, branch: bool| f.block(3, &[at(line)], branch.then(|| at(line)));
     let mut function = FunctionBuilder::new("scan", Some(at(1)));
     for (line, branch) in [
@@ -89,7 +89,7 @@ fn properties() -> UnitProperties {
     let access = AccessedMemory { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
         let what = BlockAction::Load { result: ValueId(result), operation: OperationId(0), access, constant: false };
-        BlockStep { what, position: Some(Position { scope: 0, file: 0, line, column: 9 }) }
+        BlockStep { what, position: Some(SourcePosition { scope: 0, file: 0, line, column: 9 }) }
     };
     let mut blocks = vec![InstructionProperties::default(); 12];
     blocks[1].steps.push(load(1, 4));

@@ -201,7 +201,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let path = format!("/src/{}/far.c", "a_long_name_for_a_folder_".repeat(12));
     let mut unit = UnitBuilder::new("far.c", &[&path]);
     let own = unit.scope("far", 0, 1, None);
-    let at = |line| trodden_unit::Position { scope: own, file: 0, line, column: 1 };
+    let at = |line| trodden_unit::SourcePosition { scope: own, file: 0, line, column: 1 };
     let function = FunctionBuilder::new("far", Some(at(1))).block(2, &[at(150)], None).block(2, &[at(5)], None);
     let walker = unit.add(function.edge(0, 1, EdgeKind::Always).edge(1, None, EdgeKind::Return));
     unit.walk(&walker, &[0, 1], true, 3);
@@ -228,7 +228,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
 fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
     let mut unit = UnitBuilder::new("wide.c", &["/src/wide.c"]);
     let own = unit.scope("wide", 0, 1, None);
-    let at = |line, column| trodden_unit::Position { scope: own, file: 0, line, column };
+    let at = |line, column| trodden_unit::SourcePosition { scope: own, file: 0, line, column };
     let mut function = FunctionBuilder::new(name, Some(at(1, 1)));
     for i in 0..tests {
         function = function.block(2, &[at(2 + i, 5)], Some(at(2 + i, 9))).block(3, &[at(2 + i, 90)], None);
@@ -306,7 +306,7 @@ fn a_large_page_opens_within_a_second() {
     let mut unit = UnitBuilder::new("many.c", &["/src/many.c"]);
     for i in 0..FUNCTIONS {
         let own = unit.scope(&format!("function_{i}"), 0, 1 + 10 * i, None);
-        let at = |line| trodden_unit::Position { scope: own, file: 0, line: 1 + 10 * i + line, column: 5 };
+        let at = |line| trodden_unit::SourcePosition { scope: own, file: 0, line: 1 + 10 * i + line, column: 5 };
         let mut function = FunctionBuilder::new(&format!("function_{i}"), Some(at(0)));
         for branch in 0..BRANCHES {
             function = function.block(3, &[at(1 + branch)], Some(at(1 + branch))).block(2, &[at(1 + branch)], None);

@@ -7,7 +7,7 @@ use trodden_profile::{DiffOptions, PathChange, Profile, diff};
 use trodden_report::difference::{self, lines as difference_lines};
 use trodden_report::lines::LineCounts;
 use trodden_report::view::View;
-use trodden_unit::{EdgeKind, LineBlock, LineGraph, Position};
+use trodden_unit::{EdgeKind, LineBlock, LineGraph, SourcePosition};
 
 fn block(lines: &[u32], next: &[u32]) -> LineBlock {
     LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true, ..LineBlock::default() }
@@ -18,7 +18,7 @@ fn block(lines: &[u32], next: &[u32]) -> LineBlock {
 fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
     let mut unit = UnitBuilder::new("f.c", &["f.c"]);
     let scope = unit.scope("f", 0, 1, None);
-    let at = |line: u32| Position { scope, file: 0, line, column: 1 };
+    let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(2, &[at(2)], Some(at(2)))
         .block(1, &[at(4)], None)
@@ -78,8 +78,8 @@ fn functions_whose_copies_differ_are_not_corrected() {
 fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
     let scope = unit.scope("f", 0, 1, None);
-    let at = |line: u32| Position { scope, file: 0, line, column: 1 };
-    let others: Vec<Position> = (3..9).map(at).collect();
+    let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
+    let others: Vec<SourcePosition> = (3..9).map(at).collect();
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(2, &[at(2)], Some(at(2)))
         .block(1, &others, None)
@@ -139,7 +139,7 @@ fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let mut unit = UnitBuilder::new("h.c", &["h.c"]);
     let scope = unit.scope("f", 0, 1, None);
     let inner = unit.scope("g", 0, 10, None);
-    let at = |scope: u32, line: u32| Position { scope, file: 0, line, column: 1 };
+    let at = |scope: u32, line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let caller = unit.add(FunctionBuilder::new("f", Some(at(scope, 1))).block(1, &[at(scope, 2)], None).edge(0, None, EdgeKind::Return));
     let called = FunctionBuilder::new("g", Some(at(inner, 10))).block(2, &[at(inner, 11)], None).edge(0, None, EdgeKind::Return);
     let _ = unit.add(called);
@@ -164,9 +164,9 @@ fn called_function_without_remaining_code_has_no_counts() {
 fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let mut unit = UnitBuilder::new("k.c", &["k.c"]);
     let scope = unit.scope("f", 0, 1, None);
-    let at = |line: u32| Position { scope, file: 0, line, column: 1 };
+    let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let inner = unit.scope("g", 0, 20, Some(at(4)));
-    let inlined = Position { scope: inner, file: 0, line: 21, column: 1 };
+    let inlined = SourcePosition { scope: inner, file: 0, line: 21, column: 1 };
     // The call in line 3 may not return. Lines 4, which has `g` inlined, and 5 follow.
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
@@ -184,9 +184,9 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
 fn with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
     let mut unit = UnitBuilder::new("m.c", &["m.c"]);
     let scope = unit.scope("f", 0, first, None);
-    let at = |scope: u32, line: u32| Position { scope, file: 0, line: first + line, column: 1 };
+    let at = |scope: u32, line: u32| SourcePosition { scope, file: 0, line: first + line, column: 1 };
     let inner = unit.scope("g", 0, first + 10, inlined.then(|| at(scope, 3)));
-    let last: &[Position] = if inlined { &[at(inner, 11)] } else { &[at(scope, 3)] };
+    let last: &[SourcePosition] = if inlined { &[at(inner, 11)] } else { &[at(scope, 3)] };
     let caller = FunctionBuilder::new("f", Some(at(scope, 0)))
         .block(2 + u32::from(inlined), &[at(scope, 1)], Some(at(scope, 1)))
         .block(1, &[at(scope, 2)], None)

@@ -7,7 +7,7 @@ use support::{FunctionBuilder, UnitBuilder, golden, profile};
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
 use trodden_report::{Measure, ReportError, Selection, SourceCache, View};
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 fn render(selection: &Selection, options: &TextOptions) -> Result<String, ReportError> {
     let profile = demo();
@@ -119,11 +119,11 @@ fn annotate_explains_what_is_missing() {
 fn inlined_code_without_branches_is_abridged() {
     let mut unit = UnitBuilder::new("deep.rs", &["/src/deep.rs", "/src/library.rs"]);
     let own = unit.scope("outer", 0, 1, None);
-    let call = Position { scope: own, file: 0, line: 2, column: 5 };
+    let call = SourcePosition { scope: own, file: 0, line: 2, column: 5 };
     let hash = unit.scope("hash", 1, 40, Some(call));
-    let inside = |line| Position { scope: hash, file: 1, line, column: 9 };
+    let inside = |line| SourcePosition { scope: hash, file: 1, line, column: 9 };
     let mix = unit.scope("mix", 1, 80, Some(inside(42)));
-    let deeper: Vec<Position> = (81..=86).map(|line| Position { scope: mix, file: 1, line, column: 9 }).collect();
+    let deeper: Vec<SourcePosition> = (81..=86).map(|line| SourcePosition { scope: mix, file: 1, line, column: 9 }).collect();
     let all = [&[call, inside(41)][..], &deeper].concat();
     let function = FunctionBuilder::new("outer", Some(call))
         .block(20, &all, Some(inside(50)))

@@ -3,12 +3,12 @@
 //! `tests/interleavings` runs this source under a model checker, against readers that follow the rules of `wire::live`.
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::image::Image;
+use crate::image::OwnImage;
 use crate::state;
 use crate::stream::{HEADER, MAX_WAIT_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
 use crate::system;
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, RegionStream, SLOTS, TAG_INHERITED,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, RegionStream, SLOTS, StreamChunkHeader, TAG_INHERITED,
     TAG_MASK,
 };
 
@@ -141,21 +141,21 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let chunk = chunk.or_else(|| discard_current(stream))?;
     // SAFETY: the chunk is mapped, belongs to this thread, and is free.
     unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
-    let mut header = ChunkHeader {
+    let mut header = StreamChunkHeader {
         state: CHUNK_FREE,
         thread: stream.thread,
         process: stream.process,
         parent,
         started_ns: stream.started_ns,
         sequence: stream.sequence,
-        template: Image::from_linker().template as u64,
+        template: OwnImage::from_linker().template as u64,
         lost: stream.lost,
         checksum: 0,
         reserved: 0,
     };
     header.checksum = header.fields_checksum();
     // SAFETY: as above.
-    unsafe { (chunk as *mut ChunkHeader).write_volatile(header) };
+    unsafe { (chunk as *mut StreamChunkHeader).write_volatile(header) };
     state_of(chunk).store(CHUNK_CURRENT, Release);
     stream.sequence += 1;
     stream.end = (chunk + CHUNK) as u64;

@@ -23,7 +23,7 @@ struct PathNumbers {
 }
 
 /// The result of a change: number of aliases, and span. Smaller values are better.
-type Outcome = (usize, i64);
+type ChangeOutcome = (usize, i64);
 
 /// Improves values under which interesting paths have different numbers, so that there are fewer aliases. Computes at most `steps` numbers.
 pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
@@ -74,7 +74,7 @@ impl PathNumbers {
 
     /// Returns the result of a change of some paths' numbers. `None` if interesting paths would have the same number, or a span above
     /// `max_span`.
-    fn outcome(&self, takes: &[bool], change: i64, max_span: i64) -> Option<Outcome> {
+    fn outcome(&self, takes: &[bool], change: i64, max_span: i64) -> Option<ChangeOutcome> {
         let number = |at: usize| self.sums[at] + if takes.get(at).copied().unwrap_or(false) { change } else { 0 };
         let mut own: Vec<i64> = (0..self.sums.len()).filter(|at| self.interesting[*at]).map(number).collect();
         own.sort_unstable();

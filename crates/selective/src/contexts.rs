@@ -36,7 +36,7 @@ pub fn preferential_contexts(
     pairs: &[(u32, u64)],
     restarts: u32,
 ) -> Result<ContextNumbering, InterestingPlanError> {
-    let supergraph = Supergraph::new(dag, contexts).map_err(InterestingPlanError::Wrong)?;
+    let supergraph = ContextGraph::new(dag, contexts).map_err(InterestingPlanError::Wrong)?;
     let path = |(context, id): &(u32, u64)| supergraph.path(*context, &all.path(dag, *id)?);
     let paths: Vec<Vec<DagEdgeId>> = pairs.iter().map(path).collect::<Option<_>>().ok_or(InterestingPlanError::Nothing)?;
     let numbers = preferential(&supergraph.dag, &paths, restarts)?;
@@ -82,15 +82,15 @@ pub fn preferential_contexts(
 }
 
 /// A function's acyclic graph with its contexts.
-struct Supergraph {
+struct ContextGraph {
     /// The graph. Its first edges are the contexts.
     dag: Dag,
     /// For each edge of the function's graph, the supergraph's edge.
     edges: Vec<Option<DagEdgeId>>,
 }
 
-impl Supergraph {
-    fn new(dag: &Dag, contexts: u32) -> Result<Supergraph, String> {
+impl ContextGraph {
+    fn new(dag: &Dag, contexts: u32) -> Result<ContextGraph, String> {
         let root = Node(dag.node_count() as u32);
         let into = |context| DagEdge { from: root, to: dag.entry(), origin: Origin::Stop(Node(context)) };
         let mut all: Vec<DagEdge> = (0..=contexts).map(into).collect();
@@ -109,7 +109,7 @@ impl Supergraph {
                 }
             }
         }
-        Ok(Supergraph { dag: Dag::from_edges(root.0 + 1, root, dag.exit(), all)?, edges })
+        Ok(ContextGraph { dag: Dag::from_edges(root.0 + 1, root, dag.exit(), all)?, edges })
     }
 
     fn path(&self, context: u32, path: &[DagEdgeId]) -> Option<Vec<DagEdgeId>> {

@@ -50,14 +50,14 @@ pub type Increments = [i64; 2];
 
 /// The range of interesting paths' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct NumberSpan {
     /// The least number.
     pub low: i64,
     /// The greatest number.
     pub high: i64,
 }
 
-impl Span {
+impl NumberSpan {
     /// Returns the number of counters of an array for all these numbers.
     pub fn width(self) -> u128 {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
@@ -71,7 +71,7 @@ impl Span {
 
 /// The verdict at the end of a path: which interesting path it is, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum PathClass {
     /// An interesting path, by its counter.
     Known(u64),
     /// A path that is not interesting.
@@ -121,7 +121,7 @@ pub struct Labelling {
     pub scheme: NumberingScheme,
     placed: PlacedRegisters,
     classification: Classification,
-    span: Span,
+    span: NumberSpan,
     interesting: u128,
     proof: Option<Proof>,
 }
@@ -147,7 +147,7 @@ impl Labelling {
     }
 
     /// Returns the class as which a program recognises a path by its registers at the end.
-    pub fn classify(&self, dag: &Dag, registers: Increments) -> Class {
+    pub fn classify(&self, dag: &Dag, registers: Increments) -> PathClass {
         let slot = || self.span.slot(registers[0]);
         let known = match &self.classification {
             Classification::Every { paths } => u64::try_from(registers[0]).ok().filter(|r| r < paths),
@@ -156,7 +156,7 @@ impl Labelling {
             Classification::Checked { expected } => slot().filter(|s| expected[*s as usize] == Some(registers[1] as u64)),
             Classification::Hashed(table) => table.find(registers[0] as u64),
         };
-        known.map_or(Class::Unknown, Class::Known)
+        known.map_or(PathClass::Unknown, PathClass::Known)
     }
 
     /// Returns how paths are recognised by registers.
@@ -201,7 +201,7 @@ impl Labelling {
     }
 
     /// Returns the range of interesting paths' numbers.
-    pub fn span(&self) -> Span {
+    pub fn span(&self) -> NumberSpan {
         self.span
     }
 
@@ -240,12 +240,18 @@ impl Labelling {
         dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
     }
 
-    fn new(scheme: NumberingScheme, placed: PlacedRegisters, classification: Classification, span: Span, interesting: u128) -> Labelling {
+    fn new(
+        scheme: NumberingScheme,
+        placed: PlacedRegisters,
+        classification: Classification,
+        span: NumberSpan,
+        interesting: u128,
+    ) -> Labelling {
         Labelling { scheme, placed, classification, span, interesting, proof: None }
     }
 
     pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
-        let span = Span { low: 0, high: all.paths() as i64 - 1 };
+        let span = NumberSpan { low: 0, high: all.paths() as i64 - 1 };
         Labelling::new(NumberingScheme::BallLarus, placed, Classification::Every { paths: all.paths() }, span, all.paths().into())
     }
 
@@ -258,12 +264,12 @@ impl Labelling {
     ) -> Labelling {
         let member = ClosureMembership::new(dag, set.edges(), values);
         let (low, high) = member.sums_to_exit[dag.entry().index()].expect("a set has a path");
-        let span = Span { low: low as i64, high: high as i64 };
+        let span = NumberSpan { low: low as i64, high: high as i64 };
         Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
     }
 
     pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
-        let span = Span { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
+        let span = NumberSpan { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
         Labelling::new(NumberingScheme::KnownTable, placed, Classification::Hashed(table), span, ids.len() as u128)
     }
 
@@ -300,9 +306,9 @@ fn sum(path: &[DagEdgeId], values: &[i64]) -> i64 {
     path.iter().fold(0i64, |s, e| s.wrapping_add(values[e.index()]))
 }
 
-fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
+fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
     let sums = || paths.iter().map(|p| sum(p, values));
-    Span { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
+    NumberSpan { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
 }
 
 impl ClosureMembership {

@@ -22,7 +22,9 @@ pub mod steps;
 pub mod verify;
 
 pub use closure::{modified_selective, pertinent, precise_selective, selective};
-pub use labelling::{Class, Classification, ClosureMembership, Increments, Labelling, PlacedRegisters, Register, RegisterPlacement, Span};
+pub use labelling::{
+    Classification, ClosureMembership, Increments, Labelling, NumberSpan, PathClass, PlacedRegisters, Register, RegisterPlacement,
+};
 pub use lattice::Lattice;
 pub use optimal::{Assignment, Budget, Proof, SearchEnd};
 pub use preferential::{MAX_RESTARTS, PreferentialIds, preferential};

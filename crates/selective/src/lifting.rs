@@ -38,7 +38,7 @@ struct Lifting<'a> {
 }
 
 /// Paths whose numbers have the same lower bits, and the number of them whose next bit may be set.
-struct Group {
+struct PathGroup {
     members: Vec<usize>,
     min_set: usize,
     max_set: usize,
@@ -162,7 +162,7 @@ impl Lifting<'_> {
     }
 
     /// Returns the groups, the most constrained ones first. `None` if a group has more paths than numbers.
-    fn groups(&self, level: u32, values: &[i64]) -> Option<Vec<Group>> {
+    fn groups(&self, level: u32, values: &[i64]) -> Option<Vec<PathGroup>> {
         let mut by_residue: Vec<(u64, usize)> = values.iter().enumerate().map(|(row, v)| (*v as u64 & ((1 << level) - 1), row)).collect();
         by_residue.sort_unstable();
         let mut groups = Vec::new();
@@ -173,7 +173,7 @@ impl Lifting<'_> {
             if min_set > max_set {
                 return None;
             }
-            groups.push(Group { members: of_group.iter().map(|(_, row)| *row).collect(), min_set, max_set });
+            groups.push(PathGroup { members: of_group.iter().map(|(_, row)| *row).collect(), min_set, max_set });
         }
         groups.sort_by_key(|g| ((g.max_set - g.min_set + 1) << 16) / (g.members.len() + 1) + (g.members.len() << 8));
         Some(groups)
@@ -190,11 +190,11 @@ impl Lifting<'_> {
     }
 
     /// Returns the equations that hold before any bit is chosen. `None` if they contradict each other.
-    fn equations(&self, groups: &[Group], level: u32, values: &[i64]) -> Option<Equations> {
+    fn equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
         let mut equations = Equations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
         let base = |row: usize| values[row] >> level & 1 == 1;
         let symmetric_row = self.symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
-        let of_group = |group: &Group| {
+        let of_group = |group: &PathGroup| {
             let vector = group.members.iter().fold(0, |sum, row| sum ^ self.parities[*row]);
             let sum = group.members.iter().fold(group.max_set % 2 == 1, |sum, row| sum ^ base(*row));
             equations.require(vector, sum)

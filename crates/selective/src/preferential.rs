@@ -29,7 +29,7 @@ pub struct PreferentialIds {
 /// # Errors
 /// The numbers do not fit into a word.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
-    let trie = Trie::new(dag, paths);
+    let trie = PathTrie::new(dag, paths);
     let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = Shuffle::default();
     for _ in 0..restarts.min(MAX_RESTARTS) {
@@ -51,16 +51,16 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
 type StepObserver<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
 
 /// The trie of prefixes of interesting paths.
-pub(super) struct Trie {
+pub(super) struct PathTrie {
     /// For each node of the DAG, the prefixes that end there.
     at: Vec<Vec<usize>>,
     /// For each prefix, the longer prefix by each edge.
     next: Vec<BTreeMap<DagEdgeId, usize>>,
 }
 
-impl Trie {
-    pub(super) fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
-        let mut trie = Trie { at: vec![Vec::new(); dag.node_count()], next: vec![BTreeMap::new()] };
+impl PathTrie {
+    pub(super) fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> PathTrie {
+        let mut trie = PathTrie { at: vec![Vec::new(); dag.node_count()], next: vec![BTreeMap::new()] };
         trie.at[dag.entry().index()].push(0);
         for path in paths {
             let mut prefix = 0;

@@ -1,7 +1,7 @@
 //! Intermediate results of numberings, for display: the labels of precise selective profiling after each of its three steps (P3 paper,
 //! figure 4), and the intervals, joins and critical nodes of preferential numbering (thesis, section 3.3.2).
 
-use super::preferential::Trie;
+use super::preferential::PathTrie;
 use super::{InterestingSet, NumberingError};
 use trodden_flow::numbering::{TooManyPaths, number_marked_last, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
@@ -67,7 +67,7 @@ pub struct PreferentialStep {
 /// # Errors
 /// The numbers do not fit into a word.
 pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
-    let trie = Trie::new(dag, paths);
+    let trie = PathTrie::new(dag, paths);
     let prefixes = trie.prefixes();
     let mut steps = Vec::new();
     let mut observe = |edge: DagEdgeId, prefix: usize, (interval, cumulative, value): ((i64, i64), i64, i64)| {

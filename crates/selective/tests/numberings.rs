@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Edge, Graph, Node, Numbering, NumberingScheme};
-use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number, preferential};
+use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SearchEnd, number, preferential};
 use trodden_selective::{InterestingSet, Labelling, NumberingError};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
@@ -50,7 +50,7 @@ fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
 fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
     let mut reported = BTreeMap::new();
     for path in interesting {
-        let Class::Known(slot) = labelling.classify(dag, labelling.run(path)) else { panic!("seed {seed}: {path:?} is not known") };
+        let PathClass::Known(slot) = labelling.classify(dag, labelling.run(path)) else { panic!("seed {seed}: {path:?} is not known") };
         assert!(u128::from(slot) < labelling.slots(), "seed {seed}");
         assert_eq!(reported.insert(slot, path), None, "seed {seed}, {}: two paths have slot {slot}", labelling.scheme.name());
     }
@@ -58,7 +58,7 @@ fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interestin
     for (slot, path) in &reported {
         assert_eq!(labelling.path(dag, &all, *slot).as_ref(), Some(*path), "seed {seed}");
     }
-    let known = |p: &&Path| matches!(labelling.classify(dag, labelling.run(p)), Class::Known(_));
+    let known = |p: &&Path| matches!(labelling.classify(dag, labelling.run(p)), PathClass::Known(_));
     paths.iter().filter(|p| !interesting.contains(*p)).filter(known).count()
 }
 
@@ -189,7 +189,7 @@ fn figure_3_4_has_the_published_numbers() {
     assert_eq!(["sacdt", "sact", "sbct", "sabct", "sbcdt"].map(|w| sum(&word(w), values)), [0, 1, 2, 0, 1]);
     assert_eq!((labelling.span().width(), labelling.delta()), (3, 1.0));
     for alias in ["sabct", "sbcdt", "sabcdt"] {
-        assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
+        assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), PathClass::Unknown, "{alias}");
     }
     // With these values, two other paths have the numbers of interesting ones; approximate separation finds values without aliases.
     let approximate =

@@ -6,7 +6,7 @@ use trodden_flow::interesting::NumberAliases;
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Graph, Node, Numbering, NumberingScheme};
 use trodden_selective::InterestingSet;
 use trodden_selective::verify::{VerifyBudget, VerifyFinding, VerifyMethod, verify};
-use trodden_selective::{Budget, Class, NumberOptions, number};
+use trodden_selective::{Budget, NumberOptions, PathClass, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
@@ -122,5 +122,7 @@ fn paths_beyond_the_budget_are_sampled_and_the_verdict_mentions_this() {
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
     assert_eq!(verify(&dag, &set, &ppp, &little).validity, VerifyFinding::NotRefuted);
-    assert!(matches!(ppp.classify(&dag, [i64::MIN, 0]), Class::Unknown) && matches!(ppp.classify(&dag, [i64::MAX, 0]), Class::Unknown));
+    assert!(
+        matches!(ppp.classify(&dag, [i64::MIN, 0]), PathClass::Unknown) && matches!(ppp.classify(&dag, [i64::MAX, 0]), PathClass::Unknown)
+    );
 }

@@ -36,9 +36,9 @@ pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64
 
 /// Returns the first `limit` differences, in order.
 pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, limit: usize) -> Vec<SequenceDifference> {
-    let mut comparison = Comparison {
-        left: Side { fingerprints: Fingerprints::new(left), frames: Frames::new(left, classify), grammar: left },
-        right: Side { fingerprints: Fingerprints::new(right), frames: Frames::new(right, classify), grammar: right },
+    let mut comparison = SequenceComparison {
+        left: ComparedSide { fingerprints: Fingerprints::new(left), frames: Frames::new(left, classify), grammar: left },
+        right: ComparedSide { fingerprints: Fingerprints::new(right), frames: Frames::new(right, classify), grammar: right },
         limit,
         differences: Vec::new(),
     };
@@ -46,28 +46,28 @@ pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, li
     comparison.differences
 }
 
-struct Side<'a> {
+struct ComparedSide<'a> {
     grammar: &'a Grammar,
     fingerprints: Fingerprints<'a>,
     frames: Frames<'a>,
 }
 
 /// A path of the frame, or a complete call in it.
-struct Unit {
+struct ComparedUnit {
     range: Range<u64>,
     fingerprint: Fingerprint,
     /// The `Enter` symbol of a call.
     call: Option<u64>,
 }
 
-struct Comparison<'a> {
-    left: Side<'a>,
-    right: Side<'a>,
+struct SequenceComparison<'a> {
+    left: ComparedSide<'a>,
+    right: ComparedSide<'a>,
     limit: usize,
     differences: Vec<SequenceDifference>,
 }
 
-impl Comparison<'_> {
+impl SequenceComparison<'_> {
     /// Compares two ranges that begin in the same frame. Uses an explicit stack, because calls can be deeply nested.
     fn compare(&mut self, left: Range<u64>, right: Range<u64>) {
         let mut open = vec![(left, right)];
@@ -96,9 +96,9 @@ impl Comparison<'_> {
     /// Aligns the rest of a frame. Records differences of complete units, and returns pairs of ranges that remain to be compared.
     fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
         let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
-        let keys = |units: &[Unit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
+        let keys = |units: &[ComparedUnit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
         let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
-        let start = |units: &[Unit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
+        let start = |units: &[ComparedUnit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
         let mut rest = None;
         if !reaches(&a, left.end) || !reaches(&b, right.end) {
             let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
@@ -122,7 +122,7 @@ impl Comparison<'_> {
     }
 
     /// Pairs calls of the same function among units that are not equal. The units between the pairs differ.
-    fn pair(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
+    fn pair(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {
             places.entry(call).or_default().push(place);
@@ -139,30 +139,30 @@ impl Comparison<'_> {
         self.push_difference(&left[left_at..], &right[right_at..], position);
     }
 
-    fn push_difference(&mut self, left: &[Unit], right: &[Unit], at: (u64, u64)) {
+    fn push_difference(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64)) {
         if left.is_empty() && right.is_empty() {
             return;
         }
-        let range = |units: &[Unit], at: u64| units.first().map_or(at, |u| u.range.start)..units.last().map_or(at, |u| u.range.end);
+        let range = |units: &[ComparedUnit], at: u64| units.first().map_or(at, |u| u.range.start)..units.last().map_or(at, |u| u.range.end);
         self.differences.push(SequenceDifference { left: range(left, at.0), right: range(right, at.1), aligned: true });
     }
 }
 
 /// Returns true if the units extend to `end`.
-fn reaches(units: &[Unit], end: u64) -> bool {
+fn reaches(units: &[ComparedUnit], end: u64) -> bool {
     units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.range.end >= end)
 }
 
-impl Side<'_> {
+impl ComparedSide<'_> {
     /// Returns the first units of a range within one frame.
-    fn units(&self, range: Range<u64>) -> Vec<Unit> {
+    fn units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
         let mut units = Vec::new();
         let mut at = range.start;
         while at < range.end && units.len() < MAX_UNITS {
             let is_call = self.frames.class_at(at) == Some(EventClass::Enter);
             let end = if is_call { (self.frames.frame_end(at + 1) + 1).min(range.end) } else { at + 1 };
             let call = is_call.then(|| self.grammar.at(at)).flatten();
-            units.push(Unit { range: at..end, fingerprint: self.fingerprints.range(at, end), call });
+            units.push(ComparedUnit { range: at..end, fingerprint: self.fingerprints.range(at, end), call });
             at = end;
         }
         units

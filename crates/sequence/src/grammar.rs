@@ -10,7 +10,7 @@ mod fingerprint;
 mod frames;
 mod search;
 
-pub use access::{Symbols, TerminalIds};
+pub use access::{SymbolsFrom, TerminalIds};
 pub use codec::{Window, read_window};
 pub use fingerprint::{Fingerprint, Fingerprints, common_extension};
 pub use frames::{FrameEffect, Frames};

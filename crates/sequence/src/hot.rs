@@ -53,7 +53,7 @@ pub fn minimal_hot_subpaths(
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;
     let texts = CrossingTexts::new(grammar, longest);
-    let mut level = Level::first(&texts, weights.len());
+    let mut level = CandidateStrings::first(&texts, weights.len());
     let mut found = Vec::new();
     for length in 1..=longest {
         if length > 1 {
@@ -77,7 +77,7 @@ pub fn minimal_hot_subpaths(
 }
 
 /// All strings of one length that may be part of a hot subpath.
-struct Level {
+struct CandidateStrings {
     /// The number of the string that begins at each position of the texts. [`GAP`] if there is none.
     at: Vec<u32>,
     strings: Vec<CountedString>,
@@ -89,10 +89,10 @@ struct CountedString {
     frequency: u64,
 }
 
-impl Level {
-    fn first(texts: &CrossingTexts, terminals: usize) -> Level {
+impl CandidateStrings {
+    fn first(texts: &CrossingTexts, terminals: usize) -> CandidateStrings {
         let strings = (0..terminals).map(|_| CountedString { place: 0, frequency: 0 }).collect();
-        let mut level = Level { at: texts.text.clone(), strings };
+        let mut level = CandidateStrings { at: texts.text.clone(), strings };
         for (range, occurrences) in &texts.rules {
             for place in range.clone().filter(|place| texts.text[*place] != GAP) {
                 level.count(texts, place, 1, texts.text[place], *occurrences);
@@ -102,9 +102,9 @@ impl Level {
     }
 
     /// Combines strings that overlap in all but one symbol into strings that are longer by one.
-    fn extend(self, texts: &CrossingTexts, length: usize) -> Level {
+    fn extend(self, texts: &CrossingTexts, length: usize) -> CandidateStrings {
         let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
-        let mut longer = Level { at: self.at, strings: Vec::new() };
+        let mut longer = CandidateStrings { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {
             for place in range.clone() {
                 let head = longer.at[place];

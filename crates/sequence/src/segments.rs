@@ -12,7 +12,7 @@ pub use supergraph::{SupergraphPaths, supergraph_paths};
 use std::collections::HashMap;
 
 /// Counts of strings of symbols.
-pub type SegmentCounts = HashMap<Vec<u64>, u64>;
+pub type StringCounts = HashMap<Vec<u64>, u64>;
 
 /// Maximum depth of segments.
 pub const MAX_DEPTH: usize = 100;

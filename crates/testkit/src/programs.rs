@@ -9,8 +9,8 @@ use crate::random::Random;
 use std::collections::VecDeque;
 use trodden_flow::{Edge, Graph, Node};
 use trodden_witness::{
-    ExecutionEvent, NodeKind, Opaque, ProgramCall, ProgramStart, ReconstructError, Reconstructor, Witness, WitnessEdgeKind,
-    WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
+    ExecutionEvent, NodeKind, Opaque, ProgramCall, ReconstructError, Reconstructor, StartPoint, Witness, WitnessEdgeKind, WitnessFunction,
+    WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
 };
 
 /// Kinds of edges, repeated in proportion to their probability.
@@ -40,7 +40,7 @@ pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, feat
     let all = features == ProgramFeatures::All;
     let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
     let external: Vec<WitnessFunctionId> = (0..count).map(WitnessFunctionId).filter(|_| all && random.chance(30)).collect();
-    let start = if all && random.chance(15) { ProgramStart::Outside } else { ProgramStart::Main(WitnessFunctionId(0)) };
+    let start = if all && random.chance(15) { StartPoint::Outside } else { StartPoint::Main(WitnessFunctionId(0)) };
     WitnessProgram::new(list, start, external).expect("it refers to existing functions")
 }
 
@@ -134,8 +134,8 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
     let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
     let mut first = Running { frames: Vec::new(), execution: nothing, steps: 0 };
     match program.start() {
-        ProgramStart::Main(main) => first.begin(program, main),
-        ProgramStart::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
+        StartPoint::Main(main) => first.begin(program, main),
+        StartPoint::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
     let mut budget = limit * 40;

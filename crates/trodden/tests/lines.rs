@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
 ";
     let place = Place::with(&[("twice.c", source)]);
     let graphs = |program: &str| {
-        let image = trodden_unit::Image::read(&fs::read(place.path(program)).unwrap()).unwrap();
+        let image = trodden_unit::InstrumentedImage::read(&fs::read(place.path(program)).unwrap()).unwrap();
         image.frames[0].map().unwrap().line_graphs
     };
     place.trodden("cc -O2 -g twice.c -o optimised");
@@ -248,7 +248,7 @@ int main(int argc, char **argv) {
 ";
     let place = Place::with(&[("main.c", source)]);
     place.trodden("cc -O2 -g main.c -o counted");
-    let image = trodden_unit::Image::read(&fs::read(place.path("counted")).unwrap()).unwrap();
+    let image = trodden_unit::InstrumentedImage::read(&fs::read(place.path("counted")).unwrap()).unwrap();
     let graphs = image.frames[0].map().unwrap().line_graphs;
     let blocks = &graphs.functions.iter().find(|f| f.name == "main").unwrap().blocks;
     assert_eq!(blocks.iter().filter(|b| b.stops).map(|b| b.lines.clone()).collect::<Vec<_>>(), [[4]], "{blocks:?}");

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use trodden_flow::Numbering;
 use trodden_profile::Profile;
-use trodden_unit::{FunctionMap, Identity, Image};
+use trodden_unit::{FunctionMap, Identity, InstrumentedImage};
 
 /// Counts words of different kinds, and does arithmetic with the numbers among its arguments.
 const PROGRAM: &str = r#"
@@ -53,7 +53,7 @@ fn counts(profile: &Profile) -> Counts {
 }
 
 fn functions(program: &Path) -> Vec<FunctionMap> {
-    let image = Image::read(&fs::read(program).unwrap()).unwrap();
+    let image = InstrumentedImage::read(&fs::read(program).unwrap()).unwrap();
     image.frames.iter().flat_map(|frame| frame.map().unwrap().functions).collect()
 }
 

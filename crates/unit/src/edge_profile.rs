@@ -6,7 +6,7 @@
 //! [`CounterPlaceholder`] in the map, whose value follows from the executions of its block. Any other increment (by a computed amount, or
 //! between two calls of a block that may not return) uses a counter of the unit itself ([`OwnCounters`]).
 
-use crate::position::Position;
+use crate::position::SourcePosition;
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node};
 
@@ -42,7 +42,7 @@ pub struct ReachedCall {
     /// Number of the block's positions up to the call.
     pub up_to_call: u32,
     /// Source position of the call, if known.
-    pub position: Option<Position>,
+    pub position: Option<SourcePosition>,
     /// The unit's counter of the call's returns; `None` for the last call of a block.
     pub counter: Option<u64>,
 }

@@ -21,7 +21,7 @@ pub struct PlacedUnit {
 
 /// The instrumentation data of an executable or shared library.
 #[derive(Clone, Debug)]
-pub struct Image {
+pub struct InstrumentedImage {
     /// Identity of the image.
     pub identity: Identity,
     /// Its units in link order.
@@ -50,12 +50,12 @@ pub enum ImageError {
     Records(String),
 }
 
-impl Image {
+impl InstrumentedImage {
     /// Reads an image from the bytes of its file.
     ///
     /// # Errors
     /// The file is not an ELF file, contains no instrumented unit, or is corrupt.
-    pub fn read(bytes: &[u8]) -> Result<Image, ImageError> {
+    pub fn read(bytes: &[u8]) -> Result<InstrumentedImage, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;
         let counters = file.section_by_name(COUNTERS_SECTION).map_or(0, |s| s.address());
@@ -71,7 +71,7 @@ impl Image {
             file.symbols().chain(file.dynamic_symbols()).filter(defined).filter_map(|s| s.name().ok().map(str::to_owned)).collect();
         functions.sort();
         functions.dedup();
-        Ok(Image { identity, units, frames, frame_errors, build_id, functions })
+        Ok(InstrumentedImage { identity, units, frames, frame_errors, build_id, functions })
     }
 
     /// Returns the frame of a unit from the image or, if it is missing there, from the unit cache; `None` if neither contains it.

@@ -46,7 +46,7 @@ pub use experiment::{Experiment, PluginRequest, Settings};
 pub use flow_graph::{EdgeKind, FlowEdge, FlowGraph};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
-pub use image::{Image, ImageError};
+pub use image::{ImageError, InstrumentedImage};
 pub use iterations::{IterationFunction, IterationPath, IterationSet};
 pub use known::{ConflictingNumberings, FunctionKey, KnownFunction, KnownPaths, NameVersion};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
@@ -56,10 +56,10 @@ pub use observe::{
     UnplacedCall,
 };
 pub use parts::{FunctionPart, FunctionParts};
-pub use position::Position;
+pub use position::SourcePosition;
 pub use properties::UnitProperties;
 pub use segments::{SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
 pub use storage::{CountTable, Storage};
 pub use transformations::{Transformation, TransformationPlan};
 pub use trodden_container::ContentError;
-pub use weights::Weights;
+pub use weights::FunctionWeights;

@@ -9,7 +9,7 @@ use crate::experiment::Experiment;
 use crate::flow_graph::{FlowEdge, FlowGraph};
 use crate::line_graphs::LineGraphs;
 use crate::observe::{CounterWords, InterestingWords, IterationWords, LabelWords, SegmentWords};
-use crate::position::Position;
+use crate::position::SourcePosition;
 use crate::storage::{CountTable, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, Edge, Node, Numbering, Origin};
@@ -109,7 +109,7 @@ pub struct Scope {
     /// Line of its declaration.
     pub line: u32,
     /// Position of the inlined call; `None` if the function is not inlined. The call's scope is earlier in [`UnitMap::scopes`].
-    pub inlined_at: Option<Position>,
+    pub inlined_at: Option<SourcePosition>,
 }
 
 /// A function that was not instrumented.
@@ -132,7 +132,7 @@ pub struct FunctionMap {
     /// Whether the name is local to the unit (`static`). Several functions of a program may then have this name.
     pub local: bool,
     /// Position of its declaration; `None` if it is not in the debug information.
-    pub position: Option<Position>,
+    pub position: Option<SourcePosition>,
     /// Hash of the graph, equal for functions of the same shape.
     pub shape: u64,
     /// Hash of the code without source positions, which distinguishes functions of the same shape.
@@ -174,12 +174,12 @@ pub struct UnitBlock {
     /// Number of IR instructions, excluding debug records and labels.
     pub instructions: u32,
     /// Distinct source positions of its instructions, in order of first occurrence.
-    pub positions: Vec<Position>,
+    pub positions: Vec<SourcePosition>,
     /// Number of positions up to the block's last call that may not return, at which a path may end. If there is no such call, the number
     /// of all positions.
     pub up_to_calls: u32,
     /// Position of the branch at its end, if known.
-    pub branch: Option<Position>,
+    pub branch: Option<SourcePosition>,
     /// Kind of the block.
     pub kind: BlockKind,
 }
@@ -221,7 +221,7 @@ pub enum MapError {
 
 impl UnitMap {
     /// Returns a position, followed by the positions of the calls through which its code was inlined, innermost first.
-    pub fn inlined_chain(&self, position: Position) -> impl Iterator<Item = Position> {
+    pub fn inlined_chain(&self, position: SourcePosition) -> impl Iterator<Item = SourcePosition> {
         std::iter::successors(Some(position), |at| {
             // In an intact map, a scope refers to an earlier one.
             let call = self.scopes.get(at.scope as usize)?.inlined_at?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A position in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Position {
+pub struct SourcePosition {
     /// Index of its scope in [`crate::UnitMap::scopes`].
     pub scope: u32,
     /// Index of its file in [`crate::UnitMap::files`].

@@ -7,7 +7,7 @@
 //! Wire format: postcard of [`UnitProperties`], which begins with [`PROPERTIES_VERSION`].
 
 use crate::map::Scope;
-use crate::position::Position;
+use crate::position::SourcePosition;
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
 
@@ -100,7 +100,7 @@ pub struct BlockStep {
     /// The computation or memory access.
     pub what: BlockAction,
     /// Its source position.
-    pub position: Option<Position>,
+    pub position: Option<SourcePosition>,
 }
 
 /// A computation or a memory access.

@@ -48,23 +48,23 @@ pub struct SegmentSet {
     growth: u32,
     /// Lookup tables of functions and contexts, built on first use.
     #[serde(skip)]
-    index: Index,
+    index: SegmentIndex,
 }
 
 /// Lookup tables. They are derived from the rest of the set, so they always compare as equal.
 #[derive(Clone, Debug, Default)]
-struct Index {
+struct SegmentIndex {
     functions: OnceCell<HashMap<(String, String, NameVersion), u32>>,
     contexts: OnceCell<HashMap<(u32, SegmentContext), u32>>,
 }
 
-impl PartialEq for Index {
-    fn eq(&self, _: &Index) -> bool {
+impl PartialEq for SegmentIndex {
+    fn eq(&self, _: &SegmentIndex) -> bool {
         true
     }
 }
 
-impl Eq for Index {}
+impl Eq for SegmentIndex {}
 
 /// A function that occurs in segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

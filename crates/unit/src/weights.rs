@@ -11,11 +11,11 @@ const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, rem
 
 /// Edge executions by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weights {
+pub struct FunctionWeights {
     functions: BTreeMap<(String, u64), Vec<u64>>,
 }
 
-impl Weights {
+impl FunctionWeights {
     /// Adds a function's edge counts, in the order of its map's edges. Sums the counts of functions with the same name and shape, such as
     /// `static` functions of several units.
     pub fn add(&mut self, function: &str, shape: u64, edges: &[u64]) {
@@ -52,7 +52,7 @@ impl Weights {
     ///
     /// # Errors
     /// The file has a different kind or version, or is corrupt.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, ContentError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionWeights, ContentError> {
         FORMAT.read(bytes)
     }
 }
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn weights_survive_encoding_and_truncation_is_detected() {
-        let mut weights = Weights::default();
+        let mut weights = FunctionWeights::default();
         weights.add("f", 1, &[1, 2, u64::MAX]);
         weights.add("f", 1, &[1, 0, 1]);
         weights.add("f", 2, &[7]);
         assert_eq!(weights.get("f", 1, 3), Some(&[2, 2, u64::MAX][..]));
         assert_eq!((weights.get("f", 1, 2), weights.get("g", 1, 3)), (None, None));
         let bytes = weights.to_bytes();
-        assert_eq!(Weights::from_bytes(&bytes), Ok(weights));
+        assert_eq!(FunctionWeights::from_bytes(&bytes), Ok(weights));
         for end in 0..bytes.len() {
-            assert!(Weights::from_bytes(&bytes[..end]).is_err(), "{end} bytes of {}", bytes.len());
+            assert!(FunctionWeights::from_bytes(&bytes[..end]).is_err(), "{end} bytes of {}", bytes.len());
         }
-        assert!(Weights::from_bytes(b"something else").is_err());
+        assert!(FunctionWeights::from_bytes(b"something else").is_err());
     }
 }

@@ -6,9 +6,9 @@
 
 use crate::codes::{Codes, own_frames};
 use crate::process_file::ProcessFile;
-use crate::recording::RecordedThread;
+use crate::recording::ThreadRecording;
 use crate::sample_paths::{SamplePaths, TimedPath, is_function};
-use crate::symbols::{StackFrame, Symbols};
+use crate::symbols::{StackFrame, SymbolCache};
 use anyhow::Result;
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
@@ -41,7 +41,7 @@ pub struct ThreadBlocks {
 
 impl ThreadBlocks {
     /// Reads a thread's samples and stacks, and scans its calls once.
-    pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
+    pub fn read(thread: &ThreadRecording, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
         let taken = names.paths.as_mut().map(|paths| paths.paths_of(process, thread.number, &records)).transpose()?;
@@ -62,7 +62,7 @@ impl ThreadBlocks {
         Ok(blocks)
     }
 
-    fn pool(&mut self, thread: &RecordedThread) -> Result<()> {
+    fn pool(&mut self, thread: &ThreadRecording) -> Result<()> {
         let mut pools: HashMap<StackPair, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()) {
@@ -146,7 +146,7 @@ pub struct BlockNames {
     /// Code blocks by number.
     pub codes: Codes,
     /// Functions and lines by address.
-    pub symbols: Symbols,
+    pub symbols: SymbolCache,
     /// Paths that samples belong to, if streams of the same run were given.
     pub paths: Option<Box<dyn SamplePaths>>,
 }

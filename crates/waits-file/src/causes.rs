@@ -7,7 +7,7 @@ use trodden_waits::{LocationId, LocationState, causes};
 
 /// Code that causes waits.
 #[derive(Clone, Debug)]
-pub struct Cause {
+pub struct CodeCause {
     /// Name of the function.
     pub function: String,
     /// Callers of the function, each with the waiting in ns that its calls cause, largest first. Empty for the outermost function.
@@ -36,12 +36,12 @@ struct CauseSum<'a> {
 }
 
 impl CauseSum<'_> {
-    fn cause(&self, (function, file, location, state): CauseKey) -> Cause {
+    fn cause(&self, (function, file, location, state): CauseKey) -> CodeCause {
         let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
         let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
         let mut callers: Vec<(String, u64)> = callers.collect();
         callers.sort_by_key(|(_, ns)| Reverse(*ns));
-        Cause { function: function.last().cloned().unwrap_or_default(), callers, file: file.into(), line, location, state, ns: self.ns }
+        CodeCause { function: function.last().cloned().unwrap_or_default(), callers, file: file.into(), line, location, state, ns: self.ns }
     }
 }
 
@@ -50,7 +50,7 @@ impl CauseSum<'_> {
 /// A function with several callers may be a common helper. If nearly all waiting for it on a location comes from one caller that other
 /// locations hardly execute, that caller is named instead. Likewise, a caller that makes no recorded call is named if the waiting is spread
 /// over several of its callees.
-pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
+pub fn by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (callers(replayed), executed(replayed));
     let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
@@ -73,7 +73,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<Cause> {
         let caller = depth.checked_sub(2).map(|at| code.path[at].as_str());
         *sum.callers.entry(caller).or_default() += cause.wait_ns;
     }
-    let mut found: Vec<Cause> = sums.into_iter().map(|(key, sum)| sum.cause(key)).collect();
+    let mut found: Vec<CodeCause> = sums.into_iter().map(|(key, sum)| sum.cause(key)).collect();
     found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
     found
 }

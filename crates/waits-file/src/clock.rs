@@ -3,7 +3,7 @@
 //! All processes on a host share a time-stamp counter, whose rate and offset follow from the earliest and the latest anchor of any process.
 //! The clocks of different hosts are related by the time of day, and [`crate::sync`] then corrects them.
 
-use crate::recording::{Process, Recording};
+use crate::recording::{Process, WaitsRecording};
 use std::collections::BTreeMap;
 use trodden_waits::offset::Shift;
 
@@ -47,7 +47,7 @@ impl Clock {
 }
 
 /// Derives the clocks of a recording from its anchors.
-pub fn clocks(recording: &Recording) -> Clocks {
+pub fn clocks(recording: &WaitsRecording) -> Clocks {
     let mut hosts: BTreeMap<(&str, &str, bool), Vec<[u64; 3]>> = BTreeMap::new();
     let key = |process: &'_ Process| (process.file.host.clone(), process.file.boot.clone(), process.file.is_counter);
     for process in &recording.processes {
@@ -81,7 +81,7 @@ pub fn clocks(recording: &Recording) -> Clocks {
 
 impl Clocks {
     /// Sets the origin of time to the start of the first thread.
-    pub fn set_origin(&mut self, recording: &Recording) {
+    pub fn set_origin(&mut self, recording: &WaitsRecording) {
         let begins = recording.processes.iter().zip(&self.clocks).map(|(process, clock)| clock.absolute_ns(process.threads[0].begin));
         let origin_ns = begins.min().unwrap_or(0);
         self.clocks.iter_mut().for_each(|clock| clock.origin_ns = origin_ns);

@@ -5,7 +5,7 @@
 
 use crate::process_file::ProcessFile;
 use crate::sample_paths::TimedPath;
-use crate::symbols::{StackFrame, Symbols};
+use crate::symbols::{StackFrame, SymbolCache};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use trodden_text::escape;
@@ -153,7 +153,7 @@ fn path(own: &OwnFrames) -> Vec<String> {
 }
 
 /// Returns the program's own frames in a stack of return addresses. `at` is the address of the current instruction, if known.
-pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
+pub fn own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();
     for address in at.into_iter().chain(returns) {

@@ -1,10 +1,10 @@
 //! Conversion of recorded calls to the analysis's calls: translates ranks to processes, and handles and addresses to unique numbers.
 
 use crate::ranks::RankList;
-use crate::recording::{Process, RecordedCalls, Recording};
+use crate::recording::{Process, RecordedCalls, WaitsRecording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, Token};
-use trodden_waits::{Call, ProcessId, Rule, WaitKind};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken};
+use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
 /// Numbers of the predefined communicators.
@@ -27,7 +27,7 @@ const NO_DATA: u64 = u64::MAX;
 
 /// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
-struct Job {
+struct MpiJob {
     size: u32,
     /// The recorded processes, by rank.
     processes: HashMap<u32, ProcessId>,
@@ -38,7 +38,7 @@ struct Job {
 pub struct Converter {
     /// Job and rank of each process; `None` without MPI.
     ranks: Vec<Option<(u32, u32)>>,
-    jobs: Vec<Job>,
+    jobs: Vec<MpiJob>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
     /// Process IDs of all recorded processes.
     pids: HashSet<u32>,
@@ -47,7 +47,7 @@ pub struct Converter {
 }
 
 impl Converter {
-    pub fn new(recording: &Recording) -> Converter {
+    pub fn new(recording: &WaitsRecording) -> Converter {
         let pids = recording.processes.iter().map(|process| process.file.number).collect();
         let mut converter = Converter { pids, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
@@ -59,9 +59,9 @@ impl Converter {
     fn add(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
         // Ranks are unique within a job, so assign the process to the first job of the same size in which its rank is still free.
-        let fits = |job: &Job| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
+        let fits = |job: &MpiJob| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
-            self.jobs.push(Job { size: mpi.size, processes: HashMap::new() });
+            self.jobs.push(MpiJob { size: mpi.size, processes: HashMap::new() });
             self.jobs.len() - 1
         });
         if mpi.rank < mpi.size {
@@ -72,7 +72,7 @@ impl Converter {
 
     /// Returns the number of missing ranks and the size of each job with missing ranks.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
-        let missing = |job: &Job| (job.size as usize - job.processes.len(), job.size as usize);
+        let missing = |job: &MpiJob| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
@@ -272,9 +272,9 @@ impl Converter {
         // Ranks are assigned to both groups consecutively, starting with the group whose first member has the lower world rank.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
         let (rule, size) = match (rule_of(record.kind), record.peer) {
-            (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
-            (Rule::FromRoot | Rule::ToRoot, NO_PEER) => (Rule::Absent, 1 + remote.len()),
-            (rule @ (Rule::FromRoot | Rule::ToRoot), _) => (rule, 1 + local.len()),
+            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
+            (CollectiveRule::FromRoot | CollectiveRule::ToRoot, NO_PEER) => (CollectiveRule::Absent, 1 + remote.len()),
+            (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), _) => (rule, 1 + local.len()),
             (rule, _) => (rule, local.len() + remote.len()),
         };
         let communicator = self.communicator(id, record.object)?;
@@ -285,7 +285,7 @@ impl Converter {
 
     /// Returns the token of the call that created a thread or, for a process's first thread, of the call that created the process. `None`
     /// if that call is not recorded.
-    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<Token> {
+    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<ThreadToken> {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
@@ -311,20 +311,20 @@ pub fn is_binding(name: &str) -> bool {
     !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
 
-fn thread_token_of(process: ProcessId, token: u64) -> Token {
-    Token(u64::from(process.0) << 32 | token & 0xffff_ffff)
+fn thread_token_of(process: ProcessId, token: u64) -> ThreadToken {
+    ThreadToken(u64::from(process.0) << 32 | token & 0xffff_ffff)
 }
 
-fn child_token(number: u32) -> Token {
-    Token(1 << 63 | u64::from(number))
+fn child_token(number: u32) -> ThreadToken {
+    ThreadToken(1 << 63 | u64::from(number))
 }
 
-fn rule_of(kind: u16) -> Rule {
+fn rule_of(kind: u16) -> CollectiveRule {
     match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
-        kind::COLLECTIVE_FROM_ROOT => Rule::FromRoot,
-        kind::COLLECTIVE_TO_ROOT => Rule::ToRoot,
-        kind::COLLECTIVE_SCAN => Rule::Scan,
-        _ => Rule::All,
+        kind::COLLECTIVE_FROM_ROOT => CollectiveRule::FromRoot,
+        kind::COLLECTIVE_TO_ROOT => CollectiveRule::ToRoot,
+        kind::COLLECTIVE_SCAN => CollectiveRule::Scan,
+        _ => CollectiveRule::All,
     }
 }
 

@@ -145,11 +145,11 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
     let start = CodeId(0);
     let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
-    let mut cursors: Vec<Cursor> = Vec::new();
+    let mut cursors: Vec<MergeCursor> = Vec::new();
     for (index, location) in imported.locations.iter().enumerate() {
         let id = LocationId(index as u32);
         analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
-        let mut cursor = Cursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
+        let mut cursor = MergeCursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
         queue.push(cursor.key(location, index));
         cursors.push(cursor);
@@ -181,7 +181,7 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
 }
 
 /// A location's position in the merge of all events.
-struct Cursor {
+struct MergeCursor {
     /// Index of the next event.
     next: usize,
     time_ns: u64,
@@ -191,7 +191,7 @@ struct Cursor {
     open: Option<(u64, CodeId)>,
 }
 
-impl Cursor {
+impl MergeCursor {
     /// Feeds an event to the analysis and the timeline. `now_ns` is relative to the origin.
     fn apply(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
         match kind {

@@ -1,6 +1,6 @@
 //! Runs a program under the preload library that records its calls.
 
-use crate::recording::{Recording, files, threads_in};
+use crate::recording::{WaitsRecording, files, threads_in};
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -21,7 +21,7 @@ use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
 /// The recorder, which is a preload library, and other libraries to preload.
-pub struct Recorder {
+pub struct WaitsRecorder {
     /// Path of the recorder. Must contain neither spaces nor colons.
     pub library: PathBuf,
     /// Previous value of `LD_PRELOAD`.
@@ -43,7 +43,7 @@ impl RecordedProgram<'_> {
     ///
     /// # Errors
     /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
-    pub fn run(&self, recorder: &Recorder) -> Result<ExitStatus> {
+    pub fn run(&self, recorder: &WaitsRecorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
         let (folder, status) = forwarding_signals(|begun| {
             // From here on, a signal no longer ends this process, so the earlier content cannot stay set aside.
@@ -64,7 +64,7 @@ impl RecordedProgram<'_> {
         })??;
         let threads = threads_in(&folder)?;
         if threads == 0 {
-            match Recording::open(&folder) {
+            match WaitsRecording::open(&folder) {
                 Err(error) if !files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
                 _ => log::warn!(
                     "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread by means of \
@@ -104,7 +104,7 @@ fn check_recordable(command: &OsStr) -> Result<()> {
     Ok(())
 }
 
-impl Recorder {
+impl WaitsRecorder {
     /// Checks that the recorder can be preloaded, by running `true` with it. Recordings go to `folder`.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, Th
 
 /// A recording.
 #[derive(Debug)]
-pub struct Recording {
+pub struct WaitsRecording {
     /// Processes with at least one thread, ordered by rank, and then by start time.
     pub processes: Vec<Process>,
     /// Messages about corrupt parts, which are missing.
@@ -26,12 +26,12 @@ pub struct Process {
     /// Description of the process.
     pub file: ProcessFile,
     /// Threads in order of start time.
-    pub threads: Vec<RecordedThread>,
+    pub threads: Vec<ThreadRecording>,
 }
 
 /// A recorded thread.
 #[derive(Debug)]
-pub struct RecordedThread {
+pub struct ThreadRecording {
     /// Thread ID of the kernel.
     pub number: u32,
     /// Handle by which other threads refer to this thread.
@@ -62,16 +62,16 @@ pub fn threads_in(folder: &Path) -> Result<usize> {
     files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.threads())).sum()
 }
 
-impl Recording {
+impl WaitsRecording {
     /// Opens a recording: reads the descriptions of processes, and locates the records of threads.
     ///
     /// # Errors
     /// Fails if the folder is not a recording or contains no thread, or if a file is unusable; the message names the file.
-    pub fn open(folder: &Path) -> Result<Recording> {
+    pub fn open(folder: &Path) -> Result<WaitsRecording> {
         if !folder.is_dir() {
             bail!("{} is not a recording, that is, a folder written by `trodden waits record`", folder.display());
         }
-        let mut recording = Recording { processes: Vec::new(), losses: Vec::new() };
+        let mut recording = WaitsRecording { processes: Vec::new(), losses: Vec::new() };
         for path in files(folder, "process")? {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             // The disk was full, or the program was killed immediately after its start.
@@ -97,8 +97,8 @@ impl Recording {
         let shared: Arc<Path> = path.into();
         for file in processes {
             let threads = found.take((file.number, file.start));
-            let mut threads: Vec<RecordedThread> =
-                threads.into_iter().map(|(header, pieces)| RecordedThread::new(header, pieces, &shared)).collect();
+            let mut threads: Vec<ThreadRecording> =
+                threads.into_iter().map(|(header, pieces)| ThreadRecording::new(header, pieces, &shared)).collect();
             threads.sort_by_key(|thread| (thread.begin, thread.number));
             if threads.is_empty() {
                 self.losses.extend(file.notes.into_iter().filter(|note| !self.losses.contains(note)).collect::<Vec<_>>());
@@ -117,9 +117,9 @@ impl Recording {
     }
 }
 
-impl RecordedThread {
-    fn new(header: ThreadHeader, [calls, samples, stacks]: [Vec<Piece>; 3], path: &Arc<Path>) -> RecordedThread {
-        RecordedThread {
+impl ThreadRecording {
+    fn new(header: ThreadHeader, [calls, samples, stacks]: [Vec<Piece>; 3], path: &Arc<Path>) -> ThreadRecording {
+        ThreadRecording {
             number: header.thread,
             token: header.token,
             begin: header.begin,

@@ -5,7 +5,7 @@
 use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
 use crate::clock::{Clock, clocks};
 use crate::convert::{ConvertedParts, Converter};
-use crate::recording::{Process, RecordedCalls, RecordedThread, Recording};
+use crate::recording::{Process, RecordedCalls, ThreadRecording, WaitsRecording};
 use crate::sample_paths::SamplePaths;
 use crate::sync::correct;
 use crate::timeline::{Activity, Bar, Timeline};
@@ -84,7 +84,7 @@ impl Default for ReportOptions {
 ///
 /// # Errors
 /// Fails if a file cannot be read, if no code belongs to the function of a prediction, or if `paths` match no sample.
-pub fn replay(recording: &Recording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
+pub fn replay(recording: &WaitsRecording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
     let options = options(asked, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
     let mut replayed = pass(recording, options.clone(), &mut names, asked.timeline)?;
@@ -127,10 +127,10 @@ pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -
     }
 }
 
-fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
+fn pass(recording: &WaitsRecording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
     let mut clocks = clocks(recording);
     correct(recording, &mut clocks)?;
-    let mut replay = Replay {
+    let mut replay = RecordingReplay {
         recording,
         analysis: Analysis::new(options),
         converter: Converter::new(recording),
@@ -143,7 +143,7 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
     for (index, (process, clock)) in recording.processes.iter().zip(&clocks.clocks).enumerate() {
         for (number, thread) in process.threads.iter().enumerate() {
             let location = LocationId(streams.len() as u32);
-            let stream = Stream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
+            let stream = CallStream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
             streams.push(stream);
         }
     }
@@ -174,10 +174,10 @@ fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames,
 }
 
 /// The calls of one thread.
-struct Stream<'a> {
+struct CallStream<'a> {
     location: LocationId,
     process: ProcessId,
-    thread: &'a RecordedThread,
+    thread: &'a ThreadRecording,
     clock: Clock,
     calls: RecordedCalls,
     /// Number of the next record.
@@ -206,21 +206,21 @@ enum NextEvent {
     Exit(CallRecord, Call),
 }
 
-impl<'a> Stream<'a> {
+impl<'a> CallStream<'a> {
     fn open(
         location: LocationId,
         id: ProcessId,
         number: u32,
         process: &Process,
-        thread: &'a RecordedThread,
+        thread: &'a ThreadRecording,
         clock: Clock,
         names: &mut BlockNames,
-    ) -> Result<Stream<'a>> {
+    ) -> Result<CallStream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let time_ns = clock.time_ns(thread.begin);
         let (process_number, is_rank) = (rank.unwrap_or(id.0), rank.is_some());
         let name = LocationName { process: process_number, is_rank, thread: number, ..LocationName::default() };
-        Ok(Stream {
+        Ok(CallStream {
             location,
             process: id,
             thread,
@@ -261,8 +261,8 @@ impl<'a> Stream<'a> {
     }
 }
 
-struct Replay<'a, 'n> {
-    recording: &'a Recording,
+struct RecordingReplay<'a, 'n> {
+    recording: &'a WaitsRecording,
     analysis: Analysis,
     converter: Converter,
     names: &'n mut BlockNames,
@@ -271,10 +271,10 @@ struct Replay<'a, 'n> {
     calls: u64,
 }
 
-impl Replay<'_, '_> {
-    fn run(&mut self, streams: &mut [Stream]) {
+impl RecordingReplay<'_, '_> {
+    fn run(&mut self, streams: &mut [CallStream]) {
         let mut queue: BinaryHeap<Reverse<(u64, bool, usize)>> = BinaryHeap::new();
-        let key = |stream: &Stream, index: usize| {
+        let key = |stream: &CallStream, index: usize| {
             // At equal times, entries precede exits, because other locations may wait for an entry.
             stream.next_ns().map(|ns| Reverse((ns, matches!(stream.next, Some(NextEvent::Exit(..))), index)))
         };
@@ -287,7 +287,7 @@ impl Replay<'_, '_> {
     }
 
     /// Feeds a thread's next event to the analysis, and determines the event after it.
-    fn step(&mut self, stream: &mut Stream, time_ns: u64) {
+    fn step(&mut self, stream: &mut CallStream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
             Some(NextEvent::Start) => {
@@ -308,7 +308,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    fn next_call(&mut self, stream: &mut Stream, process: &Process) -> Option<NextEvent> {
+    fn next_call(&mut self, stream: &mut CallStream, process: &Process) -> Option<NextEvent> {
         loop {
             let record = stream.calls.next()?;
             if is_auxiliary(record.kind) {
@@ -328,7 +328,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    fn enter(&mut self, stream: &mut Stream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn enter(&mut self, stream: &mut CallStream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
         let between = (stream.previous_stack, record.stack);
@@ -356,12 +356,12 @@ impl Replay<'_, '_> {
         stream.site = site;
     }
 
-    fn instant_call(&mut self, stream: &Stream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
+    fn instant_call(&mut self, stream: &CallStream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         self.analysis.enter(stream.location, time_ns, blocks, call, site);
         self.analysis.exit(stream.location, time_ns, call);
     }
 
-    fn exit(&mut self, stream: &mut Stream, time_ns: u64, record: &CallRecord, call: &Call) {
+    fn exit(&mut self, stream: &mut CallStream, time_ns: u64, record: &CallRecord, call: &Call) {
         let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
         self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), &waits);

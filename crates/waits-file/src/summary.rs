@@ -1,18 +1,18 @@
 //! The contents of a report: causes by function, wait sites with their classes, imbalance, and the critical path.
 
-use crate::causes::{Cause, by_function};
+use crate::causes::{CodeCause, by_function};
 use crate::codes::CodeLocation;
 use crate::replay::{LocationName, Replayed};
 use std::collections::BTreeMap;
 use trodden_text::escape;
-use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, causes, explain};
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
     /// Code that other locations wait for, because it computes or sleeps.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<CodeCause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
-    pub other_causes: Vec<Cause>,
+    pub other_causes: Vec<CodeCause>,
     /// Waiting that source lines cause: file, line, ns.
     pub lines: Vec<(String, u32, u64)>,
     /// Wait sites, longest total wait first.
@@ -48,7 +48,7 @@ pub struct SiteSummary {
 /// A class of waits.
 pub struct ClassSummary {
     /// The class itself.
-    pub waits: Class,
+    pub waits: WaitClass,
     /// Steps on the path of the location waited for, with their times in ns.
     pub plus: Vec<(Step, u64)>,
     /// Steps on the path of the waiting location, with their times in ns.
@@ -88,7 +88,7 @@ impl WaitSummary {
         }
         let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
         kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
-        let is_code = |cause: &Cause| matches!(cause.state, LocationState::Computing | LocationState::Blocked);
+        let is_code = |cause: &CodeCause| matches!(cause.state, LocationState::Computing | LocationState::Blocked);
         let (causes, other_causes) = by_function(&replayed).into_iter().partition(is_code);
         WaitSummary {
             causes,
@@ -135,7 +135,7 @@ impl WaitSummary {
     }
 }
 
-fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
+fn class_summary(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
     let explained = explain(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),

@@ -30,7 +30,7 @@ struct SymbolImage {
 
 /// A cache of images and frames.
 #[derive(Default)]
-pub struct Symbols {
+pub struct SymbolCache {
     images: HashMap<String, Option<SymbolImage>>,
     frames: HashMap<(String, u64), Rc<[StackFrame]>>,
     /// Notes about files that could not be read.
@@ -43,7 +43,7 @@ pub const RECORDER: &str = "libtrodden_waits_recorder.so";
 /// Folders of system libraries.
 const SYSTEM: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
 
-impl Symbols {
+impl SymbolCache {
     /// Returns the frames at an address of a process, including inlined functions, innermost first. Never empty.
     pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[StackFrame]> {
         // Later entries are more recent mappings.

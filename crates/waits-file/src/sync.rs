@@ -6,18 +6,18 @@
 
 use crate::clock::Clocks;
 use crate::convert::{ConvertedParts, Converter};
-use crate::recording::Recording;
+use crate::recording::WaitsRecording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Message, MultiExchange};
-use trodden_waits::offset::Bounds;
-use trodden_waits::{Call, ProcessId, Rule, WaitKind};
+use trodden_waits::offset::OffsetBounds;
+use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 
 /// A host, identified by the index of its first process.
 type Host = usize;
 /// Communicator, sender, receiver, tag.
-type Channel = (CommunicatorId, ProcessId, ProcessId, i32);
+type ChannelKey = (CommunicatorId, ProcessId, ProcessId, i32);
 
 /// Two events on different hosts, of which the first must precede the second. Each time is measured on its own host's clock, ns.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ struct Precedence {
     second: (Host, i128),
 }
 
-pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
+pub fn correct(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
     let host_of = |process: usize| {
         let file = &recording.processes[process].file;
         recording.processes.iter().position(|p| (&p.file.host, &p.file.boot) == (&file.host, &file.boot)).unwrap_or(process)
@@ -74,8 +74,8 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
 }
 
 /// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that these messages imply for its clock.
-fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
-    let mut found: BTreeMap<Host, Bounds> = BTreeMap::new();
+fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
+    let mut found: BTreeMap<Host, OffsetBounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
             (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
@@ -107,18 +107,18 @@ struct Members {
 
 /// The start and end times of all messages and collective operations in a recording.
 #[derive(Default)]
-struct Times {
+struct MessageTimes {
     /// Starts of sends, and ends of receives.
-    messages: HashMap<Channel, [Vec<(i128, Host)>; 2]>,
+    messages: HashMap<ChannelKey, [Vec<(i128, Host)>; 2]>,
     operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, Members>>,
     counts: HashMap<(CommunicatorId, ProcessId), u64>,
 }
 
-fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Times> {
-    let mut times = Times::default();
+fn collect(recording: &WaitsRecording, clocks: &Clocks, hosts: &[Host]) -> Result<MessageTimes> {
+    let mut times = MessageTimes::default();
     let mut converter = Converter::new(recording);
     for (index, process) in recording.processes.iter().enumerate() {
-        let mut own = Collector {
+        let mut own = MessageTimeCollector {
             id: ProcessId(index as u32),
             host: hosts[index],
             pending: HashMap::new(),
@@ -138,40 +138,40 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
     Ok(times)
 }
 
-enum Pending {
+enum PendingCommunication {
     Receives(Vec<Message>),
     Operation(Collective, u64),
 }
 
 #[derive(Clone)]
-enum Prepared {
+enum PreparedCommunication {
     Messages { sends: Vec<Message>, receives: Vec<Message> },
     Operation(Collective),
 }
 
-fn prepared_message(message: Message, is_receive: bool) -> Prepared {
+fn prepared_message(message: Message, is_receive: bool) -> PreparedCommunication {
     let (sends, receives) = if is_receive { (Vec::new(), vec![message]) } else { (vec![message], Vec::new()) };
-    Prepared::Messages { sends, receives }
+    PreparedCommunication::Messages { sends, receives }
 }
 
 /// Returns the messages of a neighbourhood collective. Calls on windows yield none, because they may return before their partners arrive.
-fn prepared_exchange(exchange: &MultiExchange) -> Prepared {
+fn prepared_exchange(exchange: &MultiExchange) -> PreparedCommunication {
     if exchange.kind == WaitKind::LateSender {
-        Prepared::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
+        PreparedCommunication::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
     } else {
-        Prepared::Messages { sends: Vec::new(), receives: Vec::new() }
+        PreparedCommunication::Messages { sends: Vec::new(), receives: Vec::new() }
     }
 }
 
-struct Collector<'a> {
+struct MessageTimeCollector<'a> {
     id: ProcessId,
     host: Host,
-    pending: HashMap<u64, Pending>,
-    prepared: HashMap<u64, Prepared>,
-    times: &'a mut Times,
+    pending: HashMap<u64, PendingCommunication>,
+    prepared: HashMap<u64, PreparedCommunication>,
+    times: &'a mut MessageTimes,
 }
 
-impl Collector<'_> {
+impl MessageTimeCollector<'_> {
     fn call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
         match call {
             Call::Send(message, _) => self.send(message, enter),
@@ -183,14 +183,16 @@ impl Collector<'_> {
             Call::Begin(message, is_receive, request) => self.begin(request.0, prepared_message(*message, *is_receive), enter),
             Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepared_exchange(exchange), enter),
             Call::MultiExchange(exchange) => {
-                let Prepared::Messages { sends, receives } = prepared_exchange(exchange) else { return };
+                let PreparedCommunication::Messages { sends, receives } = prepared_exchange(exchange) else { return };
                 sends.iter().for_each(|message| self.send(message, enter));
                 receives.iter().for_each(|message| self.receive(message, None, exit));
             }
-            Call::BeginCollective(collective, request) => self.begin(request.0, Prepared::Operation(*collective), enter),
+            Call::BeginCollective(collective, request) => self.begin(request.0, PreparedCommunication::Operation(*collective), enter),
             Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepared_message(*message, *is_receive))),
             Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepared_exchange(exchange))),
-            Call::PrepareCollective(collective, request) => drop(self.prepared.insert(request.0, Prepared::Operation(*collective))),
+            Call::PrepareCollective(collective, request) => {
+                drop(self.prepared.insert(request.0, PreparedCommunication::Operation(*collective)))
+            }
             Call::Start(requests) => requests.iter().for_each(|request| {
                 if let Some(prepared) = self.prepared.get(&request.0).cloned() {
                     self.begin(request.0, prepared, enter);
@@ -198,10 +200,10 @@ impl Collector<'_> {
             }),
             Call::Wait(completed) => {
                 completed.iter().for_each(|done| match self.pending.remove(&done.request.0).filter(|_| !done.is_cancelled) {
-                    Some(Pending::Receives(messages)) => {
+                    Some(PendingCommunication::Receives(messages)) => {
                         messages.iter().for_each(|message| self.receive(message, done.peer.zip(done.tag), exit))
                     }
-                    Some(Pending::Operation(collective, number)) => self.leave(&collective, number, exit),
+                    Some(PendingCommunication::Operation(collective, number)) => self.leave(&collective, number, exit),
                     None => {}
                 })
             }
@@ -213,13 +215,13 @@ impl Collector<'_> {
         }
     }
 
-    fn begin(&mut self, request: u64, prepared: Prepared, enter: i128) {
+    fn begin(&mut self, request: u64, prepared: PreparedCommunication, enter: i128) {
         let pending = match prepared {
-            Prepared::Messages { sends, receives } => {
+            PreparedCommunication::Messages { sends, receives } => {
                 sends.iter().for_each(|message| self.send(message, enter));
-                Pending::Receives(receives)
+                PendingCommunication::Receives(receives)
             }
-            Prepared::Operation(collective) => Pending::Operation(collective, self.enter(&collective, enter)),
+            PreparedCommunication::Operation(collective) => PendingCommunication::Operation(collective, self.enter(&collective, enter)),
         };
         self.pending.insert(request, pending);
     }
@@ -241,10 +243,10 @@ impl Collector<'_> {
         let number = *count;
         *count += 1;
         let is_waited_for = match collective.rule {
-            Rule::All => true,
-            Rule::FromRoot => collective.is_root,
-            Rule::ToRoot => !collective.is_root,
-            Rule::Scan | Rule::Absent => false,
+            CollectiveRule::All => true,
+            CollectiveRule::FromRoot => collective.is_root,
+            CollectiveRule::ToRoot => !collective.is_root,
+            CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if is_waited_for && collective.is_binding {
             let members = self.members(collective, number);
@@ -255,10 +257,10 @@ impl Collector<'_> {
 
     fn leave(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
         let waits = match collective.rule {
-            Rule::All => true,
-            Rule::FromRoot => !collective.is_root,
-            Rule::ToRoot => collective.is_root,
-            Rule::Scan | Rule::Absent => false,
+            CollectiveRule::All => true,
+            CollectiveRule::FromRoot => !collective.is_root,
+            CollectiveRule::ToRoot => collective.is_root,
+            CollectiveRule::Scan | CollectiveRule::Absent => false,
         };
         if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
             let members = self.members(collective, number);
@@ -271,7 +273,7 @@ impl Collector<'_> {
     }
 }
 
-impl Times {
+impl MessageTimes {
     /// Returns the pairs of events on different hosts whose order is certain.
     ///
     /// The n-th receive that ends on a channel ends after n sends have started, and hence after the n-th send, whichever message it

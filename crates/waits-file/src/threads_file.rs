@@ -12,8 +12,8 @@ use std::path::Path;
 use trodden_container::{FileError, FileKind, HeaderError, expect_header};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
-    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE,
-    ThreadHeader, VERSION, chunk_kind,
+    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, ThreadHeader,
+    VERSION, WaitsChunkHeader, chunk_kind,
 };
 
 /// Maximum plausible size of an extent, bytes. Recorders write smaller extents.
@@ -240,9 +240,9 @@ impl ThreadsReader<'_> {
     }
 
     /// Reads the header of a chunk that must end by `to`. `None` if the header is invalid.
-    fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<ChunkHeader>> {
+    fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<WaitsChunkHeader>> {
         let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
-        let Some(header) = ChunkHeader::read(bytes) else { return Ok(None) };
+        let Some(header) = WaitsChunkHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);
         let is_known = (chunk_kind::THREAD..=chunk_kind::STACKS).contains(&header.kind);
         Ok((header.is_intact() && is_sound && is_known && offset + u64::from(header.size) <= to).then_some(header))

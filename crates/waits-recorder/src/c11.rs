@@ -1,7 +1,7 @@
 //! C11 threads. Their functions need separate wrappers because the C library does not implement them by calling POSIX thread functions.
 
 use crate::contention;
-use crate::pthread::{Object, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};
+use crate::pthread::{ObjectAddress, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
@@ -24,11 +24,11 @@ macro_rules! condition_waits {
         /// # Safety
         /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
+        pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
                 contention::waiting_during(mutex as usize, || {
-                    real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                    real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
         }
@@ -46,9 +46,9 @@ macro_rules! wakes {
         /// # Safety
         /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(condition: Object) -> c_int {
+        pub unsafe extern "C" fn $name(condition: ObjectAddress) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            wake(condition, CallName::$name, $amount, || real!(REAL, fn(Object) -> c_int, condition))
+            wake(condition, CallName::$name, $amount, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
         }
     )* };
 }
@@ -57,10 +57,10 @@ wakes! {
     cnd_broadcast u64::MAX;
 }
 
-type Routine = extern "C" fn(*mut c_void) -> c_int;
+type C11Routine = extern "C" fn(*mut c_void) -> c_int;
 
 extern "C" fn run(start: *mut c_void) -> c_int {
-    let (routine, argument) = start_thread::<Routine>(start);
+    let (routine, argument) = start_thread::<C11Routine>(start);
     routine(argument)
 }
 
@@ -69,10 +69,11 @@ extern "C" fn run(start: *mut c_void) -> c_int {
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, argument: *mut c_void) -> c_int {
+pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: C11Routine, argument: *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"thrd_create");
-    let create =
-        |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
+    let create = |routine: C11Routine, argument: *mut c_void| {
+        real!(REAL, fn(*mut pthread_t, C11Routine, *mut c_void) -> c_int, handle, routine, argument)
+    };
     create_thread(CallName::thrd_create, handle, core::ptr::null(), (routine, run), argument, create)
 }
 

@@ -10,7 +10,9 @@ use crate::own_file::OwnFile;
 use crate::{memory, naming};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use trodden_wire::waits::{CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, chunk_kind};
+use trodden_wire::waits::{
+    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, EXTENT_HEADER_SIZE, ExtentHeader, ThreadHeader, WaitsChunkHeader, chunk_kind,
+};
 
 /// Sizes of a process's first extents, in bytes; all further extents have the last size. Multiples of the usual page sizes.
 const EXTENTS: [usize; 4] = [4 << 10, 32 << 10, 128 << 10, 256 << 10];
@@ -39,7 +41,7 @@ struct Extent {
 }
 
 /// A chunk that a thread writes to.
-pub struct Chunk {
+pub struct RecordChunk {
     extent: *mut Extent,
     /// The first byte after the chunk's header.
     pub start: *mut u8,
@@ -47,7 +49,7 @@ pub struct Chunk {
     pub size: usize,
 }
 
-struct ThreadsFile {
+struct ThreadsFileWriter {
     file: OwnFile,
     /// Number of extents that this process has created.
     count: usize,
@@ -58,11 +60,11 @@ struct ThreadsFile {
     threads: u32,
 }
 
-impl ThreadsFile {
-    const NONE: ThreadsFile = ThreadsFile { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
+impl ThreadsFileWriter {
+    const NONE: ThreadsFileWriter = ThreadsFileWriter { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
 }
 
-static STATE: Lock<ThreadsFile> = Lock::new(ThreadsFile::NONE);
+static STATE: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
 
 /// Creates the file. Returns false on failure.
 pub fn open() -> bool {
@@ -78,7 +80,7 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
     STATE.with(|state| {
         let size = CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
         let thread = state.threads;
-        let chunk = state.chunk(ChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
+        let chunk = state.chunk(WaitsChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
         state.threads += 1;
         // SAFETY: the chunk has room for the header.
         let offset = unsafe {
@@ -92,12 +94,12 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 
 /// Allocates a chunk of `size` bytes, or fewer at the end of an extent, for a thread's records of a kind. `first` is the number of the
 /// chunk's first record. Returns `None` if the disk is full.
-pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<Chunk> {
-    STATE.with(|state| state.chunk(ChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
+pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<RecordChunk> {
+    STATE.with(|state| state.chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_SIZE))
 }
 
 /// Releases a full chunk.
-pub fn release(chunk: Chunk) {
+pub fn release(chunk: RecordChunk) {
     STATE.with(|state| state.release(chunk));
 }
 
@@ -112,7 +114,7 @@ pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
 
 /// Resets the state in a forked child, which uses the same file but not its parent's extents.
 pub fn begin_child() {
-    let parents = STATE.begin_child(ThreadsFile::NONE);
+    let parents = STATE.begin_child(ThreadsFileWriter::NONE);
     let mut extent = parents.newest;
     while !extent.is_null() {
         // SAFETY: the parent's list was copied to this process, since its structures are in private pages.
@@ -127,25 +129,25 @@ fn path() -> Option<output::Path> {
     naming::path(b".threads")
 }
 
-impl ThreadsFile {
+impl ThreadsFileWriter {
     /// Allocates a chunk of the size in its header. If the extent has less space left, but at least `least` bytes, the chunk gets all of
     /// the space.
-    fn chunk(&mut self, header: ChunkHeader, least: usize) -> Option<Chunk> {
+    fn chunk(&mut self, header: WaitsChunkHeader, least: usize) -> Option<RecordChunk> {
         if self.unused_bytes() < least && !self.extend() {
             return None;
         }
         let size = (header.size as usize).next_multiple_of(CHUNK_ALIGNMENT).min(self.unused_bytes());
-        let header = ChunkHeader::new(header.kind, header.thread, header.first, size as u32);
+        let header = WaitsChunkHeader::new(header.kind, header.thread, header.first, size as u32);
         // SAFETY: the newest extent is mapped, and has room for the chunk.
         let start = unsafe { (*self.newest).base.add(self.used) };
         // SAFETY: as above.
         unsafe {
-            start.cast::<ChunkHeader>().write(header);
+            start.cast::<WaitsChunkHeader>().write(header);
             (*self.newest).users += 1;
         }
         self.used += size;
         // SAFETY: a chunk is larger than its header.
-        Some(Chunk { extent: self.newest, start: unsafe { start.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
+        Some(RecordChunk { extent: self.newest, start: unsafe { start.add(CHUNK_HEADER_SIZE) }, size: size - CHUNK_HEADER_SIZE })
     }
 
     /// Number of unused bytes in the newest extent.
@@ -154,7 +156,7 @@ impl ThreadsFile {
         if self.newest.is_null() { 0 } else { unsafe { (*self.newest).size - self.used } }
     }
 
-    fn release(&mut self, chunk: Chunk) {
+    fn release(&mut self, chunk: RecordChunk) {
         self.leave(chunk.extent);
     }
 

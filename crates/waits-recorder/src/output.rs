@@ -78,19 +78,19 @@ pub fn page_size() -> usize {
 }
 
 /// Text of bounded length, such as a path or a line.
-pub struct Text<const N: usize> {
+pub struct BoundedText<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
 /// A path, with its terminating zero.
-pub type Path = Text<4096>;
+pub type Path = BoundedText<4096>;
 /// A line.
-pub type OutputLine = Text<4096>;
+pub type OutputLine = BoundedText<4096>;
 
-impl<const N: usize> Text<N> {
+impl<const N: usize> BoundedText<N> {
     /// Empty text.
     pub const fn new() -> Self {
-        Text { bytes: [0; N], length: 0 }
+        BoundedText { bytes: [0; N], length: 0 }
     }
 
     /// Appends bytes, truncated to the available space. One byte is reserved for the terminating zero.

@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, ChunkHeader, HEADER_BYTES, STREAM_PLACE_SYMBOL, ThreadStream};
+use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, HEADER_BYTES, STREAM_PLACE_SYMBOL, StreamChunkHeader, ThreadStream};
 
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
@@ -65,7 +65,7 @@ pub fn position() -> u64 {
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };
-    let header = chunk as *const ChunkHeader;
+    let header = chunk as *const StreamChunkHeader;
     // SAFETY: chunks are mapped while their thread writes.
     let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
     if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }

@@ -5,7 +5,7 @@ pub mod fork;
 
 use crate::lock::{Lock, without_signals, yield_or_sleep};
 use crate::naming::{FIRST, FOLDER_VARIABLE, START, has_folder, name, path};
-use crate::output::{self, OutputLine, Text};
+use crate::output::{self, BoundedText, OutputLine};
 use crate::own_file::OwnFile;
 use crate::{chunks, clock, images, limits, memory};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -126,7 +126,7 @@ fn begin_threads() -> bool {
 }
 
 fn begin(is_first: bool) {
-    let mut line = Text::<{ 4096 + 256 }>::new();
+    let mut line = BoundedText::<{ 4096 + 256 }>::new();
     if is_first {
         line.add(FILE_BEGIN);
     }
@@ -160,7 +160,7 @@ fn add_environment(line: &mut OutputLine) {
 }
 
 /// Begins a block of lines about this process.
-fn add_name<const N: usize>(lines: &mut Text<N>) {
+fn add_name<const N: usize>(lines: &mut BoundedText<N>) {
     let (process, start) = name();
     lines.add(b"process ").number(process.into()).add(b" ").number(start).add(b"\n");
 }
@@ -189,7 +189,7 @@ pub fn append_line(line: &OutputLine) {
 
 /// Appends a block of one line.
 fn write_block(line: &[u8]) {
-    let mut block = Text::<{ 4096 + 64 }>::new();
+    let mut block = BoundedText::<{ 4096 + 64 }>::new();
     add_name(&mut block);
     write(block.add(line).add(b"\n").as_bytes());
 }
@@ -197,7 +197,7 @@ fn write_block(line: &[u8]) {
 /// Appends a note for the reader of the report. Uses little stack, since a thread's stack may be small.
 pub fn append_note(text: &[u8]) {
     if is_recorded() {
-        let mut block = Text::<512>::new();
+        let mut block = BoundedText::<512>::new();
         add_name(&mut block);
         write(block.add(b"note ").add(text).add(b"\n").as_bytes());
     }
@@ -211,7 +211,7 @@ pub fn note_full() {
     }
 }
 
-fn add_anchor<const N: usize>(line: &mut Text<N>) {
+fn add_anchor<const N: usize>(line: &mut BoundedText<N>) {
     let (ticks, ns) = clock::anchor();
     line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
 }
@@ -219,7 +219,7 @@ fn add_anchor<const N: usize>(line: &mut Text<N>) {
 /// Appends an anchor, if recording has begun.
 pub fn anchor() {
     if is_recording() {
-        let mut line = Text::<256>::new();
+        let mut line = BoundedText::<256>::new();
         add_name(&mut line);
         add_anchor(&mut line);
         write(line.as_bytes());
@@ -282,15 +282,15 @@ fn note_libraries() {
 }
 
 /// Buffers for copying, in mapped memory, since a thread's stack may be small.
-struct Scratch {
+struct CopyBuffers {
     buffer: [u8; 4096],
     line: OutputLine,
-    lines: Text<16384>,
+    lines: BoundedText<16384>,
 }
 
 /// Copies the lines of executable mappings, and of mappings that other processes may write. Truncates lines longer than 4 KiB.
 fn copy_executable(from: i32) {
-    let Some(memory) = memory::map_private::<Scratch>(1) else { return };
+    let Some(memory) = memory::map_private::<CopyBuffers>(1) else { return };
     // SAFETY: zeroed memory of this size, and zeros are a valid value of all fields.
     let scratch = unsafe { &mut *memory };
     add_name(&mut scratch.lines);
@@ -299,7 +299,7 @@ fn copy_executable(from: i32) {
     memory::release(memory, 1);
 }
 
-fn copy_lines(from: i32, Scratch { buffer, line, lines }: &mut Scratch) {
+fn copy_lines(from: i32, CopyBuffers { buffer, line, lines }: &mut CopyBuffers) {
     line.add(b"map ");
     loop {
         let count = output::read(from, buffer);

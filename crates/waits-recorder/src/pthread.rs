@@ -13,11 +13,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
-pub type Object = *mut c_void;
+pub type ObjectAddress = *mut c_void;
 
 /// Makes and records a call that may wait for `object`.
 #[inline]
-pub fn record_wait(kind: u16, function: CallName, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     contention::begin(object as usize);
     let open = begin(thread, kind, function);
@@ -34,7 +34,7 @@ fn failure(result: c_int) -> u64 {
 }
 
 #[inline]
-pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, other: u64, amount: u64) {
+pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
@@ -45,7 +45,7 @@ pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, o
 
 /// Makes and records a call that lets other threads continue. The record is complete before they continue.
 #[inline]
-pub fn record_wake(kind: u16, function: CallName, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
     let open = begin(thread, kind, function);
     complete(thread, open, object, 0, amount);
@@ -61,14 +61,14 @@ macro_rules! locks {
         /// # Safety
         /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
+        pub unsafe extern "C" fn $name(lock: ObjectAddress, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new($attempt);
             static REAL: Real = Real::new(crate::real::name!($name));
-            let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
+            let result = real!(ATTEMPT, fn(ObjectAddress) -> c_int, lock);
             if result != $busy {
                 return result;
             }
-            record_wait(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+            record_wait(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*))
         }
     )* };
 }
@@ -80,9 +80,9 @@ macro_rules! unlocks {
         /// # Safety
         /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(lock: Object) -> c_int {
+        pub unsafe extern "C" fn $name(lock: ObjectAddress) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            let call = || real!(REAL, fn(Object) -> c_int, lock);
+            let call = || real!(REAL, fn(ObjectAddress) -> c_int, lock);
             if contention::is_awaited(lock as usize) { record_wake(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
         }
     )* };
@@ -112,11 +112,11 @@ macro_rules! condition_waits {
         /// # Safety
         /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
+        pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
                 contention::waiting_during(mutex as usize, || {
-                    real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                    real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
         }
@@ -133,9 +133,9 @@ condition_waits! {
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
+pub unsafe extern "C" fn pthread_cond_signal(condition: ObjectAddress) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
-    wake(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(Object) -> c_int, condition))
+    wake(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
 }
 
 /// Wakes all waiters.
@@ -143,17 +143,17 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
+pub unsafe extern "C" fn pthread_cond_broadcast(condition: ObjectAddress) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
-    wake(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(Object) -> c_int, condition))
+    wake(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
 }
 
-pub fn wake(condition: Object, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn wake(condition: ObjectAddress, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     if contention::is_awaited(condition as usize) { record_wake(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
 /// The number of threads that a barrier waits for.
-unsafe fn participants(barrier: Object) -> u64 {
+unsafe fn participants(barrier: ObjectAddress) -> u64 {
     // SAFETY: by the caller's contract, `barrier` points to glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
 }
@@ -163,9 +163,9 @@ unsafe fn participants(barrier: Object) -> u64 {
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_barrier_wait(barrier: Object) -> c_int {
+pub unsafe extern "C" fn pthread_barrier_wait(barrier: ObjectAddress) -> c_int {
     static REAL: Real = Real::new(c"pthread_barrier_wait");
-    let call = || real!(REAL, fn(Object) -> c_int, barrier);
+    let call = || real!(REAL, fn(ObjectAddress) -> c_int, barrier);
     let Some(thread) = recordable_thread() else { return call() };
     // SAFETY: an initialised barrier, by the caller's contract.
     let count = unsafe { participants(barrier) };
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     record_wake(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
 }
 
-type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
+type PthreadRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The data that a creator passes to the new thread.
 pub struct ThreadStart<R> {
@@ -226,7 +226,7 @@ static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
 
 pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    let (routine, argument) = start_thread::<Routine>(start);
+    let (routine, argument) = start_thread::<PthreadRoutine>(start);
     routine(argument)
 }
 
@@ -262,12 +262,12 @@ pub fn end_with_thread() {
 pub unsafe extern "C" fn pthread_create(
     handle: *mut pthread_t,
     attributes: *const pthread_attr_t,
-    routine: Routine,
+    routine: PthreadRoutine,
     argument: *mut c_void,
 ) -> c_int {
     static REAL: Real = Real::new(c"pthread_create");
-    let create = |routine: Routine, argument: *mut c_void| {
-        real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)
+    let create = |routine: PthreadRoutine, argument: *mut c_void| {
+        real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int, handle, attributes, routine, argument)
     };
     if !is_program_code(walk::walk(0).addresses[0]) {
         return create(routine, argument);

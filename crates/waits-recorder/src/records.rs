@@ -1,18 +1,18 @@
 //! A thread's records of one kind, stored in a sequence of chunks.
 
-use crate::chunks::{self, Chunk, FIRST_SIZE, GROWTH, MAX_SIZE};
+use crate::chunks::{self, FIRST_SIZE, GROWTH, MAX_SIZE, RecordChunk};
 use crate::process;
 use core::marker::PhantomData;
 
 /// A thread's records of one kind.
-pub struct Records<T> {
+pub struct ThreadRecords<T> {
     kind: u32,
     thread: u32,
     /// Number of records so far.
     count: u32,
-    chunk: Option<Chunk>,
+    chunk: Option<RecordChunk>,
     /// The previous chunk, which stays mapped until the next chunk begins, because a record in it may be incomplete.
-    previous: Option<Chunk>,
+    previous: Option<RecordChunk>,
     /// Number of bytes in use in the chunk.
     used: usize,
     /// Size of the next chunk.
@@ -21,11 +21,11 @@ pub struct Records<T> {
     record: PhantomData<T>,
 }
 
-impl<T> Records<T> {
+impl<T> ThreadRecords<T> {
     /// Creates an empty sequence. `thread` is the thread's number in the file.
     pub fn new(kind: u32, thread: u32) -> Self {
         let size = FIRST_SIZE;
-        Records { kind, thread, count: 0, chunk: None, previous: None, used: 0, size, is_full: false, record: PhantomData }
+        ThreadRecords { kind, thread, count: 0, chunk: None, previous: None, used: 0, size, is_full: false, record: PhantomData }
     }
 
     /// Allocates a record; `None` if the disk is full.
@@ -48,7 +48,7 @@ impl<T> Records<T> {
         place
     }
 
-    /// Removes and clears the newest record. May be called at most once after each [`Records::next`].
+    /// Removes and clears the newest record. May be called at most once after each [`ThreadRecords::next`].
     pub fn remove_last(&mut self) {
         let Some(chunk) = &self.chunk else { return };
         self.used -= size_of::<T>();

@@ -11,8 +11,8 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use libc::{siginfo_t, sigset_t};
 
-type Action = libc::sigaction;
-type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+type SignalAction = libc::sigaction;
+type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// The sampler's signal; 0 before it is chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -30,7 +30,7 @@ fn mark() -> *mut c_void {
 
 /// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number, and the
 /// value that timers must pass with it. `None` if no signal is free.
-pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
+pub fn install(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
     let is_free = |signal: &c_int| installed(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
     SAMPLER.store(sampler as usize, Ordering::Release);
@@ -51,15 +51,15 @@ pub fn unblock() {
     }
 }
 
-fn installed(signal: c_int) -> Option<Action> {
+fn installed(signal: c_int) -> Option<SignalAction> {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: Action = unsafe { zeroed() };
+    let mut action: SignalAction = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn set(signal: c_int, flags: c_int) -> bool {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: Action = unsafe { zeroed() };
+    let mut action: SignalAction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
     // The handler runs on the thread's own stack: alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
     // needs more.
@@ -67,9 +67,9 @@ fn set(signal: c_int, flags: c_int) -> bool {
     real_action(signal, &raw const action, null_mut()) == 0
 }
 
-fn real_action(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+fn real_action(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
     static REAL: Real = Real::new(c"sigaction");
-    real!(REAL, fn(c_int, *const Action, *mut Action) -> c_int, signal, new, old)
+    real!(REAL, fn(c_int, *const SignalAction, *mut SignalAction) -> c_int, signal, new, old)
 }
 
 fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
@@ -82,7 +82,7 @@ extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c
     let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
     if code == libc::SI_TIMER && value == mark() {
         // SAFETY: `install` stored a handler before it created a timer.
-        let sampler = unsafe { transmute::<usize, Handler>(SAMPLER.load(Ordering::Acquire)) };
+        let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
     pass_on(signal, information, context);
@@ -97,7 +97,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     }
     if handler == libc::SIG_DFL {
         // SAFETY: zero is a valid value for every field of this C structure.
-        let default: Action = unsafe { zeroed() };
+        let default: SignalAction = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
         // The signal is delivered when this handler returns.
         // SAFETY: the calling thread exists.
@@ -113,7 +113,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
     mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
     // SAFETY: the program's own handler. A handler that takes only the number ignores the other arguments.
-    unsafe { transmute::<usize, Handler>(handler)(signal, information, context) };
+    unsafe { transmute::<usize, SignalHandler>(handler)(signal, information, context) };
     mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
@@ -145,7 +145,7 @@ pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
     if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
@@ -185,7 +185,7 @@ macro_rules! handlers {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.
-            let (mut new, mut old): (Action, Action) = unsafe { (zeroed(), zeroed()) };
+            let (mut new, mut old): (SignalAction, SignalAction) = unsafe { (zeroed(), zeroed()) };
             new.sa_sigaction = handler;
             new.sa_flags = $flags;
             // SAFETY: both actions are local variables.

@@ -8,7 +8,7 @@
 
 use crate::process;
 use crate::real::Variable;
-use crate::records::Records;
+use crate::records::ThreadRecords;
 use crate::walk::{DEPTH, StackWalk, stack_pointer, walk};
 use core::ffi::c_void;
 use core::ops::Range;
@@ -45,7 +45,7 @@ pub struct StackTables {
 
 /// The stacks of one thread.
 pub struct Stacks {
-    records: Records<usize>,
+    records: ThreadRecords<usize>,
     count: u32,
     generation: u32,
     tables: *mut StackTables,
@@ -62,7 +62,7 @@ impl Stacks {
             (*tables).generation += 1;
             (*tables).generation
         };
-        Stacks { records: Records::new(chunk_kind::STACKS, thread), count: 0, generation, tables, own: own_stack(stack_size) }
+        Stacks { records: ThreadRecords::new(chunk_kind::STACKS, thread), count: 0, generation, tables, own: own_stack(stack_size) }
     }
 
     /// The number of the calling thread's stack. `pointer` is the stack pointer.

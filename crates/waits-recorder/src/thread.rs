@@ -8,7 +8,7 @@ mod sample;
 
 use crate::lock::Lock;
 use crate::memory::{map_private, release};
-use crate::records::Records;
+use crate::records::ThreadRecords;
 use crate::schedule::Schedule;
 use crate::stack::{StackTables, Stacks};
 use crate::walk::stack_pointer;
@@ -47,8 +47,8 @@ struct Polling {
 pub struct Thread {
     /// Number of open calls of this library.
     pub depth: Cell<u32>,
-    pub calls: Records<CallRecord>,
-    pub samples: Records<SampleRecord>,
+    pub calls: ThreadRecords<CallRecord>,
+    pub samples: ThreadRecords<SampleRecord>,
     pub stacks: Stacks,
     /// Number of records so far.
     pub count: u32,
@@ -78,7 +78,7 @@ struct ThreadMemory {
 }
 
 /// Lists of thread memory.
-struct Threads {
+struct ThreadLists {
     /// Memory of live threads.
     live: *mut ThreadMemory,
     /// Memory of ended threads.
@@ -86,11 +86,11 @@ struct Threads {
     ended_count: u32,
 }
 
-impl Threads {
-    const NONE: Threads = Threads { live: null_mut(), ended: null_mut(), ended_count: 0 };
+impl ThreadLists {
+    const NONE: ThreadLists = ThreadLists { live: null_mut(), ended: null_mut(), ended_count: 0 };
 }
 
-static THREADS: Lock<Threads> = Lock::new(Threads::NONE);
+static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 /// Maximum number of ended threads whose memory is retained for reuse.
 const MAX_ENDED: u32 = 256;
 
@@ -225,8 +225,8 @@ fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) ->
     let mut schedule = Schedule::default();
     Some(Thread {
         depth: Cell::new(0),
-        calls: Records::new(chunk_kind::CALLS, index),
-        samples: Records::new(chunk_kind::SAMPLES, index),
+        calls: ThreadRecords::new(chunk_kind::CALLS, index),
+        samples: ThreadRecords::new(chunk_kind::SAMPLES, index),
         stacks: Stacks::new(index, tables, stack_size),
         count: 0,
         last_exit: begin,
@@ -271,7 +271,7 @@ pub fn unregister(by: CallName) {
 /// In a forked child, abandons the state that belongs to the parent.
 pub fn begin_child() {
     let place = CURRENT.get();
-    THREADS.begin_child(Threads::NONE);
+    THREADS.begin_child(ThreadLists::NONE);
     let Some(thread) = current() else { return };
     CURRENT.set(null_mut());
     thread.calls.forget();

@@ -6,7 +6,7 @@
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
-use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, Rule};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, LocationId, LocationState, ProcessId};
 
 fn main() {
     for (processes, iterations) in [(4u32, 200_000u64), (128, 6_000), (4096, 100)] {
@@ -70,7 +70,7 @@ fn call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
         let communicator = CommunicatorId(0);
         return Call::Collective(Collective {
             communicator,
-            rule: Rule::All,
+            rule: CollectiveRule::All,
             is_root: false,
             rank: p,
             size: processes,

@@ -7,8 +7,8 @@
 //! and classes.
 
 use crate::ClassRule;
-use crate::call::{Call, SleepKind, Token};
-use crate::classes::{Classes, SiteWaits};
+use crate::call::{Call, SleepKind, ThreadToken};
+use crate::classes::{SiteWaits, WaitClasses};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::expansion::{ExpandedWait, Expansion};
@@ -118,8 +118,8 @@ pub struct Analysis {
     pub(crate) objects: Objects,
     /// The moment at which each MPI job started. It is the origin of the paths of the job's members.
     pub(crate) jobs: HashMap<u32, Moment>,
-    pub(crate) classes: Classes,
-    pub(crate) other_classes: Vec<Classes>,
+    pub(crate) classes: WaitClasses,
+    pub(crate) other_classes: Vec<WaitClasses>,
     pub(crate) executed: Vec<u64>,
     pub(crate) expansion: Option<Expansion>,
 }
@@ -140,8 +140,8 @@ impl Analysis {
     pub fn new(options: AnalysisOptions) -> Self {
         let mut versions = Versions::default();
         let origin = versions.origin();
-        let classes = Classes::new(options.threshold, options.rule);
-        let other_classes = options.other_thresholds.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
+        let classes = WaitClasses::new(options.threshold, options.rule);
+        let other_classes = options.other_thresholds.iter().map(|threshold| WaitClasses::new(*threshold, options.rule)).collect();
         Analysis {
             expansion: options.expand.then(Expansion::default),
             options,
@@ -161,7 +161,7 @@ impl Analysis {
 
     /// Records the start of a location. `created_by` identifies the call that created it; the time from that call to the start is
     /// attributed to `code`. A second start of the same location is diagnosed and otherwise ignored.
-    pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<Token>, code: CodeId) {
+    pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<ThreadToken>, code: CodeId) {
         let index = id.0 as usize;
         if self.locations.len() <= index {
             self.locations.resize_with(index + 1, || None);
@@ -246,7 +246,7 @@ impl Analysis {
         let what_if_ns = self.locations.iter().flatten().map(|location| location.scaled_ns).max().unwrap_or(0);
         WaitOutcome {
             sites: self.classes.into_sites(),
-            other_classes: self.options.other_thresholds.iter().copied().zip(self.other_classes.iter().map(Classes::count)).collect(),
+            other_classes: self.options.other_thresholds.iter().copied().zip(self.other_classes.iter().map(WaitClasses::count)).collect(),
             critical_path,
             run_ns,
             what_if_ns,

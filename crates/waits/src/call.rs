@@ -26,7 +26,7 @@ impl ObjectId {
 
 /// Identifies a thread or process in the calls that create, end and join it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Token(pub u64);
+pub struct ThreadToken(pub u64);
 
 /// A message as seen by its sender or its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Message {
 
 /// How the members of a collective operation wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum CollectiveRule {
     /// Every member waits for all others, as in barriers and all-to-all operations.
     All,
     /// Every member waits for the root.
@@ -63,7 +63,7 @@ pub struct Collective {
     /// The communicator on which the operation is called.
     pub communicator: CommunicatorId,
     /// Which members wait for which.
-    pub rule: Rule,
+    pub rule: CollectiveRule,
     /// Whether the caller is the root.
     pub is_root: bool,
     /// Rank of the caller.
@@ -147,11 +147,11 @@ pub enum Call {
     /// Enters a barrier of this many threads.
     ThreadBarrier(ObjectId, u32),
     /// Creates a thread or process.
-    Create(Token),
+    Create(ThreadToken),
     /// Ends the calling thread.
-    End(Token),
+    End(ThreadToken),
     /// Waits for the end of a thread.
-    Join(Token),
+    Join(ThreadToken),
     /// Sleeps, or waits for something outside the trace.
     Blocked,
     /// A call that may block, but whose waits are not explained.

@@ -4,7 +4,7 @@
 //! proportion to the excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location; an excess
 //! is then divided among the locations of the longer path in proportion to their times.
 
-use crate::classes::{Class, SiteWaits};
+use crate::classes::{SiteWaits, WaitClass};
 use crate::hash::Map;
 use crate::step::{CodeId, LocationState, Step, Steps};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
 }
 
 /// Returns the causes of a class. They add up to the class's waiting time.
-pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
+pub fn causes_of(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
     let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
     for (id, ns) in &class.plus {

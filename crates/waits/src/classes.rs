@@ -77,7 +77,7 @@ pub struct Distances {
 
 /// The class of a wait, identified by its representative.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Placement {
+pub struct ClassMember {
     /// The location that waited in the representative.
     pub location: LocationId,
     /// Start of the representative, ns since the origin.
@@ -88,7 +88,7 @@ pub struct Placement {
 
 /// Equivalent waits.
 #[derive(Clone, Debug)]
-pub struct Class {
+pub struct WaitClass {
     /// The first wait.
     pub representative: Representative,
     /// Distances of all waits from the first.
@@ -134,28 +134,28 @@ pub struct SiteWaits {
     /// Index of the class of the most recent wait.
     newest: usize,
     /// The site's classes; largest total wait first once the analysis has finished.
-    pub classes: Vec<Class>,
+    pub classes: Vec<WaitClass>,
 }
 
 /// The classes of all sites.
 #[derive(Clone, Debug)]
-pub struct Classes {
+pub struct WaitClasses {
     threshold: f64,
     rule: ClassRule,
     sites: Map<WaitSite, SiteWaits>,
 }
 
-impl Classes {
+impl WaitClasses {
     /// Creates an empty set of classes.
     pub fn new(threshold: f64, rule: ClassRule) -> Self {
-        Classes { threshold, rule, sites: Map::default() }
+        WaitClasses { threshold, rule, sites: Map::default() }
     }
 
     /// Adds a wait to its class.
-    pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> Placement {
+    pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> ClassMember {
         let (class, distance) = self.find(wait, shares);
         class.add(wait);
-        Placement { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
+        ClassMember { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
     /// Counts a wait in its class without adding its paths, which suffices to count classes.
@@ -164,7 +164,7 @@ impl Classes {
     }
 
     /// Finds or creates the class of a wait, and adds the wait's distance to the class's distances. Returns the class and the distance.
-    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut Class, f64) {
+    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut WaitClass, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
@@ -183,7 +183,7 @@ impl Classes {
             found = (0..waits.classes.len()).map(far).min_by(|a, b| a.1.total_cmp(&b.1));
         }
         let (index, distance) = found.unwrap_or_else(|| {
-            waits.classes.push(Class::new(wait, shares.clone()));
+            waits.classes.push(WaitClass::new(wait, shares.clone()));
             (waits.classes.len() - 1, 0.0)
         });
         waits.newest = index;
@@ -216,10 +216,10 @@ impl Representative {
     }
 }
 
-impl Class {
+impl WaitClass {
     fn new(wait: &Wait, shares: [Shares; 2]) -> Self {
         let Wait { location, enter_ns, wait_ns, paths, .. } = wait;
-        Class {
+        WaitClass {
             representative: Representative { shares, location: *location, enter_ns: *enter_ns, wait_ns: *wait_ns, paths: paths.clone() },
             distances: Distances::default(),
             occurrences: 0,

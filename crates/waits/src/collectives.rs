@@ -3,7 +3,7 @@
 //! The n-th operation of every member on a communicator belongs to the same instance. Entries arrive in chronological order, so it suffices
 //! to keep the last entry and the root's entry or, for scans, one entry per rank.
 
-use crate::call::{Collective, CommunicatorId, Rule};
+use crate::call::{Collective, CollectiveRule, CommunicatorId};
 use crate::diagnostic::Diagnostic;
 use crate::hash::Map;
 use crate::step::ProcessId;
@@ -19,11 +19,11 @@ pub struct Membership {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Instance {
+struct CollectiveInstance {
     entered: u32,
     left: u32,
     /// The rule, and whether the operation is a barrier, according to the first member's call.
-    rule: Option<(Rule, bool)>,
+    rule: Option<(CollectiveRule, bool)>,
     /// Whether members called different operations.
     is_inconsistent: bool,
     last: Option<Moment>,
@@ -45,7 +45,7 @@ pub enum WaitTarget {
 /// All instances that at least one member has not left yet.
 #[derive(Clone, Debug, Default)]
 pub struct Collectives {
-    instances: Map<(CommunicatorId, u64), Instance>,
+    instances: Map<(CommunicatorId, u64), CollectiveInstance>,
     counts: Map<(CommunicatorId, ProcessId), u64>,
 }
 
@@ -55,7 +55,7 @@ impl Collectives {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
         *count += 1;
-        if collective.rule == Rule::Absent {
+        if collective.rule == CollectiveRule::Absent {
             return (Membership { collective, number }, Some(moment));
         }
         let instance = self.instances.entry((collective.communicator, number)).or_default();
@@ -63,12 +63,12 @@ impl Collectives {
         instance.is_inconsistent |= *instance.rule.get_or_insert(rule) != rule;
         instance.entered += 1;
         let old = match collective.rule {
-            Rule::Scan => {
+            CollectiveRule::Scan => {
                 instance.ranks.push((collective.rank, moment));
                 None
             }
-            Rule::FromRoot if collective.is_root => instance.root.replace(moment),
-            Rule::FromRoot => Some(moment),
+            CollectiveRule::FromRoot if collective.is_root => instance.root.replace(moment),
+            CollectiveRule::FromRoot => Some(moment),
             _ => instance.last.replace(moment),
         };
         (Membership { collective, number }, old)
@@ -77,7 +77,7 @@ impl Collectives {
     /// Returns the entry that a leaving member has waited for.
     pub fn wait_target(&self, membership: Membership) -> WaitTarget {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
-        if rule == Rule::Absent {
+        if rule == CollectiveRule::Absent {
             return WaitTarget::Nothing;
         }
         let early =
@@ -87,12 +87,12 @@ impl Collectives {
             return WaitTarget::Unexplained(Diagnostic::DifferentCollectives);
         }
         let found = match rule {
-            Rule::All if instance.entered < size => None,
-            Rule::ToRoot if is_root && instance.entered < size => None,
-            Rule::All => instance.last,
-            Rule::ToRoot if is_root => instance.last,
-            Rule::FromRoot if !is_root => instance.root,
-            Rule::Scan => {
+            CollectiveRule::All if instance.entered < size => None,
+            CollectiveRule::ToRoot if is_root && instance.entered < size => None,
+            CollectiveRule::All => instance.last,
+            CollectiveRule::ToRoot if is_root => instance.last,
+            CollectiveRule::FromRoot if !is_root => instance.root,
+            CollectiveRule::Scan => {
                 let lower = instance.ranks.iter().filter(|(other, _)| *other < rank);
                 if lower.clone().count() < rank as usize {
                     return early;
@@ -106,7 +106,7 @@ impl Collectives {
 
     /// Records that a member leaves. Returns the moments that must be released.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
-        if membership.collective.rule == Rule::Absent {
+        if membership.collective.rule == CollectiveRule::Absent {
             return Vec::new();
         }
         let key = (membership.collective.communicator, membership.number);

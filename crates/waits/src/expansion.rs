@@ -6,14 +6,14 @@
 //! location, so memory grows with the trace.
 
 use crate::call::WaitKind;
-use crate::classes::Placement;
+use crate::classes::ClassMember;
 use crate::step::{CodeId, LocationId, StepId};
 use crate::wait::Wait;
 use std::collections::{BTreeMap, HashMap};
 
 /// A part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Part {
+pub enum PathPart {
     /// A step that a location executes.
     Step(StepId),
     /// A wait, by its index in [`crate::WaitOutcome::expanded`].
@@ -23,11 +23,11 @@ pub enum Part {
 /// The longer and the shorter path of a wait: parts with times in ns, in order of first execution. A time is negative if a replaced wait
 /// subtracts more of a step than the path contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Expression {
+pub struct WaitExpression {
     /// The path of the location that is waited for.
-    pub plus: Vec<(Part, i128)>,
+    pub plus: Vec<(PathPart, i128)>,
     /// The path of the location that waits.
-    pub minus: Vec<(Part, i128)>,
+    pub minus: Vec<(PathPart, i128)>,
 }
 
 /// A wait with its expressions.
@@ -46,26 +46,26 @@ pub struct ExpandedWait {
     /// Length of the wait, ns.
     pub wait_ns: u64,
     /// The two paths since the locations last synchronised, with earlier waits among their parts.
-    pub first: Expression,
+    pub first: WaitExpression,
     /// The two paths with all waits replaced, so that only steps remain.
-    pub expanded: Expression,
+    pub expanded: WaitExpression,
     /// The class of the wait.
-    pub placement: Placement,
+    pub placement: ClassMember,
 }
 
 /// A location's steps and waits since `begin_ns`. Before that time, the location shares the history `parent`.
 #[derive(Clone, Debug, Default)]
-struct History {
+struct LocationHistory {
     begin_ns: u64,
     parent: Option<usize>,
     /// Start and end in ns, and the step or wait in between.
-    parts: Vec<(u64, u64, Part)>,
+    parts: Vec<(u64, u64, PathPart)>,
 }
 
 /// The state of the expansion while the analysis runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expansion {
-    histories: Vec<History>,
+    histories: Vec<LocationHistory>,
     current: HashMap<LocationId, usize>,
     /// Times at which two histories synchronised, ascending. The smaller history number comes first in the key.
     synchronised: HashMap<(usize, usize), Vec<u64>>,
@@ -79,17 +79,17 @@ impl Expansion {
     pub(crate) fn start(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
         let parent = from.and_then(|other| self.current.get(&other).copied());
         self.current.insert(id, self.histories.len());
-        self.histories.push(History { begin_ns: if parent.is_some() { begin_ns } else { 0 }, parent, parts: Vec::new() });
+        self.histories.push(LocationHistory { begin_ns: if parent.is_some() { begin_ns } else { 0 }, parent, parts: Vec::new() });
     }
 
     /// Records that a location executes a step.
     pub(crate) fn step(&mut self, id: LocationId, step: StepId, from_ns: u64, ns: u64) {
         let history = self.current[&id];
-        self.histories[history].parts.push((from_ns, from_ns + ns, Part::Step(step)));
+        self.histories[history].parts.push((from_ns, from_ns + ns, PathPart::Step(step)));
     }
 
     /// Records a wait, and derives its expressions.
-    pub(crate) fn wait(&mut self, wait: &Wait, placement: Placement) {
+    pub(crate) fn wait(&mut self, wait: &Wait, placement: ClassMember) {
         let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
         let released_ns = wait.enter_ns + wait.wait_ns;
         let since_ns = self.last_synchronised(own, other, u64::MAX);
@@ -110,11 +110,11 @@ impl Expansion {
             kind,
             enter_ns,
             wait_ns,
-            first: Expression { plus, minus },
-            expanded: Expression { plus: longer, minus: shorter },
+            first: WaitExpression { plus, minus },
+            expanded: WaitExpression { plus: longer, minus: shorter },
             placement,
         });
-        self.histories[own].parts.push((enter_ns, released_ns, Part::Wait(number)));
+        self.histories[own].parts.push((enter_ns, released_ns, PathPart::Wait(number)));
         // All locations released by one moment synchronise with the releaser and with each other.
         let others = self.released.entry((other, released_ns)).or_default();
         let synchronised_together: Vec<usize> = others.iter().copied().chain([other]).collect();
@@ -134,13 +134,13 @@ impl Expansion {
             return *last;
         }
         let (young, old) = if one > other { (one, other) } else { (other, one) };
-        let History { begin_ns, parent, .. } = self.histories[young];
+        let LocationHistory { begin_ns, parent, .. } = self.histories[young];
         parent.map_or(0, |parent| self.last_synchronised(parent, old, begin_ns.min(until_ns)))
     }
 
     /// Appends the parts of a history between two times to `path`, in order.
-    fn collect(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(Part, i128)>) {
-        let History { begin_ns, parent, parts } = &self.histories[history];
+    fn collect(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(PathPart, i128)>) {
+        let LocationHistory { begin_ns, parent, parts } = &self.histories[history];
         if let Some(parent) = parent.filter(|_| from_ns < *begin_ns) {
             self.collect(parent, from_ns, until_ns.min(*begin_ns), path);
         }
@@ -151,14 +151,14 @@ impl Expansion {
     }
 
     /// Returns the path with its waits replaced by their paths.
-    fn expand(&self, path: &[(Part, i128)]) -> Vec<(Part, i128)> {
-        let mut steps: BTreeMap<Part, i128> = BTreeMap::new();
-        let mut add = |(part, ns): (Part, i128)| *steps.entry(part).or_default() += ns;
+    fn expand(&self, path: &[(PathPart, i128)]) -> Vec<(PathPart, i128)> {
+        let mut steps: BTreeMap<PathPart, i128> = BTreeMap::new();
+        let mut add = |(part, ns): (PathPart, i128)| *steps.entry(part).or_default() += ns;
         for (part, ns) in path {
             match part {
-                Part::Step(_) => add((*part, *ns)),
-                Part::Wait(number) => {
-                    let Expression { plus, minus } = &self.waits[*number].expanded;
+                PathPart::Step(_) => add((*part, *ns)),
+                PathPart::Wait(number) => {
+                    let WaitExpression { plus, minus } = &self.waits[*number].expanded;
                     plus.iter().copied().for_each(&mut add);
                     minus.iter().for_each(|(step, ns)| add((*step, -ns)));
                 }
@@ -169,9 +169,9 @@ impl Expansion {
 }
 
 /// Merges equal parts into their first occurrence, adding up their times.
-fn merge(path: &mut Vec<(Part, i128)>) {
-    let mut merged: Vec<(Part, i128)> = Vec::new();
-    let mut indices: HashMap<Part, usize> = HashMap::new();
+fn merge(path: &mut Vec<(PathPart, i128)>) {
+    let mut merged: Vec<(PathPart, i128)> = Vec::new();
+    let mut indices: HashMap<PathPart, usize> = HashMap::new();
     for (part, ns) in path.drain(..) {
         let place = *indices.entry(part).or_insert(merged.len());
         match merged.get_mut(place) {

@@ -40,11 +40,11 @@ pub mod versions;
 pub mod wait;
 
 pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
-pub use call::{Call, Rule, WaitKind};
+pub use call::{Call, CollectiveRule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Distances, LongestWait, Placement, Representative, SiteWaits, WaitSite};
+pub use classes::{ClassMember, ClassRule, Distances, LongestWait, Representative, SiteWaits, WaitClass, WaitSite};
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use expansion::{ExpandedWait, Expression, Part};
+pub use expansion::{ExpandedWait, PathPart, WaitExpression};
 pub use redundancy::{Explanation, explain};
 pub use step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 pub use wait::Wait;

@@ -19,7 +19,7 @@ struct Channel {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Pair {
+struct MessagePair {
     send: Option<Moment>,
     receive: Option<Moment>,
     /// Whether the send and the receive are complete.
@@ -30,7 +30,7 @@ struct Pair {
 struct Queue {
     /// Number of the first pair in `pairs`.
     first: u64,
-    pairs: VecDeque<Pair>,
+    pairs: VecDeque<MessagePair>,
     sends: u64,
     receives: u64,
 }
@@ -132,7 +132,7 @@ impl Messages {
         let number = *count;
         *count += 1;
         while queue.first + queue.pairs.len() as u64 <= number {
-            queue.pairs.push_back(Pair::default());
+            queue.pairs.push_back(MessagePair::default());
         }
         let pair = &mut queue.pairs[(number - queue.first) as usize];
         *if is_receive { &mut pair.receive } else { &mut pair.send } = Some(moment);

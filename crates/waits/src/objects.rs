@@ -1,6 +1,6 @@
 //! Finds the location that released a blocked thread, from locks, wake-ups, barriers, and the creation and end of threads.
 
-use crate::call::{ObjectId, Token};
+use crate::call::{ObjectId, ThreadToken};
 use crate::hash::Map;
 use crate::step::{LocationId, ProcessId};
 use crate::wait::Moment;
@@ -52,9 +52,9 @@ pub struct Objects {
     barriers: Map<Object, Barrier>,
     rounds: Map<(Object, u64), BarrierRound>,
     /// Creations of threads that have not started yet.
-    pub created: Map<Token, Moment>,
+    pub created: Map<ThreadToken, Moment>,
     /// Ends of threads that have not been joined yet.
-    pub ended: Map<Token, Moment>,
+    pub ended: Map<ThreadToken, Moment>,
 }
 
 impl Objects {

@@ -52,7 +52,7 @@ pub type Bound = (i128, i128);
 
 /// Bounds on a clock's offset.
 #[derive(Clone, Debug, Default)]
-pub struct Bounds {
+pub struct OffsetBounds {
     /// Lower bounds.
     pub lower: Vec<Bound>,
     /// Upper bounds.
@@ -70,7 +70,7 @@ pub struct Offset {
     pub violated: usize,
 }
 
-impl Bounds {
+impl OffsetBounds {
     /// Estimates the offset. `None` unless there are messages in both directions.
     pub fn offset(&self) -> Option<Offset> {
         let mut pieces = Vec::new();
@@ -100,9 +100,9 @@ impl Bounds {
     }
 
     /// Splits the bounds into those before a time and the rest.
-    fn halves(&self, middle: i128) -> [Bounds; 2] {
+    fn halves(&self, middle: i128) -> [OffsetBounds; 2] {
         let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
-        [true, false].map(|is_first| Bounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
+        [true, false].map(|is_first| OffsetBounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
     }
 
     /// Returns the mean of the tightest lower and the tightest upper bound.
@@ -132,7 +132,7 @@ impl OffsetPiece {
     }
 
     /// Appends lines that respect the bounds to `pieces`, in order of time.
-    fn solve(bounds: &Bounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
+    fn solve(bounds: &OffsetBounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
         let (begin, end) = bounds.range()?;
         let middle = begin + (end - begin) / 2;
         let halves = bounds.halves(middle);
@@ -165,7 +165,7 @@ struct Band {
 }
 
 impl Band {
-    fn new(bounds: &Bounds, begin: i128) -> Option<Band> {
+    fn new(bounds: &OffsetBounds, begin: i128) -> Option<Band> {
         let base = bounds.middle()?;
         let relative = |bounds: &[Bound], sign: f64| {
             let mut points: Vec<(f64, f64)> = bounds.iter().map(|(at, ns)| ((at - begin) as f64, sign * (ns - base) as f64)).collect();
@@ -258,8 +258,8 @@ mod tests {
     }
 
     /// Messages in both directions with delays of up to 2 ms, between an exact clock and one that is ahead of it by `ahead`.
-    fn messages(random: &mut Random, count: usize, ahead: impl Fn(i128) -> i128) -> Bounds {
-        let mut bounds = Bounds::default();
+    fn messages(random: &mut Random, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
+        let mut bounds = OffsetBounds::default();
         for _ in 0..count {
             let sent = 1_700_000_000_000_000_000 + random.below(1_000_000_000);
             let received = sent + 300 + random.below(2_000) * random.below(1_000);
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn messages_in_one_direction_give_no_offset() {
-        assert_eq!(Bounds { lower: Vec::new(), upper: vec![(1, 1)] }.offset(), None);
-        let one = Bounds { lower: vec![(10, 4_000)], upper: vec![(10, 4_020)] }.offset().unwrap();
+        assert_eq!(OffsetBounds { lower: Vec::new(), upper: vec![(1, 1)] }.offset(), None);
+        let one = OffsetBounds { lower: vec![(10, 4_000)], upper: vec![(10, 4_020)] }.offset().unwrap();
         assert_eq!((one.shift.at(0), one.shift.at(10), one.error_ns, one.violated), (4_010, 4_010, 10, 0));
     }
 

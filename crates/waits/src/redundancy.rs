@@ -4,7 +4,7 @@
 //! code and state, but on different locations, are paired greedily and removed from both paths if their times are similar, as long as the
 //! remaining steps still explain 95 % of the wait. The result states what was removed.
 
-use crate::classes::Class;
+use crate::classes::WaitClass;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationState, Step, StepId, Steps};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub struct Explanation {
 }
 
 /// Removes redundant steps from the paths of a class.
-pub fn explain(steps: &Steps, class: &Class) -> Explanation {
+pub fn explain(steps: &Steps, class: &WaitClass) -> Explanation {
     reduce(steps, &class.plus, &class.minus)
 }
 

@@ -1,8 +1,8 @@
 //! The rules of the analysis: what other locations may wait for once a call is entered, and which location released a call that returns.
 
-use crate::Rule;
+use crate::CollectiveRule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
-use crate::call::{Call, Collective, Completed, Message, MultiExchange, RequestId, SleepKind, Token, WaitKind};
+use crate::call::{Call, Collective, Completed, Message, MultiExchange, RequestId, SleepKind, ThreadToken, WaitKind};
 use crate::classes::PathShares;
 use crate::collectives::{Membership, WaitTarget};
 use crate::diagnostic::Diagnostic;
@@ -174,7 +174,7 @@ impl Analysis {
         }
     }
 
-    fn complete_join(&mut self, ended: EndedCall, token: Token) -> Option<Wait> {
+    fn complete_join(&mut self, ended: EndedCall, token: ThreadToken) -> Option<Wait> {
         let found = self.objects.ended.remove(&token);
         let wait = self.resolve_required(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
         self.release_moments(found);
@@ -297,10 +297,10 @@ impl Analysis {
         let kind = match membership.collective {
             collective if collective.is_barrier => WaitKind::Barrier,
             collective => match collective.rule {
-                Rule::All | Rule::Absent => WaitKind::AllToAll,
-                Rule::FromRoot => WaitKind::LateBroadcast,
-                Rule::ToRoot => WaitKind::EarlyReduce,
-                Rule::Scan => WaitKind::EarlyScan,
+                CollectiveRule::All | CollectiveRule::Absent => WaitKind::AllToAll,
+                CollectiveRule::FromRoot => WaitKind::LateBroadcast,
+                CollectiveRule::ToRoot => WaitKind::EarlyReduce,
+                CollectiveRule::Scan => WaitKind::EarlyScan,
             },
         };
         match self.collectives.wait_target(membership) {

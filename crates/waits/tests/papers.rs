@@ -3,8 +3,8 @@
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, Distances, Explanation, Expression, LocationId, LocationState, Part, ProcessId,
-    Rule, Step, Wait, WaitKind, WaitOutcome, causes, explain,
+    Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, Distances, Explanation, LocationId, LocationState, PathPart,
+    ProcessId, Step, Wait, WaitExpression, WaitKind, WaitOutcome, causes, explain,
 };
 
 const START: CodeId = CodeId(1000);
@@ -122,10 +122,10 @@ fn waits_of_figure_4_are_fully_expanded() {
 }
 
 /// Formats an expression as the paper does.
-fn format_as_published(outcome: &WaitOutcome, expression: &Expression) -> [String; 2] {
-    let name = |part: &Part| match part {
-        Part::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
-        Part::Step(id) => ["", "A1", "A2", "B1", "B3", "C1", "C3"][outcome.steps.get(*id).code.0 as usize].to_owned(),
+fn format_as_published(outcome: &WaitOutcome, expression: &WaitExpression) -> [String; 2] {
+    let name = |part: &PathPart| match part {
+        PathPart::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
+        PathPart::Step(id) => ["", "A1", "A2", "B1", "B3", "C1", "C3"][outcome.steps.get(*id).code.0 as usize].to_owned(),
     };
     [&expression.plus, &expression.minus]
         .map(|path| path.iter().map(|(part, ns)| format!("{} {ns}", name(part))).collect::<Vec<_>>().join(" + "))
@@ -168,7 +168,7 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
             let communicator = CommunicatorId(0);
             Call::Collective(Collective {
                 communicator,
-                rule: Rule::All,
+                rule: CollectiveRule::All,
                 is_root: false,
                 rank,
                 size: 2,
@@ -205,7 +205,15 @@ fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     analysis.start(LocationId(1), ProcessId(1), 50, None, START);
     let barrier = |rank| {
         let communicator = CommunicatorId(0);
-        Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true, is_binding: true })
+        Call::Collective(Collective {
+            communicator,
+            rule: CollectiveRule::All,
+            is_root: false,
+            rank,
+            size: 2,
+            is_barrier: true,
+            is_binding: true,
+        })
     };
     let mut now = [0, 50];
     for turn in 0..100u64 {
@@ -274,7 +282,15 @@ fn only_members_of_nonbinding_operations_may_leave_early() {
         start(&mut analysis, 2);
         let call = |rank| {
             let communicator = CommunicatorId(0);
-            Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: false, is_binding })
+            Call::Collective(Collective {
+                communicator,
+                rule: CollectiveRule::All,
+                is_root: false,
+                rank,
+                size: 2,
+                is_barrier: false,
+                is_binding,
+            })
         };
         analysis.enter(LocationId(0), 10, &[block(1, 10)], &call(0), CodeId(100));
         analysis.exit(LocationId(0), 20, &call(0));

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message, ObjectId};
 use trodden_waits::{
-    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, LocationId, LocationState, Part, ProcessId, Rule, Step, StepId, Wait, WaitOutcome,
-    causes, explain,
+    Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, LocationId, LocationState, PathPart, ProcessId, Step, StepId,
+    Wait, WaitOutcome, causes, explain,
 };
 
 struct Random(u64);
@@ -95,11 +95,11 @@ impl Machine {
         }
     }
 
-    fn collective(&mut self, rule: Rule, root: usize) {
+    fn collective(&mut self, rule: CollectiveRule, root: usize) {
         let count = self.now.len();
         let call = |process: usize| {
             let (rank, size) = (process as u32, count as u32);
-            let is_barrier = rule == Rule::All;
+            let is_barrier = rule == CollectiveRule::All;
             Call::Collective(Collective {
                 communicator: CommunicatorId(1),
                 rule,
@@ -114,9 +114,9 @@ impl Machine {
         let last = entered.iter().copied().max().unwrap();
         for process in 0..count {
             let until = match rule {
-                Rule::FromRoot => entered[root],
-                Rule::ToRoot if process != root => entered[process],
-                Rule::Scan => entered[..process].iter().copied().max().unwrap_or(0),
+                CollectiveRule::FromRoot => entered[root],
+                CollectiveRule::ToRoot if process != root => entered[process],
+                CollectiveRule::Scan => entered[..process].iter().copied().max().unwrap_or(0),
                 _ => last,
             };
             self.exit(process, until, &call(process));
@@ -187,15 +187,15 @@ fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
             }
             (0..processes).for_each(|process| machine.compute(process, code, units[process]));
             match phase {
-                0 => machine.collective(Rule::All, 0),
-                1 => machine.collective(Rule::FromRoot, random.below(processes as u64) as usize),
-                2 => machine.collective(Rule::ToRoot, random.below(processes as u64) as usize),
-                3 => machine.collective(Rule::Scan, 0),
+                0 => machine.collective(CollectiveRule::All, 0),
+                1 => machine.collective(CollectiveRule::FromRoot, random.below(processes as u64) as usize),
+                2 => machine.collective(CollectiveRule::ToRoot, random.below(processes as u64) as usize),
+                3 => machine.collective(CollectiveRule::Scan, 0),
                 _ => machine.shift(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
             }
         }
         if !locks {
-            machine.collective(Rule::All, 0);
+            machine.collective(CollectiveRule::All, 0);
         }
     }
     let (waits, outcome) = machine.analyse(locks);
@@ -230,14 +230,14 @@ fn check(seed: u64, locks: bool) {
 fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
     assert_eq!(outcome.expanded.len(), waits.len(), "seed {seed}");
     for (wait, expanded) in waits.iter().zip(&outcome.expanded) {
-        let mut left: HashMap<Part, i128> = HashMap::new();
-        let tree = |path: &[(StepId, u64)]| path.iter().map(|(id, ns)| (Part::Step(*id), i128::from(*ns))).collect::<Vec<_>>();
+        let mut left: HashMap<PathPart, i128> = HashMap::new();
+        let tree = |path: &[(StepId, u64)]| path.iter().map(|(id, ns)| (PathPart::Step(*id), i128::from(*ns))).collect::<Vec<_>>();
         let plus = [tree(&wait.paths.plus), expanded.expanded.minus.clone()].concat();
         let minus = [tree(&wait.paths.minus), expanded.expanded.plus.clone()].concat();
         plus.into_iter().for_each(|(part, ns)| *left.entry(part).or_default() += ns);
         minus.into_iter().for_each(|(part, ns)| *left.entry(part).or_default() -= ns);
         assert!(left.values().all(|ns| *ns == 0), "seed {seed}: {wait:?} {expanded:?}");
-        let sum = |path: &[(Part, i128)]| path.iter().map(|(_, ns)| *ns).sum::<i128>();
+        let sum = |path: &[(PathPart, i128)]| path.iter().map(|(_, ns)| *ns).sum::<i128>();
         assert_eq!(sum(&expanded.first.plus) - sum(&expanded.first.minus), i128::from(wait.wait_ns), "seed {seed}: {expanded:?}");
     }
     let placed: HashMap<(LocationId, u64), usize> = outcome.expanded.iter().fold(HashMap::new(), |mut placed, wait| {
@@ -305,7 +305,7 @@ fn contradictory_traces_are_diagnosed_without_panic() {
 }
 
 fn any_call(random: &mut Random) -> Call {
-    use trodden_waits::call::{Completed, RequestId, SleepKind, Token};
+    use trodden_waits::call::{Completed, RequestId, SleepKind, ThreadToken};
     let is_wildcard = random.below(4) == 0;
     let message = Message {
         communicator: CommunicatorId(0),
@@ -315,14 +315,14 @@ fn any_call(random: &mut Random) -> Call {
     };
     let collective = Collective {
         communicator: CommunicatorId(random.below(2)),
-        rule: [Rule::All, Rule::FromRoot, Rule::ToRoot, Rule::Scan][random.below(4) as usize],
+        rule: [CollectiveRule::All, CollectiveRule::FromRoot, CollectiveRule::ToRoot, CollectiveRule::Scan][random.below(4) as usize],
         is_root: random.below(2) == 0,
         rank: random.below(3) as u32,
         size: 3,
         is_barrier: random.below(2) == 0,
         is_binding: random.below(2) == 0,
     };
-    let (request, object, token) = (RequestId(random.below(3)), ObjectId(random.below(2)), Token(random.below(3)));
+    let (request, object, token) = (RequestId(random.below(3)), ObjectId(random.below(2)), ThreadToken(random.below(3)));
     match random.below(18) {
         0 => Call::Send(message, random.below(2) == 0),
         1 => Call::Receive(message, is_wildcard.then_some((ProcessId(1), 0))),

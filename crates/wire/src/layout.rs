@@ -79,7 +79,7 @@ pub(crate) use layouts;
 mod tests {
     use super::Layout;
     use crate::blocks::{BlockHeader, FrameHeader};
-    use crate::stream::{ChunkHeader, RegionStream};
+    use crate::stream::{RegionStream, StreamChunkHeader};
     use crate::waits::{CallRecord, ExtentHeader, SampleRecord, ThreadHeader};
     use crate::{KnownHeader, RawHeader, RawUnit, UnitRecord};
 
@@ -99,7 +99,10 @@ mod tests {
         assert_eq!(RawUnit::read(&bytes).unwrap().counters, word(24));
         assert_eq!(UnitRecord::read(&bytes).unwrap().counters_delta, word(24) as i64);
         assert_eq!(KnownHeader::read(&bytes).unwrap().checksum, word(56));
-        assert_eq!((ChunkHeader::read(&bytes).unwrap().checksum, ChunkHeader::read(&bytes).unwrap().reserved), (word(48), word(56)));
+        assert_eq!(
+            (StreamChunkHeader::read(&bytes).unwrap().checksum, StreamChunkHeader::read(&bytes).unwrap().reserved),
+            (word(48), word(56))
+        );
         assert_eq!(RegionStream::read(&bytes).unwrap().next, word(56));
         assert_eq!((ExtentHeader::read(&bytes).unwrap().start, ExtentHeader::read(&bytes).unwrap().checksum), (word(32), word(48)));
         assert_eq!((FrameHeader::read(&bytes).unwrap().bytes, BlockHeader::read(&bytes).unwrap().instructions), (word(8), word(16)));

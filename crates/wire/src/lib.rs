@@ -115,7 +115,7 @@ pub struct KnownHeader {
     /// The [`file_header::FileHeader`].
     pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image.
-    pub image: Identity,
+    pub image: IdentityBytes,
     /// Number of counters in the image's template.
     pub counters: u64,
     /// [`checksum`] of the bits.
@@ -224,7 +224,7 @@ pub const UNIT_MAGIC: u32 = 0x5452_4455;
 pub const UNIT_VERSION: u32 = 2;
 
 /// 128-bit identity of a unit or of an image, as bytes.
-pub type Identity = [u8; 16];
+pub type IdentityBytes = [u8; 16];
 
 /// The record of a compilation unit in an image.
 #[repr(C)]
@@ -235,7 +235,7 @@ pub struct UnitRecord {
     /// [`UNIT_VERSION`].
     pub version: u32,
     /// Identity of the unit: a hash of its bitcode and of how it was instrumented.
-    pub unit: Identity,
+    pub unit: IdentityBytes,
     /// Address of the unit's first counter minus the address of this record, so that no relocation is needed at run time.
     pub counters_delta: i64,
     /// Number of counters (`u64`).
@@ -249,7 +249,7 @@ pub struct RawHeader {
     /// The [`file_header::FileHeader`]. Its checksum is written last; without it the file is incomplete.
     pub file_header: [u8; FILE_HEADER_BYTES],
     /// Identity of the image: [`image_identity`] of its units.
-    pub image: Identity,
+    pub image: IdentityBytes,
     /// Number of counters in each region.
     pub counters: u64,
     /// Number of [`RawUnit`]s.
@@ -353,7 +353,7 @@ impl LostThreads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawUnit {
     /// Identity of the unit, as in [`UnitRecord`].
-    pub unit: Identity,
+    pub unit: IdentityBytes,
     /// Index of its first counter within a region.
     pub first: u64,
     /// Number of its counters.
@@ -401,7 +401,7 @@ pub const fn region_lost_offset(counters: u64) -> u64 {
 }
 
 /// Returns the identity of an image, which depends on its units, their sizes and their order.
-pub fn image_identity(units: impl Iterator<Item = (Identity, u64)>) -> Identity {
+pub fn image_identity(units: impl Iterator<Item = (IdentityBytes, u64)>) -> IdentityBytes {
     // Two independent multiply-xor hashes over words that are content hashes already.
     let (mut a, mut b) = (0x9e37_79b9_7f4a_7c15_u64, 0xc2b2_ae3d_27d4_eb4f_u64);
     let mut feed = |word: u64| {
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn image_identity_depends_on_units_sizes_and_order() {
         let (x, y) = (([1; 16], 3), ([2; 16], 3));
-        let of = |units: &[(Identity, u64)]| image_identity(units.iter().copied());
+        let of = |units: &[(IdentityBytes, u64)]| image_identity(units.iter().copied());
         let all = [of(&[]), of(&[x]), of(&[y]), of(&[x, y]), of(&[y, x]), of(&[(x.0, 4)])];
         for (i, a) in all.iter().enumerate() {
             for b in &all[..i] {

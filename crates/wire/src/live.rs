@@ -15,12 +15,12 @@
 //!   at some moment while it was reading. Words that belong to no unit stay 0.
 //! - *Switch* (raw files): a byte that other processes may write.
 //!
-//! # Chunks of stream files ([`ChunkHeader`])
+//! # Chunks of stream files ([`StreamChunkHeader`])
 //!
 //! - `state` works like a sequence lock: a chunk is `CHUNK_FREE` while its header changes, `CHUNK_CURRENT` while events are appended, and
 //!   `CHUNK_FULL` when it no longer changes. A flight recorder overwrites full chunks, so the events of its chunks, and of a current chunk,
 //!   are valid only if the header is the same after they were read. A current chunk must also be read twice: only the common prefix of the
-//!   two readings is valid. [`ChunkHeader::fields_checksum`] covers the header.
+//!   two readings is valid. [`StreamChunkHeader::fields_checksum`] covers the header.
 //! - A thread's chunks are ordered by `sequence`, from 0 and without gaps; a missing number is a loss.
 //! - A recorder that drains the file sets a full chunk's state to `CHUNK_FREE` once its events are stored elsewhere.
 //! - The first slot of the shadow stack that is 0 ends it. A running thread's slots are more recent than its events.
@@ -40,7 +40,7 @@
 //! ([`FileKind::BRANCHES`]), a file of sections that only grows.
 
 #[cfg(doc)]
-use crate::{HEADER_LOCK_BYTE, LostThreads, RawHeader, file_header::FileKind, region_lock_byte, stream::ChunkHeader};
+use crate::{HEADER_LOCK_BYTE, LostThreads, RawHeader, file_header::FileKind, region_lock_byte, stream::StreamChunkHeader};
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ pub const RING_OFFSET: u64 = SHADOW_BYTES + CHUNK_BYTES;
 pub const SLOTS: u64 = 45;
 /// Number of words (`u64`) of a region before its tail, as in [`crate::region_stride`].
 pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
-/// Size in bytes of [`RegionStream`] and of [`ChunkHeader`].
+/// Size in bytes of [`RegionStream`] and of [`StreamChunkHeader`].
 pub const HEADER_BYTES: u64 = 64;
 /// Number of events of a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
@@ -102,7 +102,7 @@ pub struct RegionStream {
 /// Start of a chunk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkHeader {
+pub struct StreamChunkHeader {
     /// [`CHUNK_FREE`], [`CHUNK_CURRENT`] or [`CHUNK_FULL`].
     pub state: u32,
     /// Id of the thread that writes the chunk.
@@ -119,13 +119,13 @@ pub struct ChunkHeader {
     pub template: u64,
     /// Number of events of the stream lost before this chunk.
     pub lost: u64,
-    /// [`ChunkHeader::fields_checksum`].
+    /// [`StreamChunkHeader::fields_checksum`].
     pub checksum: u64,
     /// 0.
     pub reserved: u64,
 }
 
-impl ChunkHeader {
+impl StreamChunkHeader {
     /// Computes the checksum of all fields but the state. They do not change while the chunk is in use.
     #[inline]
     pub const fn fields_checksum(&self) -> u64 {
@@ -137,7 +137,7 @@ impl ChunkHeader {
 
 crate::layout::layouts! {
     RegionStream { thread, process, slots, more_regions, started_ns, sequence, lost, end, region, next }
-    ChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, checksum, reserved }
+    StreamChunkHeader { state, thread, process, parent, started_ns, sequence, template, lost, checksum, reserved }
 }
 
 /// The chunk may be overwritten.
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn region_has_room_for_its_parts() {
-        assert_eq!((size_of::<RegionStream>(), size_of::<ChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
+        assert_eq!((size_of::<RegionStream>(), size_of::<StreamChunkHeader>()), (HEADER_BYTES as usize, HEADER_BYTES as usize));
         assert!(RING_OFFSET.is_multiple_of(CHUNK_BYTES) && crate::region_stride(REGION_WORDS) <= 1 << 20);
     }
 

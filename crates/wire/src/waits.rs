@@ -26,8 +26,8 @@ pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
 pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
 /// Alignment of extents in bytes.
 pub const EXTENT_ALIGNMENT: usize = 4096;
-/// Size of a [`ChunkHeader`].
-pub const CHUNK_HEADER_SIZE: usize = size_of::<ChunkHeader>();
+/// Size of a [`WaitsChunkHeader`].
+pub const CHUNK_HEADER_SIZE: usize = size_of::<WaitsChunkHeader>();
 /// Alignment of chunks and of the ends of extents, in bytes.
 pub const CHUNK_ALIGNMENT: usize = 32;
 /// First word of a chunk.
@@ -86,7 +86,7 @@ impl ExtentHeader {
 /// Start of a chunk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChunkHeader {
+pub struct WaitsChunkHeader {
     /// [`CHUNK_MAGIC`].
     pub magic: u32,
     /// A constant of [`chunk_kind`].
@@ -103,11 +103,11 @@ pub struct ChunkHeader {
     pub checksum: u64,
 }
 
-impl ChunkHeader {
+impl WaitsChunkHeader {
     /// Creates a header with its checksum.
-    pub const fn new(kind: u32, thread: u32, first: u32, size: u32) -> ChunkHeader {
-        let header = ChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, reserved: 0, checksum: 0 };
-        ChunkHeader { checksum: header.fields_checksum(), ..header }
+    pub const fn new(kind: u32, thread: u32, first: u32, size: u32) -> WaitsChunkHeader {
+        let header = WaitsChunkHeader { magic: CHUNK_MAGIC, kind, thread, first, size, reserved: 0, checksum: 0 };
+        WaitsChunkHeader { checksum: header.fields_checksum(), ..header }
     }
 
     /// Returns true if a recorder wrote the header, and it is not corrupt.
@@ -199,7 +199,7 @@ pub struct SampleRecord {
 
 crate::layout::layouts! {
     ExtentHeader { file_header, start, process, size, checksum, reserved }
-    ChunkHeader { magic, kind, thread, first, size, reserved, checksum }
+    WaitsChunkHeader { magic, kind, thread, first, size, reserved, checksum }
     ThreadHeader { thread, reserved, begin, begin_ns, token, anchor_ticks, anchor_ns }
     CallRecord { enter, exit, kind, function, stack, object, peer, tag, size_or_count, request, cpu_ns }
     SampleRecord { time, address, stack, calls, position }

@@ -34,7 +34,7 @@ pub enum StateAction {
 
 /// The kind of a state, which determines the meaning of its successors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum StateRole {
     /// A node, or the point after its last call; the successors are those of the node.
     Node,
     /// An edge.
@@ -61,7 +61,7 @@ pub struct StateData {
     /// Node of the state; for an edge, the node that it leads to.
     pub node: Node,
     /// Kind of the state.
-    pub role: Role,
+    pub role: StateRole,
     /// Action after the state has been entered.
     pub action: StateAction,
 }

@@ -6,7 +6,7 @@ use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components};
 use super::structure::Structure;
-use super::view::View;
+use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
 use trodden_flow::graph::Edge;
@@ -34,7 +34,7 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
     for function in program.function_ids() {
         let alone = program.function(function).calls.is_empty() && !structure.repeated[function.index()];
         if alone {
-            sum += single_profile_bound(&View::new(&structure, kind, weights, function));
+            sum += single_profile_bound(&StateGraph::new(&structure, kind, weights, function));
         }
         if !structure.is_recursive(function) {
             loops = loops.max(loop_bound(program, weights, function));
@@ -44,7 +44,7 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
 }
 
 /// Returns a lower bound on the cost of a single profile for the whole function.
-fn single_profile_bound(view: &View) -> f64 {
+fn single_profile_bound(view: &StateGraph) -> f64 {
     if view.witness.iter().flatten().count() <= MAX_EXACT_STATES {
         let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), MAX_STEPS);
         if proven {
@@ -55,7 +55,7 @@ fn single_profile_bound(view: &View) -> f64 {
 }
 
 /// Sums the costs of the cheapest states of branches whose regions are disjoint. Each region needs a witness.
-fn disjoint_regions_bound(view: &View) -> f64 {
+fn disjoint_regions_bound(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
     let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
     regions.sort_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.total_cmp(&a.0)));
@@ -70,7 +70,7 @@ fn disjoint_regions_bound(view: &View) -> f64 {
 }
 
 /// Returns the states between a branch and its postdominator that can have a witness, and the cost of the cheapest (0 if there are none).
-fn region(view: &View, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
+fn region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
     let of = &view.branches[branch];
     let (mut seen, mut work) = (HashSet::new(), of.next.clone());
     while let Some(state) = work.pop() {

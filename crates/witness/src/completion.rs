@@ -13,7 +13,7 @@ use super::weights::Weights;
 use std::collections::HashMap;
 
 /// A distribution proposed by a strategy.
-pub(super) struct Candidate {
+pub(super) struct ProposedDistribution {
     /// Witnesses of each profile.
     pub profiles: Vec<Vec<Witness>>,
     /// For each branch, the profile that should distinguish its successors.
@@ -41,8 +41,8 @@ impl Completion<'_> {
     ///
     /// # Panics
     /// `candidates` is empty.
-    pub fn find_cheapest(&self, candidates: Vec<Candidate>) -> PlannedDistribution {
-        let mut candidates: Vec<(f64, Candidate)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
+    pub fn find_cheapest(&self, candidates: Vec<ProposedDistribution>) -> PlannedDistribution {
+        let mut candidates: Vec<(f64, ProposedDistribution)> = candidates.into_iter().map(|c| (self.lower_bound(&c.profiles), c)).collect();
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Option<((bool, f64, f64), PlannedDistribution)> = None;
         for (bound, candidate) in candidates {
@@ -68,7 +68,7 @@ impl Completion<'_> {
     }
 
     /// Repairs the profiles, adds the entries, and repairs again, since profiles that contain only entries may lack witnesses.
-    fn complete(&self, Candidate { mut profiles, home }: Candidate) -> PlannedDistribution {
+    fn complete(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);
         let assigned = witness_count(&profiles);

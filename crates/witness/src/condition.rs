@@ -7,11 +7,11 @@
 //! symbol of the branch's own recursive component, which needs an unbounded lookahead ([`Lookahead`]).
 
 use super::Distribution;
-use super::automaton::{AutomatonState, Role, StateAction};
+use super::automaton::{AutomatonState, StateAction, StateRole};
 use super::first::{FirstSets, SymbolSets};
 use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
-use super::structure::{Scope, Structure};
+use super::structure::{Structure, WitnessScope};
 use std::collections::BTreeMap;
 use trodden_flow::graph::{Edge, Node};
 
@@ -71,14 +71,14 @@ pub struct Violation {
 
 /// The result of checking a distribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Check {
+pub struct ConditionCheck {
     /// Pairs of successors that no profile distinguishes, in the order of the branches.
     pub violations: Vec<Violation>,
     /// Branches that need [`Lookahead::OwnComponent`].
     pub unbounded_lookahead: Vec<BranchNode>,
 }
 
-impl Check {
+impl ConditionCheck {
     /// Returns true if the condition holds.
     pub fn is_realizable(&self) -> bool {
         self.violations.is_empty()
@@ -91,7 +91,7 @@ impl Check {
 /// profile that distinguishes the two has a next symbol outside that set. It is not necessary. In general, the question is whether words of
 /// a trace monoid have a unique decomposition, which is undecidable. Two parallel edges that are not witnesses count as one. O(k x (states
 /// + sizes of the sets) + pairs) for k profiles.
-pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
+pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> ConditionCheck {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
@@ -108,7 +108,7 @@ pub fn mark_witnesses(program: &WitnessProgram, kind: WitnessKind, profiles: &[V
 }
 
 /// Checks the condition with at most the given lookahead. `members` are the witnesses of each profile.
-pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookahead: Lookahead) -> Check {
+pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookahead: Lookahead) -> ConditionCheck {
     let branches = branches(structure, members);
     let mut open: Vec<Undecided> = branches.into_iter().map(Undecided::all).collect();
     let whole = structure.whole();
@@ -122,7 +122,7 @@ pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookah
         unbounded_lookahead = distinguish_by_components(structure, members, &mut open);
     }
     let violations = open.iter().flat_map(|o| o.violations(&structure.pushdown)).collect();
-    Check { violations, unbounded_lookahead }
+    ConditionCheck { violations, unbounded_lookahead }
 }
 
 /// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.
@@ -169,7 +169,7 @@ pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonS
         let data = pushdown.state(to);
         let parallel = |other: &AutomatonState| {
             let other_data = pushdown.state(*other);
-            data.role == Role::Edge && other_data.role == Role::Edge && data.node == other_data.node && is_plain(*other)
+            data.role == StateRole::Edge && other_data.role == StateRole::Edge && data.node == other_data.node && is_plain(*other)
         };
         if !(is_plain(to) && kept.iter().any(parallel)) {
             kept.push(to);
@@ -182,51 +182,51 @@ pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonS
 struct Undecided {
     state: AutomatonState,
     next: Vec<AutomatonState>,
-    pairs: Pairs,
+    pairs: SuccessorPairs,
 }
 
 /// All pairs of this number of successors, or the remaining pairs.
-enum Pairs {
+enum SuccessorPairs {
     All(usize),
     Remaining(Vec<(u32, u32)>),
 }
 
-impl Pairs {
+impl SuccessorPairs {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     fn len(&self) -> usize {
         match self {
-            Pairs::All(n) => n * (n - 1) / 2,
-            Pairs::Remaining(pairs) => pairs.len(),
+            SuccessorPairs::All(n) => n * (n - 1) / 2,
+            SuccessorPairs::Remaining(pairs) => pairs.len(),
         }
     }
 }
 
 impl Undecided {
     fn all((state, next): (AutomatonState, Vec<AutomatonState>)) -> Undecided {
-        Undecided { state, pairs: Pairs::All(next.len()), next }
+        Undecided { state, pairs: SuccessorPairs::All(next.len()), next }
     }
 
     /// Drops the pairs that the sets distinguish.
-    fn distinguish(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
+    fn distinguish(&mut self, structure: &Structure, scope: &WitnessScope, sets: &FirstSets) {
         let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
         match &mut self.pairs {
-            Pairs::Remaining(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
-            Pairs::All(count) => {
+            SuccessorPairs::Remaining(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
+            SuccessorPairs::All(count) => {
                 let count = *count as u32;
                 let left = (0..count).flat_map(|i| (i + 1..count).map(move |j| (i, j))).filter(|(i, j)| same(*i, *j)).collect();
-                self.pairs = Pairs::Remaining(left);
+                self.pairs = SuccessorPairs::Remaining(left);
             }
         }
     }
 
     fn violations<'a>(&'a self, pushdown: &'a Pushdown) -> impl Iterator<Item = Violation> + 'a {
         let all = match &self.pairs {
-            Pairs::Remaining(pairs) => pairs.clone(),
-            Pairs::All(count) => (0..*count as u32).flat_map(|i| (i + 1..*count as u32).map(move |j| (i, j))).collect(),
+            SuccessorPairs::Remaining(pairs) => pairs.clone(),
+            SuccessorPairs::All(count) => (0..*count as u32).flat_map(|i| (i + 1..*count as u32).map(move |j| (i, j))).collect(),
         };
         all.into_iter().map(move |(i, j)| {
             let successors = [self.next[i as usize], self.next[j as usize]];
@@ -240,25 +240,28 @@ impl Undecided {
 pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     let data = pushdown.state(state);
     match data.role {
-        Role::Node | Role::Edge => BranchNode::Node(data.function, data.node),
-        Role::Call => BranchNode::Call(data.function, data.node),
-        Role::Opaque => BranchNode::Opaque(data.function, data.node),
-        Role::Unwinding => BranchNode::Unwinding(data.function, data.node),
-        Role::Outside => BranchNode::Outside,
+        StateRole::Node | StateRole::Edge => BranchNode::Node(data.function, data.node),
+        StateRole::Call => BranchNode::Call(data.function, data.node),
+        StateRole::Opaque => BranchNode::Opaque(data.function, data.node),
+        StateRole::Unwinding => BranchNode::Unwinding(data.function, data.node),
+        StateRole::Outside => BranchNode::Outside,
     }
 }
 
 /// Returns the branch target of a successor state.
 pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> BranchTarget {
     let (branch, data) = (pushdown.state(from), pushdown.state(to));
-    let enters_node = matches!(branch.role, Role::Node | Role::Edge | Role::Unwinding) && pushdown.node(data.function, data.node) == to;
+    let enters_node =
+        matches!(branch.role, StateRole::Node | StateRole::Edge | StateRole::Unwinding) && pushdown.node(data.function, data.node) == to;
     match (&data.action, data.role) {
-        (_, Role::Edge) => BranchTarget::Node(data.node, pushdown.edge(to)),
+        (_, StateRole::Edge) => BranchTarget::Node(data.node, pushdown.edge(to)),
         _ if enters_node => BranchTarget::Node(data.node, None),
-        (StateAction::Call { callee, .. }, _) if matches!(branch.role, Role::Call | Role::Outside) => BranchTarget::Function(*callee),
+        (StateAction::Call { callee, .. }, _) if matches!(branch.role, StateRole::Call | StateRole::Outside) => {
+            BranchTarget::Function(*callee)
+        }
         (StateAction::Return, _) => BranchTarget::Returns,
         (StateAction::Unwind, _) => BranchTarget::Unwinds,
-        (StateAction::Choose(_), Role::Unwinding) => BranchTarget::Unwinds,
+        (StateAction::Choose(_), StateRole::Unwinding) => BranchTarget::Unwinds,
         (StateAction::End, _) => BranchTarget::Ends,
         _ => BranchTarget::Continues,
     }

@@ -1,7 +1,7 @@
 //! Plans distributions: divides branches among profiles, and profiles among machines, to minimise the highest cost of a machine.
 use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
-use super::completion::{Candidate, Completion};
+use super::completion::{Completion, ProposedDistribution};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
 use super::fewest::{FewestSearch, find_fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
@@ -12,7 +12,7 @@ pub use super::planned::{
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::Structure;
-use super::view::View;
+use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -91,7 +91,7 @@ pub fn plan_with_entries(
     entries: &[Witness],
 ) -> Result<PlannedDistribution, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
-    let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
+    let mut views: Vec<StateGraph> = program.function_ids().map(|f| StateGraph::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
         // If the function had separators, each of its profiles would need to contain all of them.
         views.iter_mut().for_each(|view| view.separators.clear());
@@ -104,7 +104,7 @@ pub fn plan_with_entries(
     };
     let candidates = assigned.into_iter().map(|mut slots| {
         slots.slots.iter_mut().for_each(|s| s.drop_superfluous(&views));
-        Candidate { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
+        ProposedDistribution { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
     });
     let completion = Completion { program, structure: &structure, kind, weights, options, entries };
     Ok(completion.find_cheapest(candidates.collect()))
@@ -131,7 +131,7 @@ impl Slot {
     /// Returns the function's plan with one more job. Additional witnesses never distinguish less, so existing witnesses stay, and only
     /// states of the new job's region are tried. One variant drops these states in the order of their costs. The other drops the farthest
     /// first, because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
-    fn plan_with_job(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
+    fn plan_with_job(&self, view: &StateGraph, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let before = self.functions.get(&job.view).map_or_else(|| view.mark_separators(), |p| p.member.clone());
         let new: Vec<u32> = job.region.iter().copied().filter(|s| !before[*s as usize]).collect();
@@ -152,7 +152,7 @@ impl Slot {
     }
 
     /// Drops witnesses that later jobs have made superfluous.
-    fn drop_superfluous(&mut self, views: &[View]) {
+    fn drop_superfluous(&mut self, views: &[StateGraph]) {
         for view in self.functions.keys().copied().collect::<Vec<_>>() {
             let plan = &self.functions[&view];
             let reduced = (plan.jobs.len() > 1).then(|| reduce(&views[view], plan.jobs.clone(), plan.member.clone()));
@@ -174,7 +174,7 @@ impl Slot {
         }
     }
 
-    fn witnesses(&self, views: &[View]) -> Vec<Witness> {
+    fn witnesses(&self, views: &[StateGraph]) -> Vec<Witness> {
         let mut all: Vec<Witness> = self.functions.iter().flat_map(|(v, p)| views[*v].witnesses(&p.member)).collect();
         all.sort_unstable();
         all
@@ -182,7 +182,7 @@ impl Slot {
 }
 
 /// Eliminates the marked states that the jobs do not need.
-fn reduce(view: &View, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
+fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
     let order = droppable(view, &mut member);
     eliminate(view, &required, &mut member, &order);
@@ -191,8 +191,8 @@ fn reduce(view: &View, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> Func
 
 /// The profiles being filled.
 #[derive(Clone)]
-struct Slots<'a> {
-    views: &'a [View],
+struct ProfileSlots<'a> {
+    views: &'a [StateGraph],
     slots: Vec<Slot>,
     limit: Option<usize>,
     machines: Option<usize>,
@@ -200,10 +200,10 @@ struct Slots<'a> {
     effort: usize,
 }
 
-impl<'a> Slots<'a> {
-    fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
+impl<'a> ProfileSlots<'a> {
+    fn new(views: &'a [StateGraph], options: &DistributionOptions) -> ProfileSlots<'a> {
         let slots = vec![Slot::default(); options.profiles.max(1)];
-        Slots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
+        ProfileSlots { views, slots, limit: options.limit, machines: options.machines, effort: MAX_SETS_FOR_FULL_PROFILES }
     }
 
     /// Returns the load that the machine of a profile would have if the profile had this cost.
@@ -345,7 +345,7 @@ impl<'a> Slots<'a> {
 }
 
 /// Searches for the fewest witnesses that distinguish a single pair of successors. `enough` witnesses are known to suffice.
-fn plan_within_limit(view: &View, job: &Rc<WitnessJob>, limit: usize, enough: usize) -> Result<FunctionPlan, PlanError> {
+fn plan_within_limit(view: &StateGraph, job: &Rc<WitnessJob>, limit: usize, enough: usize) -> Result<FunctionPlan, PlanError> {
     let (function, mut effort) = (view.function, MAX_SETS_PER_PAIR);
     let found = find_fewest(view, &job.required, enough, &mut effort);
     match found {
@@ -357,7 +357,7 @@ fn plan_within_limit(view: &View, job: &Rc<WitnessJob>, limit: usize, enough: us
 }
 
 /// Splits a job in two. Returns `None` for a single pair of successors.
-fn split_job(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
+fn split_job(view: &StateGraph, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
     let of = |required: Vec<Requirement>| Rc::new(WitnessJob { required, ..WitnessJob::clone(job) });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
@@ -374,7 +374,7 @@ fn split_job(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
 }
 
 /// Returns all jobs in the requested order. Those that probably follow from others are last.
-fn ordered_jobs(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
+fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == WitnessJobOrder::LongestFirst {
@@ -388,8 +388,8 @@ fn ordered_jobs(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> V
     all
 }
 
-fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
-    let mut slots = Slots::new(views, options);
+fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &DistributionOptions) -> Result<ProfileSlots<'a>, PlanError> {
+    let mut slots = ProfileSlots::new(views, options);
     for job in ordered_jobs(views, grouping, options.order) {
         slots.add(job)?;
     }
@@ -398,10 +398,10 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionO
 
 /// Assigns the jobs of each grouping in two ways: each job to the profile whose machine then has the lowest load, and as published. Returns
 /// the assignments that succeed, or an error if the limit is too small for all of them.
-fn assign_by_all_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Vec<Slots<'a>>, PlanError> {
+fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOptions) -> Result<Vec<ProfileSlots<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
-        let mut added = Slots::new(views, options);
+        let mut added = ProfileSlots::new(views, options);
         let jobs = ordered_jobs(views, grouping, WitnessJobOrder::LongestFirst);
         let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
         for slots in [added, assign_all(views, grouping, options)] {

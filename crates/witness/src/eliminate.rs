@@ -7,7 +7,7 @@
 //! contain `w`, and a search from `w` to the next witnesses.
 
 use super::sets::disjoint;
-use super::view::{Scratch, View};
+use super::view::{Scratch, StateGraph};
 use std::collections::HashMap;
 
 /// Successors of a branch that must be distinguished.
@@ -33,7 +33,7 @@ impl Requirement {
 }
 
 /// Returns true if the marked states distinguish the required successors.
-pub fn distinguishes(view: &View, required: &[Requirement], member: &[bool]) -> bool {
+pub fn distinguishes(view: &StateGraph, required: &[Requirement], member: &[bool]) -> bool {
     let mut scratch = Scratch::default();
     required.iter().all(|requirement| {
         let next = &view.branches[requirement.branch].next;
@@ -43,7 +43,7 @@ pub fn distinguishes(view: &View, required: &[Requirement], member: &[bool]) -> 
 }
 
 /// Drops marked states, in this order, while the required successors are distinguished. They must be distinguished initially.
-pub fn eliminate(view: &View, required: &[Requirement], member: &mut [bool], order: &[u32]) {
+pub fn eliminate(view: &StateGraph, required: &[Requirement], member: &mut [bool], order: &[u32]) {
     let mut sets = BranchSets::new(view, required, member);
     for &state in order {
         if member[state as usize] && sets.can_drop(view, required, member, state) {
@@ -59,14 +59,14 @@ pub fn marked(member: &[bool]) -> Vec<u32> {
 }
 
 /// Sorts states by descending cost, and equally expensive states by descending number, so that entries are kept more often.
-pub fn most_expensive_first(view: &View, states: &[u32]) -> Vec<u32> {
+pub fn most_expensive_first(view: &StateGraph, states: &[u32]) -> Vec<u32> {
     let mut order = states.to_vec();
     order.sort_by(|a, b| view.cost[*b as usize].total_cmp(&view.cost[*a as usize]).then(b.cmp(a)));
     order
 }
 
 /// Marks the separators, and returns the other marked states in the order in which dropping them is tried.
-pub fn droppable(view: &View, member: &mut [bool]) -> Vec<u32> {
+pub fn droppable(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
     view.separators.iter().for_each(|state| member[*state as usize] = true);
     let mut order = most_expensive_first(view, &marked(member));
     order.retain(|state| !view.separators.contains(state));
@@ -81,7 +81,7 @@ struct BranchSets {
 }
 
 impl BranchSets {
-    fn new(view: &View, required: &[Requirement], member: &[bool]) -> BranchSets {
+    fn new(view: &StateGraph, required: &[Requirement], member: &[bool]) -> BranchSets {
         let mut all = BranchSets { sets: Vec::new(), containing: HashMap::new(), scratch: Scratch::default() };
         for requirement in required {
             let branch = all.sets.len() as u32;
@@ -95,7 +95,7 @@ impl BranchSets {
         all
     }
 
-    fn can_drop(&mut self, view: &View, required: &[Requirement], member: &[bool], state: u32) -> bool {
+    fn can_drop(&mut self, view: &StateGraph, required: &[Requirement], member: &[bool], state: u32) -> bool {
         let Some(containing) = self.containing.get(&state) else { return true };
         let mut next_witnesses = self.scratch.first_after(view, member, state);
         next_witnesses.retain(|s| *s != state);
@@ -106,7 +106,7 @@ impl BranchSets {
         })
     }
 
-    fn drop(&mut self, view: &View, member: &[bool], state: u32) {
+    fn drop(&mut self, view: &StateGraph, member: &[bool], state: u32) {
         let Some(containing) = self.containing.remove(&state) else { return };
         let mut next_witnesses = self.scratch.first_after(view, member, state);
         next_witnesses.retain(|s| *s != state);

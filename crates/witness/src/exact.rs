@@ -6,11 +6,11 @@
 //! number of steps is limited.
 use super::eliminate::Requirement;
 use super::sets::disjoint;
-use super::view::{View, first_of};
+use super::view::{StateGraph, first_of};
 use std::collections::HashSet;
 
 /// Improves `known`, a set that distinguishes the required successors. Returns the best set found, and whether it is proven optimal.
-pub fn find_cheapest(view: &View, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
+pub fn find_cheapest(view: &StateGraph, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
     let mut search = ExactSearch { view, required, best_cost: view.sum(&known), best: known, steps };
     let (mut chosen, mut excluded) = (vec![false; view.state_count()], vec![false; view.state_count()]);
     let finished = search.search(&mut chosen, &mut excluded, 0.0);
@@ -18,7 +18,7 @@ pub fn find_cheapest(view: &View, required: &[Requirement], known: Vec<bool>, st
 }
 
 struct ExactSearch<'a> {
-    view: &'a View,
+    view: &'a StateGraph,
     required: &'a [Requirement],
     best: Vec<bool>,
     best_cost: f64,

@@ -6,7 +6,7 @@
 //! one witness, then of two, up to the limit. It finds a set if there is one, unless its effort is exhausted. Each set tried costs two
 //! searches of the function's graph.
 use super::eliminate::Requirement;
-use super::view::View;
+use super::view::StateGraph;
 
 /// Result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum FewestSearch {
 }
 
 /// Searches for at most `limit` witnesses. Tries at most `effort` sets, and subtracts the number of sets tried from `effort`.
-pub fn find_fewest(view: &View, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
+pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, effort: &mut usize) -> FewestSearch {
     for count in 1..=limit {
         let mut member = vec![false; view.state_count()];
         match deepen(view, required, &mut member, count, effort) {
@@ -34,7 +34,7 @@ pub fn find_fewest(view: &View, required: &[Requirement], limit: usize, effort: 
 
 /// Tries to complete a set with at most `more` further witnesses. Marks them and returns true if that succeeds. Returns `None` if the
 /// effort is exhausted.
-fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
+fn deepen(view: &StateGraph, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
     let Some(mut candidates) = candidates_for_open_pair(view, required, member) else { return Some(true) };
     candidates.sort_by(|a, b| view.cost[*a as usize].total_cmp(&view.cost[*b as usize]).then(a.cmp(b)));
@@ -55,7 +55,7 @@ fn deepen(view: &View, required: &[Requirement], member: &mut [bool], more: usiz
 
 /// Returns, for the first pair that is not distinguished, the states of which one must become a witness. `None` if all pairs are
 /// distinguished.
-fn candidates_for_open_pair(view: &View, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
+fn candidates_for_open_pair(view: &StateGraph, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
         (0..next.len())
@@ -64,15 +64,15 @@ fn candidates_for_open_pair(view: &View, required: &[Requirement], member: &[boo
 }
 
 /// A breadth-first search: the predecessor of each visited state (itself for the first), and the first state where the run can end.
-struct Walk {
+struct WitnessSearch {
     from: Vec<Option<u32>>,
     ends: Option<u32>,
 }
 
-impl Walk {
+impl WitnessSearch {
     /// Searches from `start`, not beyond marked states, up to the first state for which `stop` is true. Also returns this state.
-    fn new(view: &View, member: &[bool], start: u32, stop: impl Fn(u32) -> bool) -> (Walk, Option<u32>) {
-        let mut walk = Walk { from: vec![None; view.state_count()], ends: None };
+    fn new(view: &StateGraph, member: &[bool], start: u32, stop: impl Fn(u32) -> bool) -> (WitnessSearch, Option<u32>) {
+        let mut walk = WitnessSearch { from: vec![None; view.state_count()], ends: None };
         walk.from[start as usize] = Some(start);
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(state) = queue.pop_front() {
@@ -103,9 +103,9 @@ impl Walk {
 
 /// Finds two paths from `a` and `b` that meet, and returns the states on them, before they meet, that can have a witness. `None` if
 /// no paths meet.
-fn find_meeting(view: &View, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
-    let (over_a, _) = Walk::new(view, member, a, |_| false);
-    let (over_b, met) = Walk::new(view, member, b, |state| over_a.from[state as usize].is_some());
+fn find_meeting(view: &StateGraph, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
+    let (over_a, _) = WitnessSearch::new(view, member, a, |_| false);
+    let (over_b, met) = WitnessSearch::new(view, member, b, |state| over_a.from[state as usize].is_some());
     let (first, second) = match (met, over_a.ends, over_b.ends) {
         (Some(at), ..) => (over_a.back(at).skip(1).collect(), over_b.back(at).skip(1).collect()),
         (None, Some(x), Some(y)) => (over_a.back(x).collect::<Vec<_>>(), over_b.back(y).collect::<Vec<_>>()),

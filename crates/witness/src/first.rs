@@ -8,11 +8,11 @@
 use super::automaton::{AutomatonState, StateAction};
 use super::program::{WitnessFunctionId, WitnessSet};
 use super::sets::{Adjacency, EMPTY, END, SetId, Sets, unions};
-use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
+use super::structure::{ENDS, RETURNS, Structure, UNWINDS, WitnessScope};
 
 /// The sets W of one profile in one scope.
 ///
-/// In a [`Scope`] that is one recursive component of the call graph, witnesses of other functions are ignored, their calls are steps
+/// In a [`WitnessScope`] that is one recursive component of the call graph, witnesses of other functions are ignored, their calls are steps
 /// without witnesses, and a return to another function is followed by any entry of the component, or by the end.
 ///
 /// Unions over strongly connected components: O(states + sizes of the distinct sets).
@@ -30,7 +30,7 @@ pub type SymbolSets = [SetId; 3];
 
 impl FirstSets {
     /// Computes the sets of the profile whose witnesses are `members`.
-    pub fn new(structure: &Structure, scope: &Scope, members: &WitnessSet) -> FirstSets {
+    pub fn new(structure: &Structure, scope: &WitnessScope, members: &WitnessSet) -> FirstSets {
         let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| members.contains(w));
         let exits = structure.exits_without(scope, &is_witness);
         let mut sets = Sets::new();
@@ -42,7 +42,7 @@ impl FirstSets {
     }
 
     /// Returns the parts of the set W of a state, which must be in the scope.
-    pub fn parts(&self, structure: &Structure, scope: &Scope, state: AutomatonState) -> SymbolSets {
+    pub fn parts(&self, structure: &Structure, scope: &WitnessScope, state: AutomatonState) -> SymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
         let at = scope.functions.binary_search(&function).expect("the function is in the scope");
@@ -66,7 +66,7 @@ impl FirstSets {
 /// Returns, for each state of the scope, the witnesses that can be reached first without leaving its function.
 fn local_sets(
     structure: &Structure,
-    scope: &Scope,
+    scope: &WitnessScope,
     exits: &[u8],
     is_witness: &dyn Fn(AutomatonState) -> bool,
     sets: &mut Sets,
@@ -97,7 +97,7 @@ fn local_sets(
 
 /// Returns, for each function of the scope, the symbols that can follow its return; then, for each function, the symbols that can follow
 /// its unwinding.
-fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
+fn follow_sets(structure: &Structure, scope: &WitnessScope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
     let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("the function is in the scope") as u32;
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
@@ -127,7 +127,7 @@ fn follow_sets(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetI
 }
 
 /// Returns the symbols that the component can record after control has left it: the first witnesses from any of its entries, or the end.
-fn after_component(structure: &Structure, scope: &Scope, local: &[SetId], sets: &mut Sets) -> SetId {
+fn after_component(structure: &Structure, scope: &WitnessScope, local: &[SetId], sets: &mut Sets) -> SetId {
     let mut all = vec![sets.single(END)];
     for &function in scope.functions.iter().filter(|f| structure.repeated[f.index()]) {
         let entry = structure.place(scope, structure.pushdown.entry(function)).expect("the function is in the scope");

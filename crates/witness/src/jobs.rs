@@ -7,7 +7,7 @@
 
 use super::eliminate::Requirement;
 use super::sets::{Adjacency, components};
-use super::view::{View, ViewBranch};
+use super::view::{StateGraph, ViewBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 use trodden_flow::placement::DisjointSets;
@@ -50,7 +50,7 @@ const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
 const MAX_NESTED_BRANCHES: usize = 2000;
 
 /// Returns the jobs of a function.
-pub fn jobs(view: &View, index: usize, grouping: Grouping) -> Vec<WitnessJob> {
+pub fn jobs(view: &StateGraph, index: usize, grouping: Grouping) -> Vec<WitnessJob> {
     let all: Vec<usize> = (0..view.branches.len()).collect();
     let groups = match grouping {
         _ if all.is_empty() => Vec::new(),
@@ -64,7 +64,7 @@ pub fn jobs(view: &View, index: usize, grouping: Grouping) -> Vec<WitnessJob> {
 }
 
 /// Marks the branches on cycles where no diamond begins, if one begins at another branch of the same component.
-fn find_following(view: &View) -> Vec<bool> {
+fn find_following(view: &StateGraph) -> Vec<bool> {
     if view.branches.len() > MAX_NESTED_BRANCHES {
         return vec![false; view.branches.len()];
     }
@@ -78,7 +78,7 @@ fn find_following(view: &View) -> Vec<bool> {
 }
 
 /// Returns true if paths from two successors of a branch meet without returning to it.
-fn diamond_begins(view: &View, branch: &ViewBranch) -> bool {
+fn diamond_begins(view: &StateGraph, branch: &ViewBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
     branch.next.iter().enumerate().any(|(at, successor)| {
@@ -99,7 +99,7 @@ fn diamond_begins(view: &View, branch: &ViewBranch) -> bool {
     })
 }
 
-fn new_job(view: &View, index: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
+fn new_job(view: &StateGraph, index: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
     let region = match whole {
         true => (0..view.state_count() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
         false => {
@@ -118,7 +118,7 @@ fn new_job(view: &View, index: usize, branches: Vec<usize>, whole: bool) -> Witn
 
 /// Returns the states near the successors of a branch that can have a witness, each with its rank by distance. The first such states on
 /// all paths are always included.
-pub fn states_near(view: &View, branch: usize) -> Vec<(usize, u32)> {
+pub fn states_near(view: &StateGraph, branch: usize) -> Vec<(usize, u32)> {
     let mut all = Vec::new();
     for &successor in &view.branches[branch].next {
         let (mut seen, mut queue, mut found) = (HashSet::from([successor]), VecDeque::from([(successor, false)]), 0);
@@ -142,7 +142,7 @@ pub fn states_near(view: &View, branch: usize) -> Vec<(usize, u32)> {
 }
 
 /// Groups the branches that share a cycle or an edge, in the order of their first branches.
-fn group_branches(view: &View) -> Vec<Vec<usize>> {
+fn group_branches(view: &StateGraph) -> Vec<Vec<usize>> {
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
     let component = components(&Adjacency::new(view.state_count(), &pairs));
     let mut sets = DisjointSets::new(view.branches.len());
@@ -166,7 +166,7 @@ fn group_branches(view: &View) -> Vec<Vec<usize>> {
 }
 
 /// Joins each branch with those between it and its immediate postdominator.
-fn join_nested(view: &View, sets: &mut DisjointSets) {
+fn join_nested(view: &StateGraph, sets: &mut DisjointSets) {
     let postdominator = view.postdominators();
     let mut branch_at = vec![None; view.state_count()];
     view.branches.iter().enumerate().for_each(|(i, b)| branch_at[b.state as usize] = Some(i));

@@ -66,12 +66,12 @@ pub mod view;
 pub mod weights;
 
 pub use calls::CallProgram;
-pub use condition::{BranchNode, BranchTarget, Check, Lookahead, Violation, check_pairwise};
+pub use condition::{BranchNode, BranchTarget, ConditionCheck, Lookahead, Violation, check_pairwise};
 pub use distribution::{DistributionOptions, DistributionStrategy, PlanError, PlannedDistribution, WitnessJobOrder};
 pub use paper::check_paper;
 pub use placement::Placement;
 pub use program::{
-    NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind,
+    NodeKind, Opaque, ProgramCall, StartPoint, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind,
     WitnessProgram, WitnessSite,
 };
 pub use reconstruct::{ExecutionEvent, ReconstructError, Reconstruction, ReconstructionOutcome, Reconstructor, TraceEnding};

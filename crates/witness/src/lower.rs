@@ -3,9 +3,9 @@
 //! A node's state is followed by one state per call, in order, and then by the choice of its successors. The states of a function's nodes
 //! come first. A choice with a single alternative has no state.
 
-use super::automaton::{AutomatonState, Role, StateAction, StateData};
+use super::automaton::{AutomatonState, StateAction, StateData, StateRole};
 use super::program::{
-    NodeKind, Opaque, ProgramCall, ProgramStart, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
+    NodeKind, Opaque, ProgramCall, StartPoint, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
 };
 use trodden_flow::graph::{Edge, Node};
 
@@ -38,12 +38,12 @@ impl Lowered {
         AutomatonState(self.states.len() as u32 - 1)
     }
 
-    fn push_without_witness(&mut self, function: WitnessFunctionId, node: Node, role: Role, action: StateAction) -> AutomatonState {
+    fn push_without_witness(&mut self, function: WitnessFunctionId, node: Node, role: StateRole, action: StateAction) -> AutomatonState {
         self.push(StateData { witness: None, executes: false, function, node, role, action })
     }
 
     /// Returns a state that chooses among states, or the state itself if there is only one.
-    fn choice(&mut self, function: WitnessFunctionId, node: Node, role: Role, of: Vec<AutomatonState>) -> AutomatonState {
+    fn choice(&mut self, function: WitnessFunctionId, node: Node, role: StateRole, of: Vec<AutomatonState>) -> AutomatonState {
         match of.as_slice() {
             [one] => *one,
             _ => self.push_without_witness(function, node, role, StateAction::Choose(of.into())),
@@ -54,11 +54,16 @@ impl Lowered {
 /// Adds the function `outside`, which calls external entries any number of times and then returns.
 fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
     let node = Node(0);
-    let choice = lowered.push_without_witness(outside, node, Role::Outside, StateAction::Return);
-    let unwind = lowered.push_without_witness(outside, node, Role::Outside, StateAction::Unwind);
-    let mut next = vec![lowered.push_without_witness(outside, node, Role::Outside, StateAction::Return)];
+    let choice = lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Return);
+    let unwind = lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Unwind);
+    let mut next = vec![lowered.push_without_witness(outside, node, StateRole::Outside, StateAction::Return)];
     for &callee in program.external() {
-        next.push(lowered.push_without_witness(outside, node, Role::Outside, StateAction::Call { callee, after: choice, unwound: unwind }));
+        next.push(lowered.push_without_witness(
+            outside,
+            node,
+            StateRole::Outside,
+            StateAction::Call { callee, after: choice, unwound: unwind },
+        ));
     }
     lowered.states[choice.index()].action = StateAction::Choose(next.into());
     lowered.entries.push(choice);
@@ -69,11 +74,11 @@ fn add_outside(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &m
 fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut Lowered) {
     let root = WitnessFunctionId(outside.0 + 1);
     let callee = match program.start() {
-        ProgramStart::Main(main) => main,
-        ProgramStart::Outside => outside,
+        StartPoint::Main(main) => main,
+        StartPoint::Outside => outside,
     };
-    let end = lowered.push_without_witness(root, Node(0), Role::Outside, StateAction::End);
-    let state = lowered.push_without_witness(root, Node(0), Role::Outside, StateAction::Call { callee, after: end, unwound: end });
+    let end = lowered.push_without_witness(root, Node(0), StateRole::Outside, StateAction::End);
+    let state = lowered.push_without_witness(root, Node(0), StateRole::Outside, StateAction::Call { callee, after: end, unwound: end });
     lowered.entries.push(state);
     lowered.nodes.push(vec![state]);
 }
@@ -109,7 +114,7 @@ impl Lowering<'_> {
         let carries = self.kind == WitnessKind::Nodes && kind != NodeKind::Virtual;
         let witness = carries.then(|| self.program.node_witness(self.id, node));
         let executes = kind == NodeKind::Block;
-        self.lowered.push(StateData { witness, executes, function: self.id, node, role: Role::Node, action: StateAction::Return })
+        self.lowered.push(StateData { witness, executes, function: self.id, node, role: StateRole::Node, action: StateAction::Return })
     }
 
     /// Returns the state of an edge if edges are witnesses, and that of its target otherwise.
@@ -120,14 +125,14 @@ impl Lowering<'_> {
         let witness = Some(self.program.edge_witness(self.id, edge));
         let node = self.function.graph.to(edge);
         let action = StateAction::Choose(Box::new([to]));
-        self.lowered.push(StateData { witness, executes: false, function: self.id, node, role: Role::Edge, action })
+        self.lowered.push(StateData { witness, executes: false, function: self.id, node, role: StateRole::Edge, action })
     }
 
     /// Sets the action of a node's state: its calls, then its successors.
     fn connect(&mut self, node: Node, state: AutomatonState, edges: &[AutomatonState], calls: &[&ProgramCall]) {
         let mut next = self.successors(node, WitnessEdgeKind::Flow, edges);
         if node == self.function.graph.exit() {
-            next.insert(0, self.lowered.push_without_witness(self.id, node, Role::Node, StateAction::Return));
+            next.insert(0, self.lowered.push_without_witness(self.id, node, StateRole::Node, StateAction::Return));
         }
         if calls.is_empty() {
             self.lowered.states[state.index()].action = match next.as_slice() {
@@ -136,10 +141,10 @@ impl Lowering<'_> {
             };
             return;
         }
-        let mut after = self.lowered.choice(self.id, node, Role::Node, next);
+        let mut after = self.lowered.choice(self.id, node, StateRole::Node, next);
         after = match calls.last().is_some_and(|call| call.keeps_frame) {
             // A state between the call and the return, so that the call does not look like a tail call.
-            true => self.lowered.push_without_witness(self.id, node, Role::Node, StateAction::Choose(Box::new([after]))),
+            true => self.lowered.push_without_witness(self.id, node, StateRole::Node, StateAction::Choose(Box::new([after]))),
             false => self.skip_virtual_exit(after),
         };
         let unwound = self.unwound(node, edges);
@@ -153,10 +158,10 @@ impl Lowering<'_> {
     fn skip_virtual_exit(&mut self, state: AutomatonState) -> AutomatonState {
         let data = &self.lowered.states[state.index()];
         let exit = self.function.graph.exit();
-        let is_exit = data.role == Role::Node && data.node == exit && data.witness.is_none() && !data.executes;
+        let is_exit = data.role == StateRole::Node && data.node == exit && data.witness.is_none() && !data.executes;
         let plain = self.function.graph.out(exit).is_empty() && self.function.calls.iter().all(|(n, _)| *n != exit);
         match is_exit && plain {
-            true => self.lowered.push_without_witness(self.id, exit, Role::Node, StateAction::Return),
+            true => self.lowered.push_without_witness(self.id, exit, StateRole::Node, StateAction::Return),
             false => state,
         }
     }
@@ -166,10 +171,10 @@ impl Lowering<'_> {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
         let certain = self.successors(node, WitnessEdgeKind::AlwaysCaught, edges);
         if certain.is_empty() {
-            pads.push(self.lowered.push_without_witness(self.id, node, Role::Unwinding, StateAction::Unwind));
+            pads.push(self.lowered.push_without_witness(self.id, node, StateRole::Unwinding, StateAction::Unwind));
         }
         pads.extend(certain.into_iter().filter(|pad| !pads.contains(pad)).collect::<Vec<_>>());
-        self.lowered.choice(self.id, node, Role::Unwinding, pads)
+        self.lowered.choice(self.id, node, StateRole::Unwinding, pads)
     }
 
     fn successors(&self, node: Node, kind: WitnessEdgeKind, edges: &[AutomatonState]) -> Vec<AutomatonState> {
@@ -188,12 +193,12 @@ impl Lowering<'_> {
         callees.dedup();
         let mut next = Vec::new();
         for callee in callees {
-            next.push(self.lowered.push_without_witness(self.id, node, Role::Call, StateAction::Call { callee, after, unwound }));
+            next.push(self.lowered.push_without_witness(self.id, node, StateRole::Call, StateAction::Call { callee, after, unwound }));
         }
         if let Some(opaque) = call.opaque {
             next.push(self.opaque(node, opaque, after, unwound));
         }
-        self.lowered.choice(self.id, node, Role::Call, next)
+        self.lowered.choice(self.id, node, StateRole::Call, next)
     }
 
     fn opaque(&mut self, node: Node, opaque: Opaque, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
@@ -202,17 +207,17 @@ impl Lowering<'_> {
             next.push(after);
         }
         if opaque.ends_run {
-            next.push(self.lowered.push_without_witness(self.id, node, Role::Opaque, StateAction::End));
+            next.push(self.lowered.push_without_witness(self.id, node, StateRole::Opaque, StateAction::End));
         }
         if opaque.unwinds {
             next.push(unwound);
         }
-        let post = self.lowered.choice(self.id, node, Role::Opaque, next);
+        let post = self.lowered.choice(self.id, node, StateRole::Opaque, next);
         match opaque.calls_back {
             true => self.lowered.push_without_witness(
                 self.id,
                 node,
-                Role::Call,
+                StateRole::Call,
                 StateAction::Call { callee: self.outside, after: post, unwound },
             ),
             false => post,

@@ -2,13 +2,13 @@
 //!
 //! Source: D. Saha et al., section 4.1, theorems 4.1 (graph condition) and 4.2 (path condition), which the paper states as equivalent.
 
-use super::automaton::{AutomatonState, Role, StateAction};
+use super::automaton::{AutomatonState, StateAction, StateRole};
 use super::condition::{Violation, branch, members, target};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
 use super::sets::{Adjacency, components, disjoint};
 use super::structure::Structure;
-use super::view::{END, View, first_of};
+use super::view::{END, StateGraph, first_of};
 use super::{Distribution, Weights};
 use std::collections::HashSet;
 
@@ -70,10 +70,10 @@ pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Res
     let (weights, members) = (Weights::estimate(program), members(program, distribution));
     let mut check = PaperCheck::default();
     for function in program.function_ids() {
-        let view = View::new(&structure, distribution.kind, &weights, function);
+        let view = StateGraph::new(&structure, distribution.kind, &weights, function);
         let local = |member: &WitnessSet| view.witness.iter().map(|w| w.is_some_and(|w| member.contains(w))).collect();
         let profiles: Vec<Vec<bool>> = members.iter().map(local).collect();
-        Function { structure: &structure, view: &view, profiles: &profiles }.check(&mut check);
+        CheckedFunction { structure: &structure, view: &view, profiles: &profiles }.check(&mut check);
     }
     Ok(check)
 }
@@ -88,19 +88,19 @@ fn reject_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) 
 }
 
 /// A function being checked.
-struct Function<'a> {
+struct CheckedFunction<'a> {
     structure: &'a Structure,
-    view: &'a View,
+    view: &'a StateGraph,
     profiles: &'a [Vec<bool>],
 }
 
-impl Function<'_> {
+impl CheckedFunction<'_> {
     fn check(&self, check: &mut PaperCheck) {
         let all = self.mark_witnesses_of(&(0..self.profiles.len()).collect::<Vec<_>>());
         let unbroken = self.mark_cycles_without(&all);
         for state in 0..self.view.state_count() as u32 {
             let data = self.structure.pushdown.state(AutomatonState(self.view.first.0 + state));
-            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
+            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != StateRole::Call;
             if !chooses || !self.structure.reached[self.view.first.index() + state as usize] {
                 continue;
             }

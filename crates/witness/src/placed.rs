@@ -11,7 +11,7 @@ use super::planned::{DistributionOptions, PlannedDistribution, plan_from_profile
 use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::Structure;
-use super::view::View;
+use super::view::StateGraph;
 use super::weights::Weights;
 use std::collections::HashMap;
 
@@ -27,9 +27,9 @@ pub fn plan_placed(
     placement: Placement,
 ) -> Result<PlannedDistribution, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
-    let mut functions: Vec<(f64, View, Vec<Witness>)> = Vec::new();
+    let mut functions: Vec<(f64, StateGraph, Vec<Witness>)> = Vec::new();
     for function in program.function_ids() {
-        let view = View::new(&structure, kind, weights, function);
+        let view = StateGraph::new(&structure, kind, weights, function);
         let placed = place(program, &structure, &view, weights, placement)?;
         let witnesses = view.witnesses(&placed.member);
         if let Some(limit) = options.limit.filter(|limit| witnesses.len() > *limit) {

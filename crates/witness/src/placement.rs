@@ -8,7 +8,7 @@ use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked,
 use super::exact::find_cheapest;
 use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
 use super::structure::Structure;
-use super::view::View;
+use super::view::StateGraph;
 use super::weights::Weights;
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::placement::DisjointSets;
@@ -67,7 +67,7 @@ const EXACT_STEPS: usize = 20_000;
 pub fn place(
     program: &WitnessProgram,
     structure: &Structure,
-    view: &View,
+    view: &StateGraph,
     weights: &Weights,
     placement: Placement,
 ) -> Result<PlacedWitnesses, WrongWitnessKind> {
@@ -94,12 +94,12 @@ pub fn place(
 }
 
 /// Returns the requirement to distinguish the successors of all branches.
-pub fn require_all(view: &View) -> Vec<Requirement> {
+pub fn require_all(view: &StateGraph) -> Vec<Requirement> {
     (0..view.branches.len()).map(Requirement::all).collect()
 }
 
 /// Returns the cheaper result of elimination from all states and from targets.
-pub fn eliminate_cheapest(view: &View) -> Vec<bool> {
+pub fn eliminate_cheapest(view: &StateGraph) -> Vec<bool> {
     let required = require_all(view);
     let mut from_all: Vec<bool> = view.witness.iter().map(Option::is_some).collect();
     let mut from_targets = mark_branch_targets(view);
@@ -113,7 +113,7 @@ pub fn eliminate_cheapest(view: &View) -> Vec<bool> {
     if view.sum(&from_targets) < view.sum(&from_all) { from_targets } else { from_all }
 }
 
-fn mark_branch_targets(view: &View) -> Vec<bool> {
+fn mark_branch_targets(view: &StateGraph) -> Vec<bool> {
     let mut member = vec![false; view.state_count()];
     for target in view.next.iter().filter(|next| next.len() > 1).flatten() {
         member[*target as usize] = view.witness[*target as usize].is_some();
@@ -122,7 +122,7 @@ fn mark_branch_targets(view: &View) -> Vec<bool> {
 }
 
 /// Adds the targets of branches that are not distinguished, and then drops unnecessary ones.
-fn repair(view: &View, member: &mut [bool]) {
+fn repair(view: &StateGraph, member: &mut [bool]) {
     let required = require_all(view);
     for requirement in &required {
         if !distinguishes(view, std::slice::from_ref(requirement), member) {
@@ -139,7 +139,7 @@ fn repair(view: &View, member: &mut [bool]) {
 
 /// Marks the states of edges outside a maximum spanning tree. Edges that have no witness, such as exit -> entry, are put into the tree
 /// first.
-fn mark_edges_outside_tree(view: &View) -> Vec<bool> {
+fn mark_edges_outside_tree(view: &StateGraph) -> Vec<bool> {
     let end = Node(view.state_count() as u32);
     let mut sets = DisjointSets::new(view.state_count() + 1);
     let mut before = vec![None; view.state_count()];
@@ -164,7 +164,7 @@ fn mark_edges_outside_tree(view: &View) -> Vec<bool> {
 }
 
 /// Chooses nodes by the paper's algorithm, as states of the view.
-fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, weights: &Weights) -> Vec<bool> {
+fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &StateGraph, weights: &Weights) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;
     let mut sets = DisjointSets::new(graph.node_count());

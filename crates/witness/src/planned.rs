@@ -1,7 +1,7 @@
 //! The options of a distribution, and a planned distribution with its costs.
 
 use super::Distribution;
-use super::condition::{Check, Lookahead};
+use super::condition::{ConditionCheck, Lookahead};
 use super::program::{Witness, WitnessKind};
 use super::weights::Weights;
 
@@ -50,7 +50,7 @@ pub struct PlannedDistribution {
     /// The distribution.
     pub distribution: Distribution,
     /// Result of the final check: violations that could not be repaired, and branches that need an unbounded lookahead.
-    pub check: Check,
+    pub check: ConditionCheck,
     /// Number of witnesses that repair added.
     pub repaired: usize,
     /// Machine of each profile.
@@ -68,7 +68,7 @@ pub fn witness_count(profiles: &[Vec<Witness>]) -> usize {
 pub(super) fn plan_from_profiles(
     kind: WitnessKind,
     profiles: Vec<Vec<Witness>>,
-    check: Check,
+    check: ConditionCheck,
     weights: &Weights,
     options: &DistributionOptions,
 ) -> PlannedDistribution {

@@ -133,7 +133,7 @@ impl WitnessFunction {
 
 /// Where a thread starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramStart {
+pub enum StartPoint {
     /// In a function, whose return ends the run.
     Main(WitnessFunctionId),
     /// Outside: external entries are called in any order, until the run ends.
@@ -219,7 +219,7 @@ const MAX_SITES: u32 = 1 << 30;
 #[derive(Clone, Debug)]
 pub struct WitnessProgram {
     functions: Vec<WitnessFunction>,
-    start: ProgramStart,
+    start: StartPoint,
     external: Vec<WitnessFunctionId>,
     node_base: Vec<u32>,
     edge_base: Vec<u32>,
@@ -233,7 +233,7 @@ impl WitnessProgram {
     /// A reference to a function or node that does not exist, or a program that is too large.
     pub fn new(
         functions: Vec<WitnessFunction>,
-        start: ProgramStart,
+        start: StartPoint,
         mut external: Vec<WitnessFunctionId>,
     ) -> Result<WitnessProgram, WitnessError> {
         external.sort_unstable();
@@ -256,7 +256,7 @@ impl WitnessProgram {
     /// # Errors
     /// The graph is too large.
     pub fn from_graph(graph: Graph) -> Result<WitnessProgram, WitnessError> {
-        WitnessProgram::new(vec![WitnessFunction::new("main", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new())
+        WitnessProgram::new(vec![WitnessFunction::new("main", graph)], StartPoint::Main(WitnessFunctionId(0)), Vec::new())
     }
 
     /// Returns all functions, by number.
@@ -275,7 +275,7 @@ impl WitnessProgram {
     }
 
     /// Returns where threads start.
-    pub fn start(&self) -> ProgramStart {
+    pub fn start(&self) -> StartPoint {
         self.start
     }
 
@@ -335,7 +335,7 @@ impl WitnessProgram {
     }
 }
 
-fn check_references(functions: &[WitnessFunction], start: ProgramStart, external: &[WitnessFunctionId]) -> Result<(), WitnessError> {
+fn check_references(functions: &[WitnessFunction], start: StartPoint, external: &[WitnessFunctionId]) -> Result<(), WitnessError> {
     if functions.is_empty() {
         return Err(WitnessError::NoFunction);
     }
@@ -343,7 +343,7 @@ fn check_references(functions: &[WitnessFunction], start: ProgramStart, external
         true => Ok(()),
         false => Err(WitnessError::NoSuchFunction { what: what(), function: id.0, functions: functions.len() }),
     };
-    if let ProgramStart::Main(main) = start {
+    if let StartPoint::Main(main) = start {
         known(main, &|| "the start".into())?;
     }
     external.iter().try_for_each(|e| known(*e, &|| "the list of external entries".into()))?;

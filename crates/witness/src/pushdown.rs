@@ -5,7 +5,7 @@
 //! and the root, which calls the function in which the run starts and then ends the run. One pass over the program: O(nodes + edges +
 //! callees).
 
-use super::automaton::{AutomatonState, Role, StateAction, StateData};
+use super::automaton::{AutomatonState, StateAction, StateData, StateRole};
 use super::lower;
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use trodden_flow::graph::{Edge, Node};
@@ -33,7 +33,7 @@ impl Pushdown {
     /// Returns the edge of a state that represents one.
     pub fn edge(&self, state: AutomatonState) -> Option<Edge> {
         let data = self.state(state);
-        let witness = data.witness.filter(|_| data.role == Role::Edge)?;
+        let witness = data.witness.filter(|_| data.role == StateRole::Edge)?;
         Some(Edge(witness.0 - self.first_edges[data.function.index()]))
     }
 

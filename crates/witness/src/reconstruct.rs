@@ -14,7 +14,7 @@ use super::condition::{self, BranchNode, BranchTarget};
 use super::first::FirstSets;
 use super::program::{Witness, WitnessFunctionId, WitnessProgram, WitnessSet};
 use super::pushdown::Pushdown;
-use super::structure::{Scope, Structure};
+use super::structure::{Structure, WitnessScope};
 use decision::DecisionTables;
 use std::collections::VecDeque;
 use trodden_flow::graph::Node;
@@ -145,7 +145,7 @@ pub struct Reconstruction {
     members: Vec<WitnessSet>,
     profiles_of: Vec<Vec<u32>>,
     component_of: Vec<u32>,
-    whole: Scope,
+    whole: WitnessScope,
     sets: Vec<FirstSets>,
 }
 
@@ -177,14 +177,14 @@ impl Reconstruction {
         if traces.len() != self.members.len() {
             return Err(ReconstructError::Traces { traces: traces.len(), profiles: self.members.len() });
         }
-        let traces = traces.into_iter().map(|rest| Trace { rest, ahead: VecDeque::new(), read: 0 }).collect();
+        let traces = traces.into_iter().map(|rest| ReadAheadTrace { rest, ahead: VecDeque::new(), read: 0 }).collect();
         let root = self.structure.pushdown.root();
         let tables = DecisionTables::default();
         Ok(Reconstructor {
             reconstruction: self,
             traces,
             ending,
-            next: Next::Enter(root),
+            next: NextAction::Enter(root),
             frames: Vec::new(),
             blocks: 0,
             idle_steps: 0,
@@ -194,13 +194,13 @@ impl Reconstruction {
 }
 
 /// A partial trace with the symbols that were read ahead.
-struct Trace<I> {
+struct ReadAheadTrace<I> {
     rest: I,
     ahead: VecDeque<Witness>,
     read: u64,
 }
 
-impl<I: Iterator<Item = Witness>> Trace<I> {
+impl<I: Iterator<Item = Witness>> ReadAheadTrace<I> {
     fn peek(&mut self) -> Option<Witness> {
         if self.ahead.is_empty() {
             self.ahead.extend(self.rest.next());
@@ -228,7 +228,7 @@ impl<I: Iterator<Item = Witness>> Trace<I> {
     }
 }
 
-enum Next {
+enum NextAction {
     Enter(AutomatonState),
     Act(AutomatonState),
     Done(ReconstructionOutcome),
@@ -242,9 +242,9 @@ enum Next {
 /// each trace and successor.
 pub struct Reconstructor<'r, I> {
     reconstruction: &'r Reconstruction,
-    traces: Vec<Trace<I>>,
+    traces: Vec<ReadAheadTrace<I>>,
     ending: TraceEnding,
-    next: Next,
+    next: NextAction,
     frames: Vec<AutomatonState>,
     blocks: u64,
     idle_steps: u64,
@@ -262,9 +262,9 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     pub fn next_event(&mut self) -> Result<Option<ExecutionEvent>, ReconstructError> {
         loop {
             let event = match self.next {
-                Next::Enter(state) => self.enter(state)?,
-                Next::Act(state) => self.act(state)?,
-                Next::Done(_) => return Ok(None),
+                NextAction::Enter(state) => self.enter(state)?,
+                NextAction::Act(state) => self.act(state)?,
+                NextAction::Done(_) => return Ok(None),
             };
             if event.is_some() {
                 return Ok(event);
@@ -275,7 +275,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// Returns the end of the walk, after the last event.
     pub fn outcome(&self) -> Option<&ReconstructionOutcome> {
         match &self.next {
-            Next::Done(outcome) => Some(outcome),
+            NextAction::Done(outcome) => Some(outcome),
             _ => None,
         }
     }
@@ -303,7 +303,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     fn finish(&mut self, outcome: impl Fn(Vec<(WitnessFunctionId, Node)>) -> ReconstructionOutcome, last: Option<AutomatonState>) {
         let mut frames = self.frames();
         frames.extend(last.and_then(|s| self.place(s)));
-        self.next = Next::Done(outcome(frames));
+        self.next = NextAction::Done(outcome(frames));
     }
 
     /// Consumes the witness of a state in all traces, and executes its block.
@@ -328,7 +328,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 self.idle_steps = 0;
             }
         }
-        self.next = Next::Act(state);
+        self.next = NextAction::Act(state);
         if !data.executes {
             return Ok(None);
         }
@@ -346,9 +346,9 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             StateAction::Choose(next) => {
                 match **next {
                     [] => self.stop(state)?,
-                    [one] => self.next = Next::Enter(one),
+                    [one] => self.next = NextAction::Enter(one),
                     _ => match self.choose(state)? {
-                        Some(one) => self.next = Next::Enter(one),
+                        Some(one) => self.next = NextAction::Enter(one),
                         None => self.finish(ReconstructionOutcome::Truncated, Some(state)),
                     },
                 }
@@ -394,7 +394,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         if !tail {
             self.frames.push(state);
         }
-        self.next = Next::Enter(self.pushdown().entry(callee));
+        self.next = NextAction::Enter(self.pushdown().entry(callee));
         let known = callee.index() + 2 < self.pushdown().function_count();
         known.then_some(ExecutionEvent::Call { caller, callee, tail })
     }
@@ -411,7 +411,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     fn leave(&mut self, function: WitnessFunctionId, returns: bool) -> Option<ExecutionEvent> {
         let call = self.frames.pop().expect("the root is left only by the end of the run");
         let StateAction::Call { after, unwound, .. } = self.pushdown().state(call).action else { unreachable!("frames are calls") };
-        self.next = Next::Enter(if returns { after } else { unwound });
+        self.next = NextAction::Enter(if returns { after } else { unwound });
         let known = function.index() + 2 < self.pushdown().function_count();
         known.then_some(if returns { ExecutionEvent::Return(function) } else { ExecutionEvent::Unwind(function) })
     }

@@ -7,11 +7,11 @@
 //! program.
 
 use super::automaton::AutomatonState;
-use super::condition::{Check, Lookahead, Violation, check_structure, mark_witnesses};
+use super::condition::{ConditionCheck, Lookahead, Violation, check_structure, mark_witnesses};
 use super::first::FirstSets;
 use super::program::{Witness, WitnessProgram, WitnessSet};
 use super::sets::END;
-use super::structure::{Scope, Structure};
+use super::structure::{Structure, WitnessScope};
 use super::weights::Weights;
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ pub struct Repair<'a> {
 
 impl Repair<'_> {
     /// Adds witnesses to the profiles until the condition holds or no progress is made. Returns the last check.
-    pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> Check {
+    pub fn run(&mut self, profiles: &mut Vec<Vec<Witness>>) -> ConditionCheck {
         let all = WitnessSet::full(self.program.witness_count(self.structure.pushdown.kind()));
         let whole = self.structure.whole();
         let mut full = None;
@@ -59,7 +59,7 @@ impl Repair<'_> {
     }
 
     /// Adds witnesses for each violation. Returns false if there was no witness to add.
-    fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &Scope, profiles: &mut Vec<Vec<Witness>>) -> bool {
+    fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &WitnessScope, profiles: &mut Vec<Vec<Witness>>) -> bool {
         let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
         let mut helped: HashSet<AutomatonState> = HashSet::new();
         let mut added = false;
@@ -86,7 +86,7 @@ impl Repair<'_> {
     }
 
     /// Returns the first witnesses after a state, assuming that every node or edge is a witness.
-    fn first_after(&self, full: &FirstSets, whole: &Scope, state: AutomatonState) -> Vec<Witness> {
+    fn first_after(&self, full: &FirstSets, whole: &WitnessScope, state: AutomatonState) -> Vec<Witness> {
         let parts = full.parts(self.structure, whole, state);
         let mut all: Vec<Witness> = parts.iter().flat_map(|s| full.sets.get(*s)).filter(|s| **s != END).map(|s| Witness(*s)).collect();
         all.sort_unstable();

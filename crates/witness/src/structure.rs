@@ -53,13 +53,13 @@ impl Structure {
     }
 
     /// Returns the scope of the whole program.
-    pub fn whole(&self) -> Scope {
+    pub fn whole(&self) -> WitnessScope {
         let functions = (0..self.pushdown.function_count() as u32).map(WitnessFunctionId).collect();
         self.scope(functions)
     }
 
     /// Returns the scope of a function's recursive component.
-    pub fn component_of(&self, function: WitnessFunctionId) -> Scope {
+    pub fn component_of(&self, function: WitnessFunctionId) -> WitnessScope {
         let of = self.component[function.index()];
         self.scope((0..self.component.len() as u32).map(WitnessFunctionId).filter(|f| self.component[f.index()] == of).collect())
     }
@@ -70,7 +70,7 @@ impl Structure {
         (from..to).map(AutomatonState)
     }
 
-    fn scope(&self, functions: Vec<WitnessFunctionId>) -> Scope {
+    fn scope(&self, functions: Vec<WitnessFunctionId>) -> WitnessScope {
         let whole = functions.len() == self.pushdown.function_count();
         let mut base = vec![OUTSIDE_SCOPE; self.pushdown.function_count()];
         let mut states = Vec::new();
@@ -78,18 +78,18 @@ impl Structure {
             base[function.index()] = states.len() as u32;
             states.extend(self.states_of(*function));
         }
-        Scope { functions, states, base, whole }
+        WitnessScope { functions, states, base, whole }
     }
 
     /// Returns the index of a state in a scope, or `None` if its function is outside.
-    pub fn place(&self, scope: &Scope, state: AutomatonState) -> Option<u32> {
+    pub fn place(&self, scope: &WitnessScope, state: AutomatonState) -> Option<u32> {
         let function = self.pushdown.state(state).function;
         let base = scope.base[function.index()];
         (base != OUTSIDE_SCOPE).then(|| base + state.0 - self.ranges[function.index()].0)
     }
 
     /// Returns how control can leave the function from each state of the scope without passing a witness.
-    pub fn exits_without(&self, scope: &Scope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
+    pub fn exits_without(&self, scope: &WitnessScope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
         let mut exits = vec![0u8; scope.states.len()];
         let mut work: Vec<AutomatonState> = scope.states.clone();
         let of = |exits: &[u8], state: AutomatonState| match self.place(scope, state) {
@@ -239,7 +239,7 @@ fn dependents(pushdown: &Pushdown) -> Adjacency {
 }
 
 /// The functions whose witnesses are considered: all, or those of one recursive component.
-pub struct Scope {
+pub struct WitnessScope {
     /// The functions, ascending.
     pub functions: Vec<WitnessFunctionId>,
     /// States of the functions.
@@ -249,7 +249,7 @@ pub struct Scope {
     base: Vec<u32>,
 }
 
-impl Scope {
+impl WitnessScope {
     /// Returns true if the scope contains a function.
     pub fn has(&self, function: WitnessFunctionId) -> bool {
         self.base[function.index()] != OUTSIDE_SCOPE

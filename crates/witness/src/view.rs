@@ -7,7 +7,7 @@
 //! witnesses.
 
 use super::WitnessKind;
-use super::automaton::{AutomatonState, Role, StateAction};
+use super::automaton::{AutomatonState, StateAction, StateRole};
 use super::program::{Witness, WitnessFunctionId};
 use super::sets::disjoint;
 use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
@@ -39,7 +39,7 @@ pub struct ViewBranch {
 
 /// A function as a graph of states.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct StateGraph {
     /// The function.
     pub function: WitnessFunctionId,
     /// Successors of each state.
@@ -60,12 +60,12 @@ pub struct View {
     pub separators: BTreeSet<u32>,
 }
 
-impl View {
+impl StateGraph {
     /// Builds the view of a function.
-    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> View {
+    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> StateGraph {
         let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];
-        let mut view = View {
+        let mut view = StateGraph {
             function,
             next: vec![Vec::new(); states.len()],
             ends: vec![false; states.len()],
@@ -178,7 +178,7 @@ impl View {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
             let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);
-            let first = if data.role == Role::Edge { *edges.entry(data.node).or_insert(local) } else { local };
+            let first = if data.role == StateRole::Edge { *edges.entry(data.node).or_insert(local) } else { local };
             match first == local {
                 true => self.next[place].push(local),
                 false => self.parallel.entry(first).or_default().extend(data.witness),
@@ -193,7 +193,7 @@ impl View {
         for (&state, place) in states.iter().zip(0u32..) {
             let data = structure.pushdown.state(state);
             let next = self.next[place as usize].clone();
-            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
+            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != StateRole::Call;
             if next.len() < 2 || !structure.reached[state.index()] || !chooses {
                 continue;
             }
@@ -238,12 +238,12 @@ pub struct Scratch {
 
 impl Scratch {
     /// Returns the marked states that can come first from `from` on, itself included, and [`END`] if the run can end before, sorted.
-    pub fn first_of(&mut self, view: &View, member: &[bool], from: u32) -> Vec<u32> {
+    pub fn first_of(&mut self, view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
         self.first_from(view, member, &[from])
     }
 
     /// Returns the marked states that can come first after a state, and [`END`] if the run can end before, sorted.
-    pub fn first_after(&mut self, view: &View, member: &[bool], state: u32) -> Vec<u32> {
+    pub fn first_after(&mut self, view: &StateGraph, member: &[bool], state: u32) -> Vec<u32> {
         let mut found = self.first_from(view, member, &view.next[state as usize]);
         if view.ends[state as usize] && found.last() != Some(&END) {
             found.push(END);
@@ -251,7 +251,7 @@ impl Scratch {
         found
     }
 
-    fn first_from(&mut self, view: &View, member: &[bool], from: &[u32]) -> Vec<u32> {
+    fn first_from(&mut self, view: &StateGraph, member: &[bool], from: &[u32]) -> Vec<u32> {
         self.visited.resize(view.state_count(), 0);
         self.search += 1;
         self.work.extend(from);
@@ -276,6 +276,6 @@ impl Scratch {
 }
 
 /// Performs a single [`Scratch::first_of`].
-pub fn first_of(view: &View, member: &[bool], from: u32) -> Vec<u32> {
+pub fn first_of(view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
     Scratch::default().first_of(view, member, from)
 }

@@ -4,7 +4,7 @@
 //! [`trodden_flow::frequency`]). Calls of functions are estimated along the call graph, callers first; a recursive component multiplies the
 //! calls from outside by a constant. O(nodes + edges + calls).
 
-use super::program::{ProgramStart, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
+use super::program::{StartPoint, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::sets::{Adjacency, components};
 use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
@@ -137,8 +137,8 @@ fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) ->
     let component = components(&Adjacency::new(count, &pairs));
     let mut calls = vec![0.0f64; count];
     match program.start() {
-        ProgramStart::Main(main) => calls[main.index()] = 1.0,
-        ProgramStart::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
+        StartPoint::Main(main) => calls[main.index()] = 1.0,
+        StartPoint::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
     }
     // Components of callers have higher numbers than those of callees.
     let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
@@ -178,7 +178,7 @@ mod tests {
     fn looping_program() -> WitnessProgram {
         let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
         let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
-        WitnessProgram::new(vec![WitnessFunction::new("f", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
+        WitnessProgram::new(vec![WitnessFunction::new("f", graph)], StartPoint::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use trodden_flow::{Graph, Node};
 use trodden_testkit::programs::witnesses_of;
 use trodden_witness::{
-    BranchNode, Distribution, EdgeWeights, ExecutionEvent, NodeKind, Opaque, ProgramCall, ProgramStart, ReconstructError, Reconstruction,
-    ReconstructionOutcome, TraceEnding, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram,
-    check_pairwise,
+    BranchNode, Distribution, EdgeWeights, ExecutionEvent, NodeKind, Opaque, ProgramCall, ReconstructError, Reconstruction,
+    ReconstructionOutcome, StartPoint, TraceEnding, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    WitnessProgram, check_pairwise,
 };
 
 const MAIN: WitnessFunctionId = WitnessFunctionId(0);
@@ -20,7 +20,7 @@ fn function(name: &str, nodes: u32, edges: &[(u32, u32)], calls: &[(u32, Program
 }
 
 fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
-    WitnessProgram::new(functions, ProgramStart::Main(MAIN), Vec::new()).unwrap()
+    WitnessProgram::new(functions, StartPoint::Main(MAIN), Vec::new()).unwrap()
 }
 
 /// Puts witnesses on all nodes that can have one, in a single profile.
@@ -122,7 +122,7 @@ fn code_outside_starts_the_run_and_calls_back() {
     // Code outside calls main; block 0 of main sorts, with f as the comparison function.
     let sorts = Opaque { calls_back: true, ..Opaque::RETURNS };
     let main = function("main", 2, &[(0, 1)], &[(0, ProgramCall::opaque(sorts))]);
-    let program = WitnessProgram::new(vec![main, function("f", 2, &[(0, 1)], &[])], ProgramStart::Outside, vec![MAIN, F]).unwrap();
+    let program = WitnessProgram::new(vec![main, function("f", 2, &[(0, 1)], &[])], StartPoint::Outside, vec![MAIN, F]).unwrap();
     let (found, outcome, _) = events(&program, &[(MAIN, 0), (F, 0), (F, 1), (F, 0), (F, 1), (MAIN, 1)]).unwrap();
     assert_eq!(found.iter().filter(|e| matches!(e, ExecutionEvent::Call { caller: None, callee: F, .. })).count(), 2);
     assert_eq!(outcome, ReconstructionOutcome::Complete(Vec::new()));

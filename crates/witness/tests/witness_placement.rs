@@ -11,7 +11,7 @@ use trodden_witness::placed::plan_placed;
 use trodden_witness::pushdown::Pushdown;
 use trodden_witness::structure::Structure;
 use trodden_witness::{
-    Distribution, DistributionOptions, DistributionStrategy, Lookahead, Placement, ProgramCall, ProgramStart, Reconstruction, TraceEnding,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, Placement, ProgramCall, Reconstruction, StartPoint, TraceEnding,
     Weights, Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
 };
 use trodden_witness::{ambiguous, condition, distribution};
@@ -94,7 +94,7 @@ fn figure_3_needs_a_witness_to_order_calls() {
     let mut foo = WitnessFunction::new("foo", graph(3, &[(0, 1), (1, 1), (1, 2)]));
     foo.calls.push((Node(1), ProgramCall::direct(WitnessFunctionId(1))));
     let bar = WitnessFunction::new("bar", graph(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]));
-    let program = WitnessProgram::new(vec![foo, bar], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap();
+    let program = WitnessProgram::new(vec![foo, bar], StartPoint::Main(WitnessFunctionId(0)), Vec::new()).unwrap();
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
     let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
     assert_eq!(separate.violations.len(), 1, "{separate:?}");

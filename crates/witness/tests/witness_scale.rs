@@ -6,7 +6,7 @@ use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_witness::distribution::plan;
 use trodden_witness::{
-    DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, ProgramCall, ProgramStart, Reconstruction, TraceEnding, Weights,
+    DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, ProgramCall, Reconstruction, StartPoint, TraceEnding, Weights,
     Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram,
 };
 
@@ -41,7 +41,7 @@ fn program(random: &mut Random, functions: u32, nodes: u32) -> WitnessProgram {
         }
         list.push(function);
     }
-    WitnessProgram::new(list, ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
+    WitnessProgram::new(list, StartPoint::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
 }
 
 /// Walks randomly over `blocks` blocks, or to the end of the run. Returns the walk, and whether the run ended.
@@ -141,7 +141,7 @@ fn diamonds(count: u32) -> WitnessProgram {
     let of = |at: u32| [(at, at + 1), (at, at + 2), (at + 1, at + 3), (at + 2, at + 3)];
     let edges = (0..count).flat_map(|n| of(3 * n)).map(|(a, b)| (Node(a), Node(b))).collect();
     let graph = Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap();
-    WitnessProgram::new(vec![WitnessFunction::new("f".to_owned(), graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
+    WitnessProgram::new(vec![WitnessFunction::new("f".to_owned(), graph)], StartPoint::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
 }
 
 #[test]

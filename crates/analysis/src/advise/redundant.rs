@@ -11,7 +11,7 @@ use super::trace::{StepId, StepResult, ValueTracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{DagEdge, Node, Origin};
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, UnitProperties};
 
 /// Minimum share of executions that already have the result.
@@ -58,7 +58,7 @@ pub struct OperationSite {
     /// Index among the block's steps.
     pub step: u32,
     /// Source position; `None` if unknown.
-    pub position: Option<Position>,
+    pub position: Option<SourcePosition>,
 }
 
 impl Redundant {

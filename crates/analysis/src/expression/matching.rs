@@ -7,7 +7,7 @@ use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{PathEnd, PathStart};
-use trodden_unit::{FunctionMap, Position, UnitMap};
+use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 
 /// An expression prepared for the paths of one function.
 #[derive(Debug)]
@@ -152,11 +152,11 @@ fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usi
         BlockSet::Any => true,
         BlockSet::Block(number) => *number as usize == at,
         BlockSet::Lines { file: Some(file), first, last } => {
-            let of_file = |p: &Position| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
+            let of_file = |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
             chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
         }
         BlockSet::Lines { file: None, first, last } => {
-            let own = |p: &Position| function.position.is_none_or(|f| f.file == p.file);
+            let own = |p: &SourcePosition| function.position.is_none_or(|f| f.file == p.file);
             chains.any(|p| (*first..=*last).contains(&p.line) && own(&p))
         }
         BlockSet::Inlined(name) => chains.any(|p| {

@@ -13,8 +13,8 @@ use trodden_profile::Profile;
 use trodden_stored::Folders;
 use trodden_stored::known::load_known_paths;
 use trodden_text::words::plural;
-use trodden_unit::experiment::{InputError, InputKind};
-use trodden_unit::{Identity, Image, KnownPaths, UnitMap};
+use trodden_unit::experiment::{InputError, InputPurpose};
+use trodden_unit::{Identity, InstrumentedImage, KnownPaths, UnitMap};
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::{COUNTERS_SECTION, KNOWN_VERSION, KnownHeader, checksum};
@@ -43,7 +43,7 @@ impl KnownInput {
         let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.tested_paths()).collect();
         let folder = folders.inputs()?;
         for identity in named.difference(&self.added.clone()).copied() {
-            match folder.get(InputKind::Known, identity) {
+            match folder.get(InputPurpose::Known, identity) {
                 Ok(bytes) => {
                     let known = KnownPaths::from_bytes(&bytes).with_context(|| folder.path(identity).display().to_string())?;
                     self.paths.merge(known)?;
@@ -103,7 +103,7 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
 /// The program is not instrumented, a map is missing, or it was not built with `--residual`.
 pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
     let counters = counters_of(&bytes)?;
     let mut bits = vec![0u8; counters.div_ceil(8) as usize];
     let mut residual = false;

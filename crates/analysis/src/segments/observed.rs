@@ -4,7 +4,7 @@
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, function_map, unit_map};
+use trodden_profile::segments::{self, CountedSegments, CountsBySegment, FunctionPath, Segment, function_map, unit_map};
 use trodden_profile::stream::{CounterLookup, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_stored::maps::load_maps;
@@ -121,7 +121,7 @@ pub(crate) fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<ObservedSegments> {
-    let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
+    let mut images: Vec<(ImageProfile, CountsBySegment)> = Vec::new();
     for file in logs {
         let log = streams::open_log(file)?;
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
@@ -132,7 +132,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
         let mut maps = load_maps(&log, folders)?;
         let image = maps.events.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
-            images.push((image, SegmentCounts::new()));
+            images.push((image, CountsBySegment::new()));
             images.len() - 1
         });
         let (image, counts) = &mut images[place];
@@ -140,14 +140,14 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
             *counts.entry(segment).or_default() += count;
         }
     }
-    let (images, found): (Vec<ImageProfile>, Vec<SegmentCounts>) = images.into_iter().unzip();
+    let (images, found): (Vec<ImageProfile>, Vec<CountsBySegment>) = images.into_iter().unzip();
     let found = found.into_iter().map(|counts| CountedSegments { counts, ..CountedSegments::default() }).collect();
     let run = trodden_profile::Run { directory: folders.current_text(), ..trodden_profile::Run::default() };
     Ok(ObservedSegments { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
 }
 
-fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
-    let mut counts = SegmentCounts::new();
+fn count_segments(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<CountsBySegment> {
+    let mut counts = CountsBySegment::new();
     let places = CounterLookup::new(log.header(), image);
     for thread in log.threads() {
         let mut reader = SegmentReader::new(&places, depth);

@@ -8,7 +8,7 @@ use trodden_profile::{BuildPolicy, ImageProfile, Merger, Profile};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 use trodden_unit::SegmentSet;
-use trodden_unit::experiment::InputKind;
+use trodden_unit::experiment::InputPurpose;
 
 /// Merges the profiles of programs that count segments.
 pub struct SegmentProfiles {
@@ -19,7 +19,7 @@ pub struct SegmentProfiles {
 pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
-        let bytes = folders.inputs().ok()?.get(InputKind::Segments, set).ok()?;
+        let bytes = folders.inputs().ok()?.get(InputPurpose::Segments, set).ok()?;
         SegmentSet::from_bytes(&bytes).ok().map(|set| set.counts_all_pairs())
     };
     sets.collect::<BTreeSet<_>>().into_iter().any(|set| every(set) == Some(true))

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use trodden_text::names::Name;
 use trodden_text::words::plural;
-use trodden_unit::experiment::{InputFolder, InputKind};
-use trodden_unit::{Identity, Image, SegmentFunction, SegmentSet, UnitMap};
+use trodden_unit::experiment::{InputFolder, InputPurpose};
+use trodden_unit::{Identity, InstrumentedImage, SegmentFunction, SegmentSet, UnitMap};
 
 /// Maximum number of functions named in a warning.
 const MAX_NAMED: usize = 5;
@@ -15,8 +15,8 @@ const MAX_NAMED: usize = 5;
 ///
 /// # Errors
 /// The variant contains none of them and would count nothing. It is then removed.
-pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
-    let bytes = folder.get(InputKind::Segments, set)?;
+pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
+    let bytes = folder.get(InputPurpose::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;
     let maps: Vec<UnitMap> = made.frames.iter().map(|f| f.map()).collect::<Result<_, _>>()?;
     let is_counted = |f: &&SegmentFunction| {

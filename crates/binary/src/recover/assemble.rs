@@ -20,7 +20,7 @@ pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     let mut functions: Vec<FunctionGraph> = Vec::new();
     for (family, regions) in families.families() {
         let ranges: Vec<Range<u64>> = regions.iter().map(|&start| explored.region_range(start)).collect();
-        let function = Function { explored, regions, ranges, doubts: doubts.remove(&family).unwrap_or_default() };
+        let function = AssembledFunction { explored, regions, ranges, doubts: doubts.remove(&family).unwrap_or_default() };
         functions.push(function.build_graph());
     }
     functions.sort_by_key(|f| f.entry);
@@ -53,7 +53,7 @@ fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code
     unknown
 }
 
-struct Function<'e, 'k, 'a> {
+struct AssembledFunction<'e, 'k, 'a> {
     explored: &'e Exploration<'k, 'a>,
     regions: Vec<u64>,
     ranges: Vec<Range<u64>>,
@@ -66,7 +66,7 @@ enum Transfer {
     Call(CallKind, CodeCallee),
 }
 
-impl Function<'_, '_, '_> {
+impl AssembledFunction<'_, '_, '_> {
     fn build_graph(mut self) -> FunctionGraph {
         let entries = self.entries();
         let (entry, other_entries) = (entries[0], entries[1..].to_vec());

@@ -25,7 +25,7 @@ enum Tracked {
 }
 
 /// The possible values of an index.
-pub struct Bounds {
+pub struct IndexBounds {
     pub values: RangeInclusive<u64>,
     /// Whether a check or a mask proves the bounds. The index's width alone proves nothing: the table for a `match` on an enumeration lacks
     /// entries for invalid values.
@@ -34,7 +34,7 @@ pub struct Bounds {
 
 /// The possible values of a table's index at a jump. `size` is the size of a table entry in bytes. `None` if no bounds are found, or if the
 /// range has more than `max` values.
-pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<Bounds> {
+pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<IndexBounds> {
     let by_value = || {
         let (value, constant) = split_constant(index);
         bounds_from_checks(body, jump, Tracked::Value(value), constant, max)
@@ -45,8 +45,8 @@ pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u6
         let folded = single_value(body.register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
         bounds_from_checks(body, read, Tracked::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
-    let certain = |values| Bounds { values, certain: true };
-    let by_width = || by_width(index).filter(|(last, _)| *last < max).map(|(last, certain)| Bounds { values: 0..=last, certain });
+    let certain = |values| IndexBounds { values, certain: true };
+    let by_width = || by_width(index).filter(|(last, _)| *last < max).map(|(last, certain)| IndexBounds { values: 0..=last, certain });
     by_place().or_else(by_value).map(certain).or_else(by_width)
 }
 

@@ -33,7 +33,7 @@ pub struct CodeSection {
 
 /// The parts of a file that graph recovery reads.
 #[derive(Debug)]
-pub struct Code<'a> {
+pub struct FileCode<'a> {
     pub binary: &'a Binary,
     /// Code sections in order of address or, if the file has no section headers, its executable segments.
     pub sections: Vec<CodeSection>,
@@ -51,14 +51,14 @@ pub struct Code<'a> {
     pub startup_functions: Vec<u64>,
 }
 
-impl<'a> Code<'a> {
-    pub fn read(binary: &'a Binary) -> Result<Code<'a>, BinaryError> {
+impl<'a> FileCode<'a> {
+    pub fn read(binary: &'a Binary) -> Result<FileCode<'a>, BinaryError> {
         let file = parsed(binary.path(), binary.data())?;
         let sections = sections(binary, &file);
         let words = relocated_words(binary, &file);
         let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));
         let is_static = file.dynamic_symbols().next().is_none();
-        let mut code = Code {
+        let mut code = FileCode {
             binary,
             sections,
             calls_main: is_static || words.values().any(starts_main),

@@ -6,8 +6,8 @@
 mod candidates;
 mod gaps;
 
-use super::code::Code;
-use super::frames::Frames;
+use super::code::FileCode;
+use super::frames::UnwindTables;
 use super::imports;
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
@@ -79,8 +79,8 @@ pub struct KnownCode {
 
 /// The state of an exploration.
 pub struct Exploration<'k, 'a> {
-    pub code: &'a Code<'a>,
-    pub frames: &'a Frames<'a>,
+    pub code: &'a FileCode<'a>,
+    pub frames: &'a UnwindTables<'a>,
     pub known: &'k KnownCode,
     /// Reachable instructions by address.
     pub instructions: BTreeMap<u64, Reached>,
@@ -111,7 +111,7 @@ pub struct Exploration<'k, 'a> {
 
 impl<'k, 'a> Exploration<'k, 'a> {
     /// Explores the code reachable from all known entries.
-    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Exploration<'k, 'a> {
+    pub fn new(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> Exploration<'k, 'a> {
         let mut explored = Exploration {
             code,
             frames,

@@ -3,13 +3,13 @@
 //! Compilers emit unwind entries for all code, and stripping keeps them. Sources: System V ABI, AMD64 supplement, section 3.7
 //! (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
 
-use super::code::Code;
+use super::code::FileCode;
 use super::handlers::{ProtectedRange, protected_calls};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
 };
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
+type UnwindSlice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The DWARF number of `rsp`.
 const STACK_POINTER: Register = Register(7);
@@ -25,27 +25,27 @@ pub struct UnwindEntry<'a> {
     pub protected: Vec<ProtectedRange>,
     /// Whether the stack is as deep at `start` as at a function's entry. If not, the code is a split-off part of a function.
     pub starts_as_function: bool,
-    entry: FrameDescriptionEntry<Slice<'a>>,
+    entry: FrameDescriptionEntry<UnwindSlice<'a>>,
 }
 
 /// The unwind tables of a file.
-pub struct Frames<'a> {
+pub struct UnwindTables<'a> {
     /// Disjoint entries in order of address.
     pub frames: Vec<UnwindEntry<'a>>,
-    section: EhFrame<Slice<'a>>,
+    section: EhFrame<UnwindSlice<'a>>,
     bases: BaseAddresses,
 }
 
-impl<'a> Frames<'a> {
+impl<'a> UnwindTables<'a> {
     /// Reads the tables, skipping invalid entries.
-    pub fn read(code: &Code<'a>) -> Frames<'a> {
+    pub fn read(code: &FileCode<'a>) -> UnwindTables<'a> {
         let binary = code.binary;
         let (range, data) = binary.section(".eh_frame").unwrap_or((0..0, &[]));
         let text = binary.section(".text").map_or(0, |(text, _)| text.start);
         let got = binary.section(".got").map_or(0, |(got, _)| got.start);
         let bases = BaseAddresses::default().set_eh_frame(range.start).set_text(text).set_got(got);
         let section = EhFrame::new(data, LittleEndian);
-        let mut all = Frames { frames: Vec::new(), section, bases };
+        let mut all = UnwindTables { frames: Vec::new(), section, bases };
         let mut entries = all.section.entries(&all.bases);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
@@ -91,7 +91,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn resolve_pointer(code: &Code, pointer: gimli::Pointer) -> Option<u64> {
+fn resolve_pointer(code: &FileCode, pointer: gimli::Pointer) -> Option<u64> {
     match pointer {
         gimli::Pointer::Direct(at) => Some(at),
         gimli::Pointer::Indirect(at) => match code.word_at(at)? {

@@ -4,7 +4,7 @@
 //! caught (which grow downwards from the table's end), and exception specifications. C++ and Rust use the same tables. In both, a pad
 //! without action is a cleanup, a null type catches everything, and an empty specification lets no exception pass.
 
-use super::code::{Code, CodeWord};
+use super::code::{CodeWord, FileCode};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
 
 /// A range of calls with a landing pad.
@@ -25,7 +25,7 @@ const OMITTED: u8 = 0xff;
 const MAX_ACTIONS: usize = 1000;
 
 /// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns the call sites before the error.
-pub fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<ProtectedRange> {
+pub fn protected_calls(code: &FileCode, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);
     found.retain(|p| code.is_code(p.landing_pad) && p.start < p.end);
@@ -40,7 +40,7 @@ struct Types {
     encoding: u8,
 }
 
-fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
+fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
     let mut reader = HandlerReader::at_address(code, at)?;
     let base = match reader.byte()? {
         OMITTED => function,
@@ -74,7 +74,7 @@ fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protecte
 }
 
 /// Whether a chain of actions contains a cleanup or catches everything. `None` if the chain is corrupt.
-fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
+fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
         let mut reader = HandlerReader::at_address(code, at)?;
@@ -98,7 +98,7 @@ fn handles_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> {
 }
 
 /// Whether the type with a number is null, which means that it catches everything. `None` if the table is corrupt.
-fn is_null_type(code: &Code, types: Types, number: u64) -> Option<bool> {
+fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
         0x02 | 0x0a => 2,
@@ -120,7 +120,7 @@ struct HandlerReader<'a> {
 }
 
 impl<'a> HandlerReader<'a> {
-    fn at_address(code: &Code<'a>, address: u64) -> Option<Self> {
+    fn at_address(code: &FileCode<'a>, address: u64) -> Option<Self> {
         let bytes = code.binary.bytes_at(address)?;
         Some(HandlerReader { rest: EndianSlice::new(bytes, LittleEndian), end: address.wrapping_add(bytes.len() as u64) })
     }

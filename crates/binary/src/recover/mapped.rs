@@ -3,10 +3,10 @@
 //! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of the
 //! machine block that contains its start.
 
-use super::code::Code;
+use super::code::FileCode;
 use super::explore::{CodeFlow, flow};
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
-use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphSource, ProgramGraph};
+use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph, GraphSource, ProgramGraph};
 use crate::instruction::decode;
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
 /// Targets of indirect jumps, by address of the jump, for functions whose map has successors.
-pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
+pub fn jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     let mut targets = HashMap::new();
     for function in &map.functions {
         for block in function.blocks.iter().filter(|b| b.properties.indirect_jump && !b.properties.tail_call) {
@@ -32,7 +32,7 @@ pub fn jump_targets(code: &Code, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
 }
 
 /// The address of the indirect jump at the end of a machine block. `None` if the block ends otherwise.
-fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
+fn indirect_jump_of(code: &FileCode, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
     while at < end && code.is_code(at) {
@@ -54,7 +54,7 @@ pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
     }
 }
 
-fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<Frequencies> {
+fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<CompilerFrequencies> {
     let has_blocks = mapped.blocks.iter().any(|b| b.frequency.is_some());
     let has_edges = mapped.blocks.iter().any(|b| b.successors.is_some());
     if mapped.entry_count.is_none() && !has_blocks && !has_edges {
@@ -75,7 +75,7 @@ fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<Frequen
             _ => 0.0,
         }
     };
-    Some(Frequencies {
+    Some(CompilerFrequencies {
         entry_count: mapped.entry_count,
         blocks: if has_blocks { function.blocks.iter().map(frequency).collect() } else { Vec::new() },
         edges: if has_edges { function.edges.iter().map(probability).collect() } else { Vec::new() },

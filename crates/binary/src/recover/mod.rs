@@ -25,9 +25,9 @@ use crate::address_map::AddressMap;
 use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
-use code::Code;
+use code::FileCode;
 use explore::{CodeFlow, Exploration, KnownCode, Resolution};
-use frames::Frames;
+use frames::UnwindTables;
 use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -63,8 +63,8 @@ impl ProgramGraph {
 
 /// Builds the graphs of a file's functions from its machine code, the compiler's address map if given, and observed control transfers.
 pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
-    let code = Code::read(binary)?;
-    let frames = Frames::read(&code);
+    let code = FileCode::read(binary)?;
+    let frames = UnwindTables::read(&code);
     let mut known = KnownCode {
         symbols: names::symbols(&code),
         names: names::names(&code),
@@ -83,7 +83,7 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
 }
 
 /// Repeats the exploration until it finds no more functions that never return, and no more data that may end a jump table.
-fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut KnownCode) -> ProgramGraph {
+fn stable_graph<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
         let never = never_returning(&explored, &families);
@@ -98,7 +98,7 @@ fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Know
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
+fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &'k KnownCode) -> (Exploration<'k, 'a>, Families) {
     let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();

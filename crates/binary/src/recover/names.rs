@@ -3,7 +3,7 @@
 //! A stripped program keeps only dynamic symbols. The entry point is `_start` by convention and passes the address of `main` to the C
 //! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
-use super::code::Code;
+use super::code::FileCode;
 use crate::instruction::decode;
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const MAX_START_INSTRUCTIONS: usize = 24;
 
 /// Function names by address: symbols, and `_start` and `main` where deduced.
-pub fn names(code: &Code) -> BTreeMap<u64, String> {
+pub fn names(code: &FileCode) -> BTreeMap<u64, String> {
     let mut names = symbols(code);
     let entry = code.binary.entry();
     if code.startup_functions.contains(&entry) && code.calls_main {
@@ -25,7 +25,7 @@ pub fn names(code: &Code) -> BTreeMap<u64, String> {
 }
 
 /// Function symbols by address. If several have the same address, the first in [`Binary::functions`](crate::Binary::functions) wins.
-pub fn symbols(code: &Code) -> BTreeMap<u64, String> {
+pub fn symbols(code: &FileCode) -> BTreeMap<u64, String> {
     let mut symbols = BTreeMap::new();
     for symbol in code.binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
         symbols.entry(symbol.address).or_insert_with(|| symbol.name.clone());
@@ -34,7 +34,7 @@ pub fn symbols(code: &Code) -> BTreeMap<u64, String> {
 }
 
 /// The address that the entry point passes in `rdi` to its first call.
-fn main_of(code: &Code, entry: u64) -> Option<u64> {
+fn main_of(code: &FileCode, entry: u64) -> Option<u64> {
     let mut at = entry;
     let mut main = None;
     for _ in 0..MAX_START_INSTRUCTIONS {

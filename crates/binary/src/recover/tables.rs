@@ -4,7 +4,7 @@
 //! The index is bounded by a check (`cmp index, last; ja default`), a mask or its width. Without a bound, the table ends at the first entry
 //! that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
 
-use super::bounds::{Bounds, bounds};
+use super::bounds::{IndexBounds, bounds};
 use super::code::CodeWord;
 use super::explore::{CodeFlow, Exploration, Resolution, flow};
 use super::sums::{Atom, SumPosition, SumValue};
@@ -26,7 +26,7 @@ pub struct ResolvedJump {
     pub unbounded: bool,
 }
 
-struct Table {
+struct JumpTable {
     address: u64,
     /// The address that four-byte offsets are relative to; `None` if entries are eight-byte addresses.
     base: Option<u64>,
@@ -111,7 +111,7 @@ fn resolve_value(
 }
 
 /// The table from which a jump's target is read.
-fn table(target: &SumValue) -> Option<Table> {
+fn table(target: &SumValue) -> Option<JumpTable> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
         Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
@@ -120,9 +120,9 @@ fn table(target: &SumValue) -> Option<Table> {
     let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
     let scaled = |size: u64| scaled_index(address, size);
     match bytes {
-        8 if target.constant == 0 => Some(Table { address: address.constant, base: None, index: scaled(8)? }),
-        4 if signed || *load_signed => Some(Table { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
-        4 if target.constant == 0 => Some(Table { address: address.constant, base: Some(0), index: scaled(4)? }),
+        8 if target.constant == 0 => Some(JumpTable { address: address.constant, base: None, index: scaled(8)? }),
+        4 if signed || *load_signed => Some(JumpTable { address: address.constant, base: Some(target.constant), index: scaled(4)? }),
+        4 if target.constant == 0 => Some(JumpTable { address: address.constant, base: Some(0), index: scaled(4)? }),
         _ => None,
     }
 }
@@ -142,7 +142,7 @@ fn read_table(
     explored: &Exploration,
     body: &FunctionBody,
     at: SumPosition,
-    table: &Table,
+    table: &JumpTable,
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
@@ -150,7 +150,9 @@ fn read_table(
     // Constants in the index become part of the address. Offsets are usually relative to the start of the table.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
-        Some(Bounds { values, .. }) => (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1),
+        Some(IndexBounds { values, .. }) => {
+            (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1)
+        }
         None => (unchecked_start, MAX_ENTRIES),
     };
     // Without a check, the table ends where other data begins.
@@ -178,15 +180,15 @@ fn read_table(
 }
 
 /// A table's entries up to the first invalid one.
-struct Entries {
+struct TableTargets {
     targets: Vec<u64>,
     /// Whether the targets are other functions, as opposed to addresses in the jump's own function.
     functions: bool,
 }
 
-fn entries(explored: &Exploration, table: &Table, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> Entries {
+fn entries(explored: &Exploration, table: &JumpTable, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> TableTargets {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let mut found = Entries { targets: Vec::new(), functions: false };
+    let mut found = TableTargets { targets: Vec::new(), functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
     for place in places {
         let to = match table.base {

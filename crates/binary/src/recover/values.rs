@@ -35,7 +35,7 @@ pub struct FunctionBody {
     predecessors: Vec<Vec<SumPosition>>,
     /// Searches and evaluations of instructions left for the current jump.
     fuel: Cell<u32>,
-    search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
+    search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<ReachingDefinitions>>>,
 }
 
 impl FunctionBody {
@@ -174,7 +174,7 @@ impl FunctionBody {
         values.into_iter().map(|v| v.low(register.size().min(8) as u8)).collect()
     }
 
-    fn evaluate(&self, location: SumLocation, definitions: &Definitions, depth: u32) -> Vec<SumValue> {
+    fn evaluate(&self, location: SumLocation, definitions: &ReachingDefinitions, depth: u32) -> Vec<SumValue> {
         let several = definitions.at.len() > 1;
         if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_name_address(at))) {
             return vec![definitions.opaque(location)];
@@ -264,11 +264,11 @@ impl FunctionBody {
     }
 
     /// The reaching definitions of a location before an instruction.
-    fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<Definitions> {
+    fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<ReachingDefinitions> {
         if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
         }
-        let mut found = Definitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
+        let mut found = ReachingDefinitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
         if self.fuel.get() == 0 {
             found.from_entry = true;
             return Rc::new(found);
@@ -318,13 +318,13 @@ const FRAME_POINTER: u8 = 5;
 /// Encoding of `rsp`.
 const STACK_POINTER: u8 = 4;
 
-struct Definitions {
+struct ReachingDefinitions {
     at: Vec<SumPosition>,
     /// Whether a path reaches the use without a definition: from the function's entry, or because the search reached its limit.
     from_entry: bool,
 }
 
-impl Definitions {
+impl ReachingDefinitions {
     fn is_complete(&self) -> bool {
         !self.from_entry && !self.at.is_empty()
     }

@@ -23,7 +23,7 @@ use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 use trodden_sequence::CompressionMethod;
 use trodden_unit::experiment::spelling::{MAX_PATHS, decode, encode};
-use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, Threads};
+use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, ThreadCounters};
 use trodden_unit::iterations::MAX_ITERATIONS;
 use trodden_wire::stream::MAX_REGIONS;
 
@@ -85,8 +85,8 @@ pub struct CountingChoices {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub array_paths: Option<u64>,
     /// Counters per thread, or shared with atomic increments; both are exact.
-    #[arg(long, value_parser = by_spelling::<Threads>())]
-    pub threads: Option<Threads>,
+    #[arg(long, value_parser = by_spelling::<ThreadCounters>())]
+    pub threads: Option<ThreadCounters>,
     /// Place increments on the chords of a spanning tree instead of all edges with a value.
     #[arg(long, value_parser = by_spelling::<bool>())]
     pub chords: Option<bool>,

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::experiment::Observe;
-use trodden_unit::{Image, Settings};
+use trodden_unit::{InstrumentedImage, Settings};
 
 #[derive(Debug)]
 pub struct ProgramBuilder<'a> {
@@ -121,7 +121,7 @@ impl ProgramBuilder<'_> {
     /// Checks that the program was made by this build: it must have LLVM's counters if and only if this build adds them.
     fn check(&self, program: &Path, has_counters: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+        let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let found = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
         ensure!(found == has_counters, "{} was not rebuilt: {}", program.display(), self.rebuild_hint());
         Ok(())

@@ -81,16 +81,16 @@ impl ProgramFrame {
 
 /// Operations by edge, and the loops that they refer to.
 #[derive(Clone, Debug)]
-pub(super) struct Code {
+pub(super) struct EdgeCode {
     pub operations: Vec<Vec<Operation>>,
     pub loops: Vec<TripCountedLoop>,
     pub dominant: Vec<DominantIterationCode>,
 }
 
-impl Code {
+impl EdgeCode {
     /// Creates code without loops.
-    pub fn new(operations: Vec<Vec<Operation>>) -> Code {
-        Code { operations, loops: Vec::new(), dominant: Vec::new() }
+    pub fn new(operations: Vec<Vec<Operation>>) -> EdgeCode {
+        EdgeCode { operations, loops: Vec::new(), dominant: Vec::new() }
     }
 
     /// Returns the operations on an edge, in order.

@@ -7,7 +7,7 @@
 //! repeated before control leaves the loop or makes a call, its executions are counted in a register ([`RegisterCounted`]) until then.
 
 use super::BlockProperties;
-use super::code::{Code, DominantIterationCode, ProgramFrame, RegisterCounted};
+use super::code::{DominantIterationCode, EdgeCode, ProgramFrame, RegisterCounted};
 use super::operation::{DominantId, Operation};
 use crate::dag::CutReason;
 use crate::frequency::{Frequencies, innermost_loops};
@@ -36,7 +36,7 @@ pub enum DominantCounting {
 }
 
 /// Separates the counts of the dominant iterations of all loops that have one.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, counting: DominantCounting) {
+pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, counting: DominantCounting) {
     code.dominant = find_iterations(frame, code, frequencies, blocks, counting);
     for index in 0..code.dominant.len() {
         let (id, back) = (DominantId(index), code.dominant[index].back);
@@ -53,7 +53,7 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
 
 fn find_iterations(
     frame: &ProgramFrame,
-    code: &Code,
+    code: &EdgeCode,
     frequencies: &Frequencies,
     blocks: &BlockProperties,
     counting: DominantCounting,
@@ -81,7 +81,7 @@ fn find_iterations(
 
 struct LoopSearch<'a> {
     frame: &'a ProgramFrame,
-    code: &'a Code,
+    code: &'a EdgeCode,
     frequencies: &'a Frequencies,
     blocks: &'a BlockProperties,
     innermost: Vec<Option<Node>>,
@@ -89,7 +89,7 @@ struct LoopSearch<'a> {
 
 /// The most frequent path from a loop's head to a node.
 #[derive(Clone, Copy)]
-struct Prefix {
+struct DominantPrefix {
     probability: f64,
     /// The path register at the node.
     register: i64,
@@ -103,7 +103,7 @@ impl LoopSearch<'_> {
     fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
-        let mut prefixes = HashMap::from([(head, Prefix { probability: 1.0, register: start, size: 0 })]);
+        let mut prefixes = HashMap::from([(head, DominantPrefix { probability: 1.0, register: start, size: 0 })]);
         for &node in &self.frame.order {
             let Some(&prefix) = prefixes.get(&node) else { continue };
             if self.blocks.quiet.contains(node) {
@@ -123,7 +123,7 @@ impl LoopSearch<'_> {
     }
 
     /// Extends a node's prefix along the out-edges that stay in the loop, unless a more frequent prefix is known.
-    fn extend_prefix(&self, node: Node, head: Node, prefix: Prefix, prefixes: &mut HashMap<Node, Prefix>) {
+    fn extend_prefix(&self, node: Node, head: Node, prefix: DominantPrefix, prefixes: &mut HashMap<Node, DominantPrefix>) {
         for edge in self.code.live(self.frame.graph.out(node)) {
             let to = self.frame.graph.to(edge);
             let increment = match self.code.on(edge) {
@@ -134,7 +134,7 @@ impl LoopSearch<'_> {
             if self.innermost[to.index()] != Some(head) || self.frame.cut(edge).is_some() {
                 continue;
             }
-            let extended = Prefix {
+            let extended = DominantPrefix {
                 probability: prefix.probability * self.share(node, edge),
                 register: prefix.register.wrapping_add(increment),
                 size: prefix.size + self.blocks.sizes[node.index()],

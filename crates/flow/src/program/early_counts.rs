@@ -7,7 +7,7 @@
 //! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
 //! call.
 
-use super::code::{Code, ProgramFrame};
+use super::code::{EdgeCode, ProgramFrame};
 use super::operation::{Operation, value_set};
 use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
@@ -15,7 +15,7 @@ use crate::graph::{Edge, Node};
 
 /// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move over
 /// several nodes. Linear in the size of the graph.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
+pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
     if which == EarlyCounting::Never {
         return;
     }
@@ -61,7 +61,7 @@ fn counts_continuing_path(operations: &[Operation]) -> bool {
 
 /// Returns whether counts on the edges into a node cost less than a single count after it. The single count requires that each edge with a
 /// constant sets the register; counts on the edges may require jumps.
-fn is_profitable(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
+fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
     let constant = sum(&|e| known[e.index()].is_some());
@@ -70,7 +70,7 @@ fn is_profitable(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies:
 }
 
 /// Returns the register's value after each edge; `None` if it is not the same on all paths.
-fn constants(frame: &ProgramFrame, code: &Code) -> Vec<Option<i64>> {
+fn constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();
     for &node in &frame.order {

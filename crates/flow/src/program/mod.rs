@@ -28,7 +28,7 @@ use crate::numbering::NumberedPaths;
 use crate::part::{Hits, Part};
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
-use code::Code;
+use code::EdgeCode;
 pub(crate) use code::ProgramFrame;
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,7 +159,7 @@ impl fmt::Display for PassFault {
 #[derive(Clone, Debug)]
 pub struct ProbeProgram {
     frame: ProgramFrame,
-    code: Code,
+    code: EdgeCode,
     paths: NumberedPaths,
     /// Increments by edge of the acyclic graph, if a path's increments sum to its number.
     increments: Option<Probes>,
@@ -265,7 +265,7 @@ impl ProbeProgram {
 
     fn new(frame: ProgramFrame, operations: Vec<Vec<Operation>>, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
-        let (code, cells) = (Code::new(operations), Cells::Paths);
+        let (code, cells) = (EdgeCode::new(operations), Cells::Paths);
         ProbeProgram { frame, code, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 

@@ -20,7 +20,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
             false => returning.remove(graph.to(cut.edge)),
         };
     }
-    let counting = Counting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
+    let counting = PartCounting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
@@ -34,7 +34,7 @@ pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     [dag.real(edge)].into_iter().chain(cut).flatten().map(of).sum()
 }
 
-struct Counting<'a> {
+struct PartCounting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
@@ -44,7 +44,7 @@ struct Counting<'a> {
     returning: NodeSet,
 }
 
-impl Counting<'_> {
+impl PartCounting<'_> {
     fn on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {

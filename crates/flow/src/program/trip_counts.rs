@@ -2,7 +2,7 @@
 //! left ([`TripCountedLoop`]). Edge profilers promote counters to registers for the same purpose; here, the loop's own induction variable
 //! can usually be used.
 
-use super::code::{Code, ProgramFrame, TripCountedLoop};
+use super::code::{EdgeCode, ProgramFrame, TripCountedLoop};
 use super::operation::{Operation, value_set};
 use super::{BlockProperties, TripCounting};
 use crate::frequency::Frequencies;
@@ -20,13 +20,13 @@ const MAX_TIGHT_SIZE: u32 = 6;
 const MAX_EXITS: usize = 3;
 
 /// Counts loops by their trip counts if that is profitable. Linear in the size of the graph and of its loops.
-pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
+pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
     if which == TripCounting::Off {
         return;
     }
     for back in frame.back_edges() {
         if let Some(candidate) =
-            Candidate::find(frame, code, blocks, back).filter(|c| c.is_profitable(frame, code, frequencies, blocks, which))
+            CountableLoop::find(frame, code, blocks, back).filter(|c| c.is_profitable(frame, code, frequencies, blocks, which))
         {
             candidate.rewrite(frame, code);
         }
@@ -34,7 +34,7 @@ pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blo
 }
 
 /// A loop that can be counted by its trip count.
-struct Candidate {
+struct CountableLoop {
     back: Edge,
     nodes: Vec<Node>,
     exits: Vec<Edge>,
@@ -44,8 +44,8 @@ struct Candidate {
     trip_count: Option<NonZeroU64>,
 }
 
-impl Candidate {
-    fn find(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Candidate> {
+impl CountableLoop {
+    fn find(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<CountableLoop> {
         let graph = &frame.graph;
         if blocks.changes_version.contains(&back) {
             return None;
@@ -63,13 +63,13 @@ impl Candidate {
             Some(0) => return None,
             count => count.copied().and_then(NonZeroU64::new),
         };
-        Some(Candidate { back, nodes, exits, start, trip_count })
+        Some(CountableLoop { back, nodes, exits, start, trip_count })
     }
 
     fn is_profitable(
         &self,
         frame: &ProgramFrame,
-        code: &Code,
+        code: &EdgeCode,
         frequencies: &Frequencies,
         blocks: &BlockProperties,
         which: TripCounting,
@@ -83,7 +83,7 @@ impl Candidate {
         self.trip_count.is_some() || (which == TripCounting::On || is_counted_by_program || is_short()) && iterates
     }
 
-    fn rewrite(self, frame: &ProgramFrame, code: &mut Code) {
+    fn rewrite(self, frame: &ProgramFrame, code: &mut EdgeCode) {
         let (graph, of) = (&frame.graph, code.next_loop());
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
@@ -101,7 +101,7 @@ impl Candidate {
             code.operations[region[0].index()].retain(|o| !matches!(o, Operation::Add(_) | Operation::Count { .. }));
         }
         code.operations[self.back.index()] = vec![Operation::Iterate(of)];
-        let Candidate { back, nodes, start, trip_count, .. } = self;
+        let CountableLoop { back, nodes, start, trip_count, .. } = self;
         code.loops.push(TripCountedLoop { head: nodes[0], back, nodes, start, increment: whole, trip_count });
     }
 }
@@ -112,7 +112,7 @@ fn stays(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
 }
 
 /// Returns whether an iteration's path is counted on the back edge, or on an earlier edge after which only one path continues.
-fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
+fn is_counted_once(code: &EdgeCode, graph: &Graph, nodes: &[Node], back: Edge) -> bool {
     let counts = |e: Edge| code.on(e).iter().any(|o| matches!(o, Operation::Count { .. }));
     match code.after_flushes(back) {
         [Operation::Count { .. }, Operation::Set(_)] => true,
@@ -126,7 +126,7 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
 
 /// Returns the nodes of the loop with this back edge; `None` unless the loop has a single path, is entered only at its head, contains no
 /// other loop, and has only [quiet](BlockProperties::quiet) nodes.
-fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+fn only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
     if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {

@@ -98,7 +98,7 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
 /// # Errors
 /// See [`ProgramFault`].
 pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), ProgramFault> {
-    let counting = Counting::new(program);
+    let counting = ExpectedCounters::new(program);
     let distances = distances_to_exit(program);
     (0..budget.walks).map_while(|number| random_walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
 }
@@ -159,7 +159,7 @@ enum Expected {
 }
 
 /// The expected counters of a program's paths.
-struct Counting<'a> {
+struct ExpectedCounters<'a> {
     program: &'a ProbeProgram,
     /// Edges of the numbered acyclic graph.
     numbered: HashMap<(Node, Node, Origin), DagEdgeId>,
@@ -168,8 +168,8 @@ struct Counting<'a> {
     interesting: HashMap<u64, i64>,
 }
 
-impl<'a> Counting<'a> {
-    fn new(program: &'a ProbeProgram) -> Counting<'a> {
+impl<'a> ExpectedCounters<'a> {
+    fn new(program: &'a ProbeProgram) -> ExpectedCounters<'a> {
         let dag = &program.paths().dag;
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
         let interesting = match program.cells() {
@@ -177,7 +177,7 @@ impl<'a> Counting<'a> {
             Cells::Paths | Cells::Labels { .. } | Cells::Preferential(_) => HashMap::new(),
         };
         let known = program.known().unwrap_or_default().iter().copied().collect();
-        Counting { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
+        ExpectedCounters { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
     }
 
     fn verify(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {

@@ -45,7 +45,7 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
         if edges > MAX_EDGES || !tried.insert(region) {
             continue;
         }
-        let trie = Trie::new(dag, &ranked[..region]);
+        let trie = PrefixTrie::new(dag, &ranked[..region]);
         for divisor in DISTINCT_DIVISORS {
             let distinct_from = all.checked_div(divisor).unwrap_or(u64::MAX);
             let Some(contexts) = trie.contexts(distinct_from, max_states) else { continue };
@@ -60,7 +60,7 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
 }
 
 /// A prefix of known paths.
-struct Prefix {
+struct KnownPrefix {
     /// The node in which the prefix ends.
     node: Node,
     /// The prefix without its last edge, and the last edge.
@@ -71,17 +71,17 @@ struct Prefix {
 }
 
 /// All prefixes of a set of paths, and their states in the minimal automaton. Each prefix comes after its own prefixes.
-struct Trie {
-    prefixes: Vec<Prefix>,
+struct PrefixTrie {
+    prefixes: Vec<KnownPrefix>,
     /// The state of each prefix in the minimal automaton.
     class: Vec<usize>,
     /// Whether each state of the minimal automaton needs the register, because an unknown path may follow.
     needed: Vec<bool>,
 }
 
-impl Trie {
-    fn new(dag: &Dag, paths: &[&KnownPath]) -> Trie {
-        let mut prefixes = vec![Prefix { node: dag.entry(), before: None, executions: 0, transitions: Vec::new() }];
+impl PrefixTrie {
+    fn new(dag: &Dag, paths: &[&KnownPath]) -> PrefixTrie {
+        let mut prefixes = vec![KnownPrefix { node: dag.entry(), before: None, executions: 0, transitions: Vec::new() }];
         for path in paths {
             let mut at = 0;
             for &edge in &path.edges {
@@ -91,7 +91,7 @@ impl Trie {
                     let head = dag.edge(edge).to;
                     let new = (head != dag.exit()).then_some(prefixes.len());
                     if new.is_some() {
-                        prefixes.push(Prefix { node: head, before: Some((at, edge)), executions: 0, transitions: Vec::new() });
+                        prefixes.push(KnownPrefix { node: head, before: Some((at, edge)), executions: 0, transitions: Vec::new() });
                     }
                     prefixes[at].transitions.push((edge, new));
                     new
@@ -99,7 +99,7 @@ impl Trie {
                 at = to.unwrap_or(at);
             }
         }
-        let mut trie = Trie { class: vec![0; prefixes.len()], prefixes, needed: Vec::new() };
+        let mut trie = PrefixTrie { class: vec![0; prefixes.len()], prefixes, needed: Vec::new() };
         trie.classify(dag);
         trie
     }
@@ -107,7 +107,7 @@ impl Trie {
     fn classify(&mut self, dag: &Dag) {
         let mut classes = HashMap::new();
         for at in (0..self.prefixes.len()).rev() {
-            let Prefix { node, transitions, .. } = &self.prefixes[at];
+            let KnownPrefix { node, transitions, .. } = &self.prefixes[at];
             let mut follows: Vec<(DagEdgeId, Option<usize>)> =
                 transitions.iter().map(|(e, to)| (*e, to.map(|to| self.class[to]))).collect();
             follows.sort();
@@ -122,7 +122,7 @@ impl Trie {
 
     /// Chooses the states; `None` if there are more than `max_states`. Prefixes that need the register and have at
     /// least `distinct_from` executions get a state of their own. All others share the state of their class.
-    fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<Contexts> {
+    fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<ContextAutomaton> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());
         let (mut arriving, mut into) = (Vec::<u64>::new(), Vec::<Option<(usize, DagEdgeId)>>::new());
@@ -150,12 +150,12 @@ impl Trie {
             meets[state] |= into[state] != from;
         }
         let kept = (0..states.len()).filter(|s| meets[*s] && self.needed[self.class[states[*s]]]).map(|s| arriving[s] as f64).sum();
-        Some(Contexts { states, state_of, kept })
+        Some(ContextAutomaton { states, state_of, kept })
     }
 }
 
 /// An automaton between the minimal one and the trie.
-struct Contexts {
+struct ContextAutomaton {
     /// One prefix of each state.
     states: Vec<usize>,
     /// The state of each prefix.
@@ -164,12 +164,12 @@ struct Contexts {
     kept: f64,
 }
 
-impl Contexts {
-    fn automaton(&self, dag: &Dag, trie: &Trie) -> Automaton {
+impl ContextAutomaton {
+    fn automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
         let transition =
             |(edge, to): &(DagEdgeId, Option<usize>)| RegionTransition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
         let state = |at: &usize| {
-            let Prefix { node, transitions, .. } = &trie.prefixes[*at];
+            let KnownPrefix { node, transitions, .. } = &trie.prefixes[*at];
             debug_assert!(transitions.iter().all(|(e, _)| dag.edge(*e).from == *node));
             RegionState { node: *node, transitions: transitions.iter().map(transition).collect() }
         };

@@ -53,28 +53,28 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
 
 /// The state of all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
-enum Progress {
+enum InterestingProgress {
     /// They are not counted yet. The sum of values exceeds the register by this amount.
     NotCounted(i128),
     Counted,
 }
 
 fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) -> Result<(), PartFault> {
-    let mut states: Vec<Option<Progress>> = vec![None; dag.node_count()];
-    states[dag.entry().index()] = Some(Progress::NotCounted(0));
+    let mut states: Vec<Option<InterestingProgress>> = vec![None; dag.node_count()];
+    states[dag.entry().index()] = Some(InterestingProgress::NotCounted(0));
     for &node in dag.order() {
         let Some(state) = states[node.index()] else { continue };
         for &edge in dag.out(node).iter().filter(|e| part.interesting.contains(**e)) {
             let to = dag.edge(edge).to;
             let next = match (state, part.counted.contains(edge)) {
-                (Progress::Counted, false) => Progress::Counted,
-                (Progress::Counted, true) => return Err(PartFault::Counts(edge.0)),
-                (Progress::NotCounted(ahead), counted) => {
+                (InterestingProgress::Counted, false) => InterestingProgress::Counted,
+                (InterestingProgress::Counted, true) => return Err(PartFault::Counts(edge.0)),
+                (InterestingProgress::NotCounted(ahead), counted) => {
                     let ahead = ahead + i128::from(part.values[edge.index()]) - i128::from(part.increments[edge.index()]);
                     match (counted, numbers_to_exit[to.index()]) {
-                        (false, _) => Progress::NotCounted(ahead),
+                        (false, _) => InterestingProgress::NotCounted(ahead),
                         (true, Some((least, greatest))) if least == greatest && ahead + least == i128::from(part.offset) => {
-                            Progress::Counted
+                            InterestingProgress::Counted
                         }
                         (true, _) => return Err(PartFault::Increments(edge.0)),
                     }
@@ -83,13 +83,15 @@ fn check_counts(dag: &Dag, part: &Part, numbers_to_exit: &[Option<Interval>]) ->
             let known = states[to.index()].get_or_insert(next);
             match (*known == next, *known, next) {
                 (true, ..) => {}
-                (false, Progress::NotCounted(_), Progress::NotCounted(_)) => return Err(PartFault::Increments(edge.0)),
+                (false, InterestingProgress::NotCounted(_), InterestingProgress::NotCounted(_)) => {
+                    return Err(PartFault::Increments(edge.0));
+                }
                 (false, ..) => return Err(PartFault::Counts(edge.0)),
             }
         }
     }
     match states[dag.exit().index()] {
-        Some(Progress::NotCounted(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
+        Some(InterestingProgress::NotCounted(_)) => Err(PartFault::Counts(dag.incoming(dag.exit()).first().map_or(0, |e| e.0))),
         _ => Ok(()),
     }
 }

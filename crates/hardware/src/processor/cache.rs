@@ -6,7 +6,7 @@ use crate::events::EventCounts;
 
 /// A cache: the blocks of each set, most recently used first.
 #[derive(Clone, Debug)]
-struct Cache {
+struct CacheModel {
     blocks: Vec<u64>,
     ways: usize,
     shift: u32,
@@ -14,11 +14,11 @@ struct Cache {
     latency: u64,
 }
 
-impl Cache {
-    fn new(parameters: &CacheParameters) -> Cache {
+impl CacheModel {
+    fn new(parameters: &CacheParameters) -> CacheModel {
         let sets = parameters.size / parameters.block / parameters.associativity as u64;
         let blocks = vec![u64::MAX; (sets as usize) * parameters.associativity];
-        Cache { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
+        CacheModel { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
     }
 
     /// Accesses the block that contains an address, and loads it on a miss. Returns true on a hit.
@@ -56,9 +56,9 @@ impl CacheAccess {
 /// The cache hierarchy.
 #[derive(Clone, Debug)]
 pub(super) struct Hierarchy {
-    instruction: Cache,
-    data: Cache,
-    l2: Cache,
+    instruction: CacheModel,
+    data: CacheModel,
+    l2: CacheModel,
     memory_cycles: u64,
     power: PowerCosts,
 }
@@ -66,9 +66,9 @@ pub(super) struct Hierarchy {
 impl Hierarchy {
     pub fn new(parameters: &ProcessorParameters) -> Hierarchy {
         Hierarchy {
-            instruction: Cache::new(&parameters.l1_instruction),
-            data: Cache::new(&parameters.l1_data),
-            l2: Cache::new(&parameters.l2),
+            instruction: CacheModel::new(&parameters.l1_instruction),
+            data: CacheModel::new(&parameters.l1_data),
+            l2: CacheModel::new(&parameters.l2),
             memory_cycles: parameters.memory_cycles,
             power: parameters.power,
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_block_is_evicted() {
-        let mut cache = Cache::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
+        let mut cache = CacheModel::new(&CacheParameters { size: 128, associativity: 2, block: 32, latency: 1 });
         // Blocks 0, 2 and 4 map to the same set.
         let hits: Vec<bool> = [0, 64, 0, 128, 0, 64].iter().map(|a| cache.access(*a)).collect();
         assert_eq!(hits, [false, false, true, false, true, false]);

@@ -39,8 +39,8 @@ pub struct FastModel {
     in_load_store_queue: VecDeque<u64>,
     ready: Vec<u64>,
     stores: Vec<(u64, u64)>,
-    issue: Slots,
-    units: [Slots; 5],
+    issue: CycleSlots,
+    units: [CycleSlots; 5],
     busy: [Vec<u64>; 2],
     block: EventCounts,
     totals: ProcessorTotals,
@@ -72,14 +72,14 @@ impl Stage {
 
 /// Usage of a resource in each cycle.
 #[derive(Clone, Debug)]
-struct Slots {
+struct CycleSlots {
     used: Vec<(u64, u16)>,
     limit: u16,
 }
 
-impl Slots {
-    fn new(limit: usize) -> Slots {
-        Slots { used: vec![(u64::MAX, 0); HORIZON], limit: limit.min(usize::from(u16::MAX)) as u16 }
+impl CycleSlots {
+    fn new(limit: usize) -> CycleSlots {
+        CycleSlots { used: vec![(u64::MAX, 0); HORIZON], limit: limit.min(usize::from(u16::MAX)) as u16 }
     }
 
     fn is_free(&self, cycle: u64) -> bool {
@@ -116,8 +116,8 @@ impl FastModel {
             in_load_store_queue: VecDeque::with_capacity(p.load_store_queue),
             ready: vec![0; 256],
             stores: vec![(u64::MAX, 0); STORES],
-            issue: Slots::new(p.width as usize),
-            units: [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports].map(Slots::new),
+            issue: CycleSlots::new(p.width as usize),
+            units: [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports].map(CycleSlots::new),
             busy: [vec![0; p.multiply_units], vec![0; p.float_multiply_units]],
             block: EventCounts::default(),
             totals: ProcessorTotals::default(),

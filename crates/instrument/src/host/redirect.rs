@@ -125,14 +125,14 @@ const PAGE: usize = 4096;
 struct ObjectInfo {
     base: usize,
     name: *const c_char,
-    segments: *const Segment,
+    segments: *const ProgramHeader,
     segment_count: u16,
 }
 
 /// `Elf64_Phdr`
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Segment {
+struct ProgramHeader {
     kind: u32,
     flags: u32,
     offset: u64,
@@ -160,7 +160,7 @@ const SLOTS: [u32; 2] = [6, 7];
 
 /// `Elf64_Sym`
 #[repr(C)]
-struct Symbol {
+struct SymbolEntry {
     name: u32,
     info: u8,
     visibility: u8,
@@ -182,7 +182,7 @@ mod tag {
 /// A file that is loaded in this process.
 struct LoadedObject {
     base: usize,
-    segments: &'static [Segment],
+    segments: &'static [ProgramHeader],
 }
 
 fn loaded_objects() -> Vec<LoadedObject> {
@@ -201,7 +201,7 @@ fn loaded_objects() -> Vec<LoadedObject> {
 }
 
 impl LoadedObject {
-    fn segments_of(&self, kind: u32) -> impl Iterator<Item = (usize, &Segment)> {
+    fn segments_of(&self, kind: u32) -> impl Iterator<Item = (usize, &ProgramHeader)> {
         self.segments.iter().filter(move |s| s.kind == kind).map(|s| (self.base.wrapping_add(s.address as usize), s))
     }
 
@@ -238,7 +238,7 @@ impl LoadedObject {
             for relocation in relocations.iter().filter(|r| SLOTS.contains(&(r.info as u32))) {
                 // SAFETY: symbols that relocations refer to exist, and have terminated names.
                 let name = unsafe {
-                    let symbol = &*(symbols as *const Symbol).add((relocation.info >> 32) as usize);
+                    let symbol = &*(symbols as *const SymbolEntry).add((relocation.info >> 32) as usize);
                     CStr::from_ptr((strings + symbol.name as usize) as *const c_char)
                 };
                 if name == redirection.name {

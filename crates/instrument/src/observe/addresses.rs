@@ -8,7 +8,7 @@
 
 use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
@@ -25,11 +25,11 @@ const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 /// Observer that collects each function's probes, to be inserted later.
 #[derive(Default)]
 pub struct BlockAddresses {
-    probes: Vec<FunctionProbes>,
+    probes: Vec<FunctionPseudoProbes>,
 }
 
 impl Observer for BlockAddresses {
-    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
         let pseudo_probes = PseudoProbes::from_function(function);
         let planned = plan_function(unit, self, function)?;
         self.probes.push(pseudo_probes.probes(function, &planned.cfg));
@@ -53,7 +53,7 @@ impl BlockAddresses {
 /// The position of each instruction of a function: index of its block, and index in the block.
 struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
-struct FunctionProbes {
+struct FunctionPseudoProbes {
     function: String,
     /// The probes, each with the position of the instruction before which it is inserted.
     at: Vec<((usize, usize), PseudoProbe)>,
@@ -86,7 +86,7 @@ impl PseudoProbes {
         PseudoProbes(places)
     }
 
-    fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
+    fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionPseudoProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
@@ -112,7 +112,7 @@ impl PseudoProbes {
             }
         }
         at.sort_by_key(|(place, probe)| (*place, probe.number()));
-        FunctionProbes { function: function.name(), at }
+        FunctionPseudoProbes { function: function.name(), at }
     }
 }
 
@@ -149,7 +149,7 @@ pub fn forbid_tail_merging() {
 }
 
 /// Inserts the probes. Functions are numbered by their order in the unit.
-fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
+fn insert(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
     let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
     let whole = Value(llvm!(LLVMConstInt(llvm!(LLVMInt32TypeInContext(module.context())), 0, 0)));

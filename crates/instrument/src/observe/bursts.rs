@@ -3,7 +3,7 @@
 
 use super::{Observer, plan_function};
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::Value;
 use crate::sample;
 use crate::unit::Unit;
@@ -17,13 +17,13 @@ impl Observer for CountsInBursts {
         crate::versions::reason_not_to_double(function)
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), Error> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
         let planned = functions.iter().map(|f| plan_function(unit, self, *f)).collect::<Result<Vec<_>, _>>()?;
         let tier = sample::SampleTier::new(unit.context, &planned, unit.options.choices.trip_counts);
         for mut planned in planned {
             let function = planned.function;
             let inserted = tier.insert(&mut planned, unit.map.counters);
-            inserted.map_err(|what| Error::Probes { function: function.name(), what })?;
+            inserted.map_err(|what| InstrumentError::Probes { function: function.name(), what })?;
             unit.finish_code(&tier.parts(function));
             unit.add_function(planned);
         }

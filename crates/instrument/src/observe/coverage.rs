@@ -8,7 +8,7 @@ use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::placeholders::{CounterKind, PlaceholderError, Placeholders};
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
@@ -48,7 +48,7 @@ impl Observer for CoverageCounts {
         placeholders.record_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<LLVMMetadataRef>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

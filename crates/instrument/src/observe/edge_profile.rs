@@ -5,8 +5,8 @@ use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
-use crate::options::{PluginOptions, Threads};
-use crate::path_end::PathEnd;
+use crate::options::{PluginOptions, ThreadCounters};
+use crate::path_end::PathEndAction;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
@@ -42,7 +42,7 @@ pub fn extract(
     kind: CounterKind,
     next: &mut u64,
 ) -> Result<Placeholders, PlaceholderError> {
-    let options = RemovalOptions { kind, shared: options.experiment.threads() == Threads::Atomic };
+    let options = RemovalOptions { kind, shared: options.experiment.threads() == ThreadCounters::Atomic };
     Placeholders::extract(module, context.counters, next, options)
 }
 
@@ -64,7 +64,7 @@ impl Observer for EdgeProfileCounts {
         placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEnd, _: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<LLVMMetadataRef>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

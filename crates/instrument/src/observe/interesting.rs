@@ -2,11 +2,11 @@
 
 use super::Observer;
 use crate::describe::FunctionCfg;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::interesting::{InterestingRequest, Words, all_paths, plan};
 use crate::llvm::{Block, Value};
 use crate::options::ExperimentScheme;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -34,7 +34,12 @@ impl Observer for InterestingPaths {
         interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+    fn plan_again(
+        &mut self,
+        unit: &mut Unit,
+        mut planned: PlannedFunction,
+        _: &[(Block, BlockKind)],
+    ) -> Result<PlannedFunction, InstrumentError> {
         plan_again(unit, &mut planned)?;
         Ok(planned)
     }
@@ -46,10 +51,10 @@ impl Observer for InterestingPaths {
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         let base = unit.thread_counters(planned, location);
         let at_end = match words(unit, planned) {
-            Some(words) => PathEnd::Interesting(words, None),
+            Some(words) => PathEndAction::Interesting(words, None),
             None => unit.in_array_or_table(planned),
         };
         (base, at_end)
@@ -85,7 +90,7 @@ pub fn words<'p>(unit: &Unit, planned: &'p PlannedFunction) -> Option<Words<'p>>
 ///
 /// # Errors
 /// The paths belong to a different function, or their numbering is wrong.
-pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), Error> {
+pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), InstrumentError> {
     let name = planned.function.name();
     let Some(known) = interesting_of(unit, &name, &planned.cfg).cloned() else {
         let reason = "its shape differs from that of the function with this name whose paths are interesting".into();
@@ -95,7 +100,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     let ids: Vec<u64> = known.known.iter().map(|(id, _)| *id).collect();
     let entries = unit.options.plan.entries;
     let (dag, numbering) = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, entries, known.paths)
-        .ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+        .ok_or_else(|| InstrumentError::KnownPathsMismatch(name.clone()))?;
     let excluded = planned.cfg.reach_edges();
     let scheme = match unit.options.experiment.scheme() {
         ExperimentScheme::Interesting(scheme) => Some(scheme),
@@ -117,7 +122,7 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
             planned.program = program;
             return Ok(());
         }
-        Some(Err(InterestingPlanError::Wrong(what))) => return Err(Error::InvalidNumbering { function: name, what }),
+        Some(Err(InterestingPlanError::Wrong(what))) => return Err(InstrumentError::InvalidNumbering { function: name, what }),
         Some(Err(why)) => Some(why.to_string()),
         None => None,
     };

@@ -2,10 +2,10 @@
 
 use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::iterations::IterationPlan;
 use crate::llvm::Value;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::probes;
 use crate::unit::{Unit, verify_plan};
 use trodden_unit::iterations::NOT_OF_THIS_COPY;
@@ -24,7 +24,7 @@ impl Observer for IterationCounts {
         iterations_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
         let mut planned = plan_function(unit, self, function)?;
         let name = function.name();
         let Some(known) = iterations_of(unit, &name, &planned.cfg).cloned() else {
@@ -41,7 +41,7 @@ impl Observer for IterationCounts {
         let location = crate::debug::no_line(unit.module, function);
         let base = unit.thread_counters(&planned, location);
         let code = plan.begin(unit.module, function, location);
-        probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEnd::Iterations(code)));
+        probes::insert(unit.context, function, &planned.cfg, &planned.program, unit.counters(base, PathEndAction::Iterations(code)));
         unit.finish_code(&[function]);
         unit.add_function_with_storage(planned, Storage::Iterations(plan.words));
         Ok(())
@@ -57,7 +57,7 @@ const OTHER_SHAPE: &str = "its shape differs from that of the function with this
     that the set is from again, with the current program";
 
 /// Notes in the map that a function is not counted.
-fn skip(unit: &mut Unit, name: String, reason: &str) -> Result<(), Error> {
+fn skip(unit: &mut Unit, name: String, reason: &str) -> Result<(), InstrumentError> {
     unit.map.skipped.push(Skipped { name, reason: reason.to_owned() });
     Ok(())
 }

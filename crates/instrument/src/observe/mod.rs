@@ -1,7 +1,7 @@
 //! Kinds of observation: one module per kind, with the same name as in [`trodden_unit::observe`].
 //!
 //! An [`Observer`] decides which functions are observed, how their paths are planned, which passes apply, and what happens at a function's
-//! entry and at path ends ([`PathEnd`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
+//! entry and at path ends ([`PathEndAction`]). The default methods count all paths. To add a kind, add a module and a line in [`begin`].
 
 pub mod addresses;
 pub mod bursts;
@@ -19,11 +19,11 @@ pub mod unknown;
 pub mod watched;
 
 use crate::describe::FunctionCfg;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
@@ -41,7 +41,12 @@ use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 ///
 /// # Errors
 /// LLVM's counters are not of the kind that the experiment needs, or cannot be removed.
-pub fn begin(module: Module, context: ModuleContext, options: &PluginOptions, next: &mut u64) -> Result<Box<dyn Observer>, Error> {
+pub fn begin(
+    module: Module,
+    context: ModuleContext,
+    options: &PluginOptions,
+    next: &mut u64,
+) -> Result<Box<dyn Observer>, InstrumentError> {
     let observation = options.experiment.observation();
     if !matches!(observation, Observation::EdgeProfileCounts(_) | Observation::CoverageCounts(_)) {
         edge_profile::discard(module, context.counters)?;
@@ -76,12 +81,12 @@ pub trait Observer {
     ///
     /// # Errors
     /// The experiment's input belongs to different code, or a function has too many events.
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
 
     /// Instruments one function.
-    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), Error> {
+    fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
         let mut planned = plan_function(unit, self.as_dyn(), function)?;
         self.insert(unit, &mut planned);
         unit.finish_code(&[function]);
@@ -109,7 +114,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// The kind's input belongs to a different function.
-    fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, Error> {
+    fn plan(&self, unit: &Unit, _name: &str, cfg: &FunctionCfg, frequencies: &Frequencies) -> Result<Plan, InstrumentError> {
         Ok(unit.plan_all_paths(cfg, frequencies))
     }
 
@@ -122,7 +127,7 @@ pub trait Observer {
         _unit: &mut Unit,
         planned: PlannedFunction,
         _prepared: &[(Block, BlockKind)],
-    ) -> Result<PlannedFunction, Error> {
+    ) -> Result<PlannedFunction, InstrumentError> {
         Ok(planned)
     }
 
@@ -134,12 +139,12 @@ pub trait Observer {
     fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
     /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
     /// Called after a function's probes were inserted.
-    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEnd, _location: Option<LLVMMetadataRef>) {}
+    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<LLVMMetadataRef>) {}
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);
@@ -174,7 +179,7 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
 }
 
 /// Describes a function and plans its probes.
-pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, Error> {
+pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, InstrumentError> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();
     }

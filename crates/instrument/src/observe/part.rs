@@ -4,9 +4,9 @@
 use super::Observer;
 use super::unknown::UnknownPaths;
 use crate::describe::FunctionCfg;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Module, Value};
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -43,8 +43,8 @@ impl Observer for CopyPart {
         reason_to_skip(unit, function)
     }
 
-    fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, _: &Frequencies) -> Result<Plan, Error> {
-        let other = || Error::PartMismatch(name.to_owned());
+    fn plan(&self, unit: &Unit, name: &str, cfg: &FunctionCfg, _: &Frequencies) -> Result<Plan, InstrumentError> {
+        let other = || InstrumentError::PartMismatch(name.to_owned());
         let known = part_of(unit, name).filter(|k| k.shape == graph_hash(&cfg.blocks, &cfg.graph)).ok_or_else(other)?;
         let (dag, _) = Plan::cut_at_if_same_count(&cfg.graph, &known.cuts, unit.options.plan.entries, known.paths).ok_or_else(other)?;
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
@@ -63,9 +63,9 @@ impl Observer for CopyPart {
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
-        (unit.thread_counters(planned, location), PathEnd::Part(hits))
+        (unit.thread_counters(planned, location), PathEndAction::Part(hits))
     }
 
     fn as_dyn(&mut self) -> &mut dyn Observer {

@@ -5,10 +5,10 @@ use super::{Observer, plan_function};
 use crate::describe::FunctionCfg;
 use crate::emit;
 use crate::entry;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::interesting::RESTARTS;
 use crate::llvm::Value;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::places;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
@@ -67,7 +67,7 @@ impl Observer for SegmentCounts {
         segments_of(unit, name, cfg).map(|(_, function)| function.edges.as_slice())
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
         let set = &unit.options.segments.clone().expect("a unit that counts segments has a set of them");
         let planned = functions.iter().filter_map(|f| self.plan_segments(unit, *f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
         let on_paths = plan_words(unit, planned, set);
@@ -104,7 +104,12 @@ impl Observer for SegmentCounts {
 
 impl SegmentCounts {
     /// Plans a function with the path numbers that segments refer to; `None` if segments refer to a different version of the function.
-    fn plan_segments(&mut self, unit: &mut Unit, function: Value, set: &Rc<SegmentSet>) -> Result<Option<PlannedSegments>, Error> {
+    fn plan_segments(
+        &mut self,
+        unit: &mut Unit,
+        function: Value,
+        set: &Rc<SegmentSet>,
+    ) -> Result<Option<PlannedSegments>, InstrumentError> {
         let mut planned = plan_function(unit, self, function)?;
         let Some(number) = segments_of(unit, &function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "its shape differs from that of the function with this name in the segments";
@@ -113,7 +118,7 @@ impl SegmentCounts {
         };
         let known = &set.functions()[number as usize];
         let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
-        let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(function.name()))?;
+        let (dag, numbering) = numbered.ok_or_else(|| InstrumentError::KnownPathsMismatch(function.name()))?;
         let preferential = preferential_numbering(unit, &function.name(), known, set, (&dag, &numbering));
         let (graph, frequencies, options) = (&planned.cfg.graph, &planned.frequencies, &unit.options.plan);
         planned.program = match (&preferential, unit.options.experiment.observation()) {
@@ -147,7 +152,7 @@ impl SegmentCounts {
             _ if version.context_source == ContextSource::None => unit.context.counters,
             _ => entry::thread_counters(unit.context, version.code, location, true),
         };
-        let counters = unit.counters(base, PathEnd::Segment(code));
+        let counters = unit.counters(base, PathEndAction::Segment(code));
         probes::insert(unit.context, version.code, &version.cfg, &planned.program, counters);
     }
 }

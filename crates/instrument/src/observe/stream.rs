@@ -3,11 +3,11 @@
 use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::llvm::{Block, Module, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::options::PluginOptions;
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::program_passes;
 use crate::stream::{Streams, catches, edges};
@@ -46,7 +46,12 @@ impl Observer for PathStream {
     }
 
     /// A stream has all paths of the observed functions, and an event at each of their calls.
-    fn plan_again(&mut self, unit: &mut Unit, planned: PlannedFunction, prepared: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+    fn plan_again(
+        &mut self,
+        unit: &mut Unit,
+        planned: PlannedFunction,
+        prepared: &[(Block, BlockKind)],
+    ) -> Result<PlannedFunction, InstrumentError> {
         let with_calls = FunctionCfg::new(planned.function, prepared, &self.no_return, &mut unit.positions);
         plan_events(unit, planned, with_calls)
     }
@@ -59,19 +64,19 @@ impl Observer for PathStream {
         program_passes::write_stream(program, edges(cfg));
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         match planned.program.at_entry().contains(&Operation::EnterCall) {
             true => {
                 let counters = unit.context.counters;
                 let stream = self.streams.enter(planned.function, unit.map.counters, counters, location);
-                (counters, PathEnd::Stream(stream))
+                (counters, PathEndAction::Stream(stream))
             }
-            false => (unit.thread_counters(planned, location), PathEnd::Word),
+            false => (unit.thread_counters(planned, location), PathEndAction::Word),
         }
     }
 
-    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEnd, location: Option<LLVMMetadataRef>) {
-        if let PathEnd::Stream(stream) = at_end {
+    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<LLVMMetadataRef>) {
+        if let PathEndAction::Stream(stream) = at_end {
             stream.append_resumes(planned.function, &planned.cfg, location);
         }
     }
@@ -89,7 +94,7 @@ impl Observer for PathStream {
 }
 
 /// Plans the program that writes a function's events. Its graph has additional edges for calls, but the same cuts.
-fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
+fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, InstrumentError> {
     let extra_edges = cfg.extra_edges(&own.cfg);
     if extra_edges.is_empty() && cfg.blocks == own.cfg.blocks {
         return Ok(PlannedFunction { cfg, ..own });
@@ -99,7 +104,7 @@ fn plan_events(unit: &Unit, own: PlannedFunction, cfg: FunctionCfg) -> Result<Pl
     let edges: Vec<Edge> = graph.edges().filter(|edge| extra_edges.binary_search_by_key(edge, |call| call.0).is_err()).collect();
     let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
     let options = &unit.options.plan;
-    let (dag, numbering) = Plan::cut_at(graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
+    let (dag, numbering) = Plan::cut_at(graph, &cuts, options.entries).map_err(|_| InstrumentError::TooManyEvents(own.function.name()))?;
     let plan = Plan::from_numbering(dag, numbering, graph, &frequencies, options);
     let program = ProbeProgram::from_plan(graph, &plan);
     let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, graph: own.cfg.graph, program: own.program, extra_edges }));

@@ -3,10 +3,10 @@
 
 use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
-use crate::error::Error;
-use crate::events::Events;
+use crate::error::InstrumentError;
+use crate::events::EventSymbols;
 use crate::llvm::{Block, Module, Value};
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -15,7 +15,7 @@ use trodden_unit::{BlockKind, observe};
 
 /// Observer that sums an event per path.
 pub struct EventSums {
-    events: Events,
+    events: EventSymbols,
     /// Only paths of a set have their own sums.
     of_interesting: bool,
 }
@@ -23,7 +23,7 @@ pub struct EventSums {
 impl EventSums {
     /// Declares the symbols that the code refers to.
     pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
-        EventSums { events: Events::declare(module, sums.event), of_interesting: sums.paths.is_some() }
+        EventSums { events: EventSymbols::declare(module, sums.event), of_interesting: sums.paths.is_some() }
     }
 }
 
@@ -36,7 +36,12 @@ impl Observer for EventSums {
         interesting::interesting_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+    fn plan_again(
+        &mut self,
+        unit: &mut Unit,
+        mut planned: PlannedFunction,
+        _: &[(Block, BlockKind)],
+    ) -> Result<PlannedFunction, InstrumentError> {
         if self.of_interesting {
             interesting::plan_again(unit, &mut planned)?;
         }
@@ -48,14 +53,14 @@ impl Observer for EventSums {
         Choices::AT_PATH_ENDS
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEnd<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
         // Inline, because the events of a call would be charged to paths. Events are read after this code.
         let base = unit.thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
         let at_end = match interesting::words(unit, planned) {
-            Some(words) => PathEnd::Interesting(words, Some(events)),
-            None => PathEnd::Sums(events),
+            Some(words) => PathEndAction::Interesting(words, Some(events)),
+            None => PathEndAction::Sums(events),
         };
         (base, at_end)
     }

@@ -4,7 +4,7 @@
 use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::emit;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::interesting::{InterestingRequest, plan_unknown};
 use crate::llvm::{Block, Module, Value};
 use crate::planned_function::PlannedFunction;
@@ -62,12 +62,17 @@ impl Observer for UnknownPaths {
         known_of(unit, name, cfg).map(|known| known.edges.as_slice())
     }
 
-    fn plan_again(&mut self, unit: &mut Unit, mut planned: PlannedFunction, _: &[(Block, BlockKind)]) -> Result<PlannedFunction, Error> {
+    fn plan_again(
+        &mut self,
+        unit: &mut Unit,
+        mut planned: PlannedFunction,
+        _: &[(Block, BlockKind)],
+    ) -> Result<PlannedFunction, InstrumentError> {
         let name = planned.function.name();
         if let Some(known) = known_of(unit, &name, &planned.cfg).cloned() {
             let numbered = numbered_program(unit, &planned, &known)?;
             let region = || residual_program(unit, &planned, &known, self.versions);
-            planned.program = numbered.or_else(region).ok_or(Error::KnownPathsMismatch(name))?;
+            planned.program = numbered.or_else(region).ok_or(InstrumentError::KnownPathsMismatch(name))?;
         }
         Ok(planned)
     }
@@ -111,7 +116,7 @@ fn known_of<'u>(unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u Kno
 
 /// Returns the program that recognises known paths by their numbers, if it is requested. If the numbers do not fit, the map records that
 /// known paths are recognised by code region.
-fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, Error> {
+fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFunction) -> Result<Option<ProbeProgram>, InstrumentError> {
     let requested = match unit.options.experiment.observation() {
         Observation::UnknownPaths(paths) => paths.recognition.numbering(),
         _ => None,
@@ -119,7 +124,7 @@ fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFun
     let Some(scheme) = requested.filter(|_| !known.known.is_empty()) else { return Ok(None) };
     let name = planned.function.name();
     let numbered = Plan::cut_at_if_same_count(&planned.cfg.graph, &known.cuts, unit.options.plan.entries, known.paths);
-    let (dag, numbering) = numbered.ok_or_else(|| Error::KnownPathsMismatch(name.clone()))?;
+    let (dag, numbering) = numbered.ok_or_else(|| InstrumentError::KnownPathsMismatch(name.clone()))?;
     let (ids, none): (Vec<u64>, _) = (known.known.iter().map(|(id, _)| *id).collect(), EdgeSet::empty(planned.cfg.graph.edge_count()));
     let request = InterestingRequest {
         graph: &planned.cfg.graph,
@@ -130,7 +135,7 @@ fn numbered_program(unit: &mut Unit, planned: &PlannedFunction, known: &KnownFun
     };
     match plan_unknown(&request, dag, numbering) {
         Ok(program) => Ok(Some(program)),
-        Err(InterestingPlanError::Wrong(what)) => Err(Error::InvalidNumbering { function: name, what }),
+        Err(InterestingPlanError::Wrong(what)) => Err(InstrumentError::InvalidNumbering { function: name, what }),
         Err(why) => {
             let reason = format!("its tested paths are recognised by code region instead of by number: {why}");
             unit.map.fully_counted.push(Skipped { name, reason });

@@ -1,10 +1,10 @@
 //! Code for loops that are counted by trip count: at their exits, for all iterations at once.
 
-use super::{ProbeCode, Register};
+use super::{ProbeCode, RegisterValue};
 use crate::counting::Flushing;
 use crate::llvm::{Block, Builder, Value, llvm};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
-use crate::trip_count::{self, Counter};
+use crate::trip_count::{self, TripCounter};
 use llvm_sys::core::*;
 use trodden_flow::Edge;
 use trodden_flow::program::TripCountedLoop;
@@ -15,9 +15,9 @@ use trodden_flow::program::operation::LoopId;
 pub(super) enum IterationCount {
     Constant(i64),
     /// The value of a counter that was inserted for this purpose.
-    Inserted(Counter),
+    Inserted(TripCounter),
     /// The value of an induction variable of the program.
-    Existing(Counter),
+    Existing(TripCounter),
 }
 
 /// The counts at a loop's exit, which are skipped if the loop did not iterate.
@@ -26,17 +26,17 @@ pub(super) struct TripCountFlush {
     choice: Value,
     /// The condition that the loop did not iterate.
     none: Value,
-    number: Counter,
+    number: TripCounter,
     /// A copy of the register at loop entry.
     entered: Value,
-    start: Register,
+    start: RegisterValue,
     /// The value to add to the register for the index of the iteration's counter.
     increment: i64,
 }
 
 impl ProbeCode<'_> {
     /// Determines or inserts the iteration counter of a loop that is counted by trip count, and returns the register at its header.
-    pub(super) fn enter_loop(&mut self, which: LoopId) -> Register {
+    pub(super) fn enter_loop(&mut self, which: LoopId) -> RegisterValue {
         let (module, counted_loop) = (self.context.module, self.program.loop_by_id(which));
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
         let latch = self.cfg.nodes[self.graph.from(counted_loop.back).index()].expect("a dispatch block is in no loop of one path");
@@ -47,7 +47,7 @@ impl ProbeCode<'_> {
             let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
             let start = |b: Block| if b == latch { next } else { module.constant(0) };
             number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
-            Counter { value: number, first: 0, shift: 0 }
+            TripCounter { value: number, first: 0, shift: 0 }
         };
         let number = match counted_loop.trip_count {
             Some(times) => IterationCount::Constant(times.get() as i64),
@@ -64,7 +64,7 @@ impl ProbeCode<'_> {
             let phi = at_top();
             let incoming_register = |b: Block| if b == latch { phi } else { self.value(self.incoming_register(b, head)) };
             phi.add_incoming(&from.iter().map(|b| (incoming_register(*b), *b)).collect::<Vec<_>>());
-            Register::Computed(phi)
+            RegisterValue::Computed(phi)
         });
         self.trip_counts.insert(which, (number, entered));
         entered
@@ -73,20 +73,20 @@ impl ProbeCode<'_> {
     /// Returns the value of the program's own counter on an exit edge. It is hidden from code generation: otherwise LLVM might add a second
     /// induction variable to the loop to save one instruction outside. (Inserted counters are not hidden, because LLVM may find that they
     /// equal the difference of two addresses.)
-    fn on_exit_edge(&self, builder: &Builder, counter: Counter, counted_loop: &TripCountedLoop, edge: Edge) -> Counter {
+    fn on_exit_edge(&self, builder: &Builder, counter: TripCounter, counted_loop: &TripCountedLoop, edge: Edge) -> TripCounter {
         let from = self.graph.from(edge);
         let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
         let next = latch.and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
-        Counter { value: builder.opaque(counter.value), ..counter }
+        TripCounter { value: builder.opaque(counter.value), ..counter }
     }
 
     /// Emits the counts at a loop's exit, and returns the register after them.
-    pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> Register {
+    pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
         let module = self.context.module;
         let counted_loop = self.program.loop_by_id(of);
         let (number, entered) = self.trip_counts[&of];
-        let start = Register::Constant(counted_loop.start);
+        let start = RegisterValue::Constant(counted_loop.start);
         let number = match number {
             IterationCount::Constant(times) => {
                 self.count(builder, entered, counted_loop.increment, module.constant(1));
@@ -111,13 +111,13 @@ impl ProbeCode<'_> {
             // Copied to a new value, because `entered` may be replaced before the counts are emitted.
             let entered = builder.add(self.value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
-            return Register::Computed(choice);
+            return RegisterValue::Computed(choice);
         }
         let first = builder.zero_extend(some);
         self.count(builder, entered, counted_loop.increment, first);
         let others = builder.subtract(number.minus(builder, 0), first);
         self.count(builder, start, counted_loop.increment, others);
-        Register::Computed(choose())
+        RegisterValue::Computed(choose())
     }
 
     /// Emits deferred counts at a loop's exit, with a branch that skips them if the loop did not iterate.
@@ -126,7 +126,7 @@ impl ProbeCode<'_> {
         let block = choice.block();
         let (start_value, entry_value) = (choice.operand(1), choice.operand(2));
         // The counter's phi node may have been replaced in the meantime.
-        let number = Counter { value: none.operand(0), ..number };
+        let number = TripCounter { value: none.operand(0), ..number };
         let rest = move_rest_to_new_block(module, choice);
         let counting = new_block_after(module, block);
         Builder::at_end(module, block, self.location).branch(none, rest, counting);
@@ -135,7 +135,7 @@ impl ProbeCode<'_> {
             llvm!(LLVMInstructionRemoveFromParent(entered.0));
             builder.insert(entered);
         }
-        self.count(&builder, Register::Computed(entered), increment, module.constant(1));
+        self.count(&builder, RegisterValue::Computed(entered), increment, module.constant(1));
         self.count(&builder, start, increment, number.minus(&builder, 1));
         builder.jump(rest);
         let register = Builder::phi_at_top(module, rest, module.i64(), self.location);

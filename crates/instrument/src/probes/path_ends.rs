@@ -1,35 +1,35 @@
-//! The code at the end of a path, for each way of counting ([`PathEnd`]).
+//! The code at the end of a path, for each way of counting ([`PathEndAction`]).
 
-use super::{ProbeCode, Register};
+use super::{ProbeCode, RegisterValue};
 use crate::counting::Lookup;
 use crate::events::EventActivation;
 use crate::interesting::Words;
 use crate::llvm::{Builder, Value};
-use crate::path_end::PathEnd;
+use crate::path_end::PathEndAction;
 use crate::segments::SegmentCode;
 
 impl ProbeCode<'_> {
     /// Emits `count[register + increment] += by`, by the counting method of the instrumented function.
-    pub(super) fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
+    pub(super) fn count(&self, builder: &Builder, register: RegisterValue, increment: i64, by: Value) {
         match self.counters.at_end {
-            PathEnd::Word | PathEnd::Stream(_) | PathEnd::Part(_) => {
+            PathEndAction::Word | PathEndAction::Stream(_) | PathEndAction::Part(_) => {
                 let address = self.address(builder, builder.module.i64(), register, increment);
                 self.counters.add(builder, address, by);
             }
-            PathEnd::Table(_) | PathEnd::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::NotNeeded),
-            PathEnd::Sums(events) => {
+            PathEndAction::Table(_) | PathEndAction::Unknown(_) => self.defer_count(builder, register, increment, by, Lookup::NotNeeded),
+            PathEndAction::Sums(events) => {
                 let address = self.address(builder, events.cells, register, increment);
                 self.charge_and_count(events, builder, address, by);
             }
-            PathEnd::Interesting(words, events) => {
+            PathEndAction::Interesting(words, events) => {
                 self.count_word((words, events), builder, self.add_increment(builder, register, increment), by)
             }
-            PathEnd::Iterations(iterations) => {
+            PathEndAction::Iterations(iterations) => {
                 let sum = self.value(self.add_increment(builder, register, increment));
                 let word = iterations.path_ends(builder, self.edge, sum, self.counters.base);
                 word.into_iter().for_each(|word| self.counters.add(builder, word, by));
             }
-            PathEnd::Segment(segments) => self.count_segment(segments, builder, self.add_increment(builder, register, increment)),
+            PathEndAction::Segment(segments) => self.count_segment(segments, builder, self.add_increment(builder, register, increment)),
         }
     }
 
@@ -43,15 +43,15 @@ impl ProbeCode<'_> {
 
     /// Increments the word of an interesting path, or the word that all other paths share. If the path ends here, adds its events, if
     /// events are summed.
-    fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: Register, by: Value) {
+    fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: RegisterValue, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);
         let address = match register {
-            Register::Constant(c) => {
+            RegisterValue::Constant(c) => {
                 let word = counters.first + words.constant_word(c);
                 builder.offset(cells, counters.base, module.constant(word as i64))
             }
-            Register::Computed(value) => {
+            RegisterValue::Computed(value) => {
                 let base = builder.offset(cells, counters.base, module.constant(counters.first as i64));
                 builder.offset(cells, base, words.emit_index(builder, value))
             }
@@ -63,8 +63,8 @@ impl ProbeCode<'_> {
     }
 
     /// Passes a path's context on, and counts the segment that ends with it.
-    fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: Register) {
-        let known = if let Register::Constant(known) = register { Some(known) } else { None };
+    fn count_segment(&self, segments: SegmentCode, builder: &Builder, register: RegisterValue) {
+        let known = if let RegisterValue::Constant(known) = register { Some(known) } else { None };
         let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(register)), self.counters.base);
         word.into_iter().for_each(|word| self.counters.add(builder, word, builder.module.constant(1)));
     }

@@ -54,7 +54,7 @@ const MAX_ASSUMED_TRIPS: f64 = 3.0;
 const CALL_COST: f64 = 24.0;
 
 /// A loop, with its back edges and the nodes of its body.
-struct Loop {
+struct CheckedLoop {
     head: Node,
     back: Vec<Edge>,
     body: IndexSet<Node>,
@@ -66,7 +66,7 @@ struct Loop {
 pub struct CheckSites {
     pub every_iteration: Vec<Edge>,
     /// Loops with a check once in several iterations.
-    pub unrolled: Vec<Unrolled>,
+    pub unrolled: Vec<UnrolledLoop>,
 }
 
 impl CheckSites {
@@ -78,7 +78,7 @@ impl CheckSites {
 
 /// A short loop that checks once in several iterations.
 #[derive(Clone)]
-pub struct Unrolled {
+pub struct UnrolledLoop {
     pub back: Edge,
     pub body: Vec<Node>,
     /// Number of iterations between checks.
@@ -92,7 +92,7 @@ pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
 
 impl CheckSites {
     /// Adds a check to a loop: once in several iterations if it can be unrolled, else in each. Returns whether it is unrolled.
-    fn add(&mut self, this: &Loop, cfg: &FunctionCfg, unrolled: Option<Unrolled>) -> bool {
+    fn add(&mut self, this: &CheckedLoop, cfg: &FunctionCfg, unrolled: Option<UnrolledLoop>) -> bool {
         let unrolled = unrolled.filter(|u| u.iterations > 1);
         if unrolled.is_none() {
             self.every_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
@@ -127,11 +127,11 @@ pub fn check_sites(
     let mut loops = loops(cfg, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = CheckSites::default();
-    let mut checking: Vec<&Loop> = Vec::new();
-    let mut short: Vec<&Loop> = Vec::new();
+    let mut checking: Vec<&CheckedLoop> = Vec::new();
+    let mut short: Vec<&CheckedLoop> = Vec::new();
     // Loops that contain one of these may iterate without reaching a check.
-    let mut unrolled_outer: Vec<&Loop> = Vec::new();
-    let unrolled = |this: &Loop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
+    let mut unrolled_outer: Vec<&CheckedLoop> = Vec::new();
+    let unrolled = |this: &CheckedLoop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
     for (at, this) in loops.iter().enumerate() {
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
@@ -159,15 +159,15 @@ pub fn check_sites(
     chosen
 }
 
-impl Loop {
+impl CheckedLoop {
     /// Returns true if two loops contain each other's header, as in irreducible code. Unrolling one would copy the other's checks.
-    fn is_entangled(&self, loops: &[Loop]) -> bool {
+    fn is_entangled(&self, loops: &[CheckedLoop]) -> bool {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
     /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless the loop is entered at its header
     /// only, has one back edge, and all its blocks can be copied.
-    fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<Unrolled> {
+    fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
         let is_simple =
@@ -180,7 +180,7 @@ impl Loop {
         let iterations = (distance / self.iteration_length(cfg, frequencies).max(1.0)).ceil();
         let all: f64 = self.body.iter().map(|n| instruction_cost(cfg, *n)).sum();
         let iterations = iterations.min(MAX_UNROLLED_SIZE / all.max(1.0)) as usize;
-        Some(Unrolled { back, body, iterations: iterations.min(MAX_UNROLLED_ITERATIONS) })
+        Some(UnrolledLoop { back, body, iterations: iterations.min(MAX_UNROLLED_ITERATIONS) })
     }
 
     /// Returns a conservative estimate of the number of instructions per iteration.
@@ -219,7 +219,7 @@ fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 
-fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<Loop> {
+fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
         by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
@@ -239,7 +239,7 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<Loop> {
             body.retain(|n| reachable.contains(n));
         }
         let calls = body.iter().any(|n| cfg.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
-        loops.push(Loop { head, back, body, calls });
+        loops.push(CheckedLoop { head, back, body, calls });
     }
     loops
 }

@@ -8,7 +8,7 @@
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
-use crate::versions::copies::Copies;
+use crate::versions::copies::CopyMapping;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
@@ -89,7 +89,7 @@ impl DispatchTables {
     }
 
     /// Gives the copied blocks their own tables.
-    pub fn retarget_copies(&self, module: Module, function: Value, copies: &Copies) {
+    pub fn retarget_copies(&self, module: Module, function: Value, copies: &CopyMapping) {
         let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
             let table = *copied_tables.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
@@ -126,7 +126,7 @@ fn is_table(function: Value, value: Value) -> bool {
     !llvm!(LLVMIsAConstantArray(content.0)).is_null() && content.operands().all(is_own)
 }
 
-fn copy_of_table(module: Module, function: Value, table: Value, copies: &Copies) -> Value {
+fn copy_of_table(module: Module, function: Value, table: Value, copies: &CopyMapping) -> Value {
     let copy_of = |entry: Value| {
         let block = Block(llvm!(LLVMGetBlockAddressBasicBlock(entry.0)));
         llvm!(LLVMBlockAddress(function.0, copies.block(block).0))

@@ -14,8 +14,8 @@ use crate::phis;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::shape::new_block_after;
-use crate::versions::copies::{Copies, Lines};
-use crate::versions::ssa::{self, Definitions};
+use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::ssa::{self, VersionDefinitions};
 use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
@@ -63,7 +63,7 @@ impl DoubledFunction<'_> {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
         }
         let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = Copies::new(module, &fast, function, &tier.left_to_callers, Lines::Keep);
+        let mut copies = CopyMapping::new(module, &fast, function, &tier.left_to_callers, LinePolicy::Keep);
         match &tables {
             Some(tables) => tables.retarget_copies(module, function, &copies),
             None => work.join_landings(&landings, &copies),
@@ -100,7 +100,7 @@ impl DoubledFunction<'_> {
     }
 
     /// Splits the latches of interpreters' loops among these back edges, in both versions. Returns true if it has split any.
-    fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut Copies) -> bool {
+    fn split_latches(&self, crossings: &[(Block, Block)], copies: &mut CopyMapping) -> bool {
         let (module, function) = (self.module, self.function);
         let mut any = false;
         for &(check, head) in crossings {
@@ -113,11 +113,16 @@ impl DoubledFunction<'_> {
     }
 
     /// Inserts the version changes where indirect branches arrive, and on back edges of loops that are not unrolled.
-    fn insert_version_changes(&mut self, landings: &[(Block, Block)], crossings: &[(Block, Block)], copies: &Copies) -> Result<(), String> {
+    fn insert_version_changes(
+        &mut self,
+        landings: &[(Block, Block)],
+        crossings: &[(Block, Block)],
+        copies: &CopyMapping,
+    ) -> Result<(), String> {
         for &(landing, body) in landings {
             self.check_at_landing(landing, body, copies);
         }
-        crossings.iter().try_for_each(|(check, head)| self.connect_versions(*check, *head, copies, &Copies::default()))
+        crossings.iter().try_for_each(|(check, head)| self.connect_versions(*check, *head, copies, &CopyMapping::default()))
     }
 
     /// Returns where control changes versions: landing blocks and back edges.
@@ -137,7 +142,7 @@ impl DoubledFunction<'_> {
         (landings, sites)
     }
 
-    fn unroll(&self, cfg: &FunctionCfg, sites: &checks::Unrolled, check: Block, head: Block) -> Unrolled {
+    fn unroll(&self, cfg: &FunctionCfg, sites: &checks::UnrolledLoop, check: Block, head: Block) -> Unrolled {
         let body = sites.body.iter().filter_map(|n| cfg.nodes[n.index()]).collect();
         unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
@@ -172,7 +177,7 @@ impl DoubledFunction<'_> {
     }
 
     /// Adds the values of the copies' indirect branches to the shared landing blocks.
-    fn join_landings(&self, landings: &[(Block, Block)], copies: &Copies) {
+    fn join_landings(&self, landings: &[(Block, Block)], copies: &CopyMapping) {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
             phi.add_incoming(&more);
@@ -190,7 +195,7 @@ impl DoubledFunction<'_> {
     }
 
     /// Inserts a version change where indirect branches arrive: in one block shared by both versions, or in one per version.
-    fn check_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
+    fn check_at_landing(&mut self, landing: Block, body: Block, copies: &CopyMapping) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
         let (acquire, _) = self.acquire(counted_body);
         self.tier.insert_check(landing, acquire, body, self.location);
@@ -204,7 +209,7 @@ impl DoubledFunction<'_> {
 
     /// Inserts a version change on the edge through `check`. The checking code reaches it from `last`, the last copy of an unrolled loop's
     /// body, or from the original.
-    fn connect_versions(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
+    fn connect_versions(&mut self, check: Block, head: Block, copies: &CopyMapping, last: &CopyMapping) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (acquire, acquired) = self.acquire(counted_head);
         for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
@@ -243,8 +248,8 @@ impl DoubledFunction<'_> {
     /// Merges the values that have several definitions since the versions were connected.
     fn repair(&self, values: &[Vec<Value>]) {
         let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.join_blocks);
-        flow.rewrite_uses(&self.bases, Definitions::Arbitrary);
-        flow.merge(values, Definitions::OnePerVersion);
+        flow.rewrite_uses(&self.bases, VersionDefinitions::Arbitrary);
+        flow.merge(values, VersionDefinitions::OnePerVersion);
     }
 }
 
@@ -258,7 +263,7 @@ fn tables(function: Value) -> Option<DispatchTables> {
 }
 
 /// Returns all versions of each value, the fast one first.
-fn values(copies: &Copies, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
+fn values(copies: &CopyMapping, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
     let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
     pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()

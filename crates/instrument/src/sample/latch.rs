@@ -9,7 +9,7 @@
 use super::steps;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
-use crate::versions::copies::{Copies, Lines};
+use crate::versions::copies::{CopyMapping, LinePolicy};
 use indexmap::{IndexMap, IndexSet};
 
 /// Splits the latch of an interpreter's loop. Returns the deleted phi nodes of the latch that keeps its check, with their replacements.
@@ -21,7 +21,7 @@ pub fn split(module: Module, function: Value, latch: Block, head: Block) -> Vec<
     if on.is_empty() {
         return Vec::new();
     }
-    let copies = Copies::new(module, &[latch], function, &IndexMap::new(), Lines::Keep);
+    let copies = CopyMapping::new(module, &[latch], function, &IndexMap::new(), LinePolicy::Keep);
     let without_check = copies.block(latch);
     for phi in head.phis() {
         let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_check)).collect();

@@ -21,7 +21,7 @@ use crate::module_context::ModuleContext;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
 use crate::program_passes;
-use crate::versions::copies::{Copies, Lines};
+use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::description_of_copies;
 use crate::weights;
 use checks::{CallFrequency, CheckSites};
@@ -104,7 +104,7 @@ impl SampleTier {
         let mut known = self.left_to_callers.clone();
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
-        let copies = Copies::new(self.context.module, &blocks, counted, &known, Lines::Drop);
+        let copies = CopyMapping::new(self.context.module, &blocks, counted, &known, LinePolicy::Drop);
         let cfg = description_of_copies(&planned.cfg, &copies);
         // Instrumented callers guarantee that the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);

@@ -8,19 +8,19 @@
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::new_block_after;
-use crate::versions::copies::{Copies, Lines};
+use crate::versions::copies::{CopyMapping, LinePolicy};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
 pub struct Unrolled {
     body: Vec<Block>,
-    copies: Vec<Copies>,
+    copies: Vec<CopyMapping>,
 }
 
 impl Unrolled {
     /// Returns the last copy, which leads to the check.
-    pub fn last(&self) -> &Copies {
+    pub fn last(&self) -> &CopyMapping {
         self.copies.last().expect("there are several iterations")
     }
 
@@ -43,9 +43,10 @@ pub fn unroll(
 ) -> Unrolled {
     let function = head.function();
     let latch_values: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
-    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::new(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
+    let mut copies: Vec<CopyMapping> =
+        (1..iterations).map(|_| CopyMapping::new(module, &body, function, &IndexMap::new(), LinePolicy::Keep)).collect();
     extend_exit_phis(&body, check, &copies);
-    let original = Copies::default();
+    let original = CopyMapping::default();
     for at in 0..copies.len() {
         let (before, this) = copies.split_at_mut(at);
         let (before, this) = (before.last().unwrap_or(&original), &mut this[0]);
@@ -67,7 +68,7 @@ pub fn unroll(
 }
 
 /// Adds the values of the copies to the phi nodes at the loop's exits.
-fn extend_exit_phis(body: &[Block], check: Block, copies: &[Copies]) {
+fn extend_exit_phis(body: &[Block], check: Block, copies: &[CopyMapping]) {
     let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();
     let mut seen = IndexSet::new();

@@ -22,7 +22,7 @@ const MAX_COMPARED_RUNS: usize = 2;
 const MAX_SLOTS_PER_KEY: u64 = 4;
 
 /// The mapping from keys to words.
-pub enum Places {
+pub enum WordPlaces {
     /// The key is the index of the word.
     Keys {
         words: u64,
@@ -35,7 +35,7 @@ pub enum Places {
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs that contain the keys of paths ending there.
-        by_edge: BTreeMap<Edge, BTreeSet<Run>>,
+        by_edge: BTreeMap<Edge, BTreeSet<KeyRun>>,
         /// The hash; `None` if keys are only compared with runs.
         hash: Option<Hash>,
         /// The hash's tables: keys by slot, words by slot, and displacements.
@@ -53,20 +53,20 @@ pub enum Places {
 
 /// A maximal run of consecutive keys, whose words are consecutive too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
+pub struct KeyRun {
     first: u64,
     last: u64,
     word: u64,
 }
 
-impl Run {
+impl KeyRun {
     /// Returns the run that contains `key`, which must be one of the keys.
-    fn around(keys: &[u64], key: u64) -> Run {
+    fn around(keys: &[u64], key: u64) -> KeyRun {
         let at = keys.binary_search(&key).expect("an interesting key is one of them");
         let follows = |place: &usize| keys[place - 1].checked_add(1) == Some(keys[*place]);
         let begins = (1..=at).rev().find(|place| !follows(place)).unwrap_or(0);
         let ends = (at + 1..keys.len()).find(|place| !follows(place)).unwrap_or(keys.len()) - 1;
-        Run { first: keys[begins], last: keys[ends], word: begins as u64 }
+        KeyRun { first: keys[begins], last: keys[ends], word: begins as u64 }
     }
 
     /// Emits the word of a key, or `otherwise` if it is not in the run.
@@ -120,15 +120,15 @@ impl Hash {
     }
 }
 
-impl Places {
+impl WordPlaces {
     /// Builds the mapping of interesting keys, each with its pair and the edge where its path ends; `None` if no hash is found.
-    pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<Places> {
+    pub fn minimal(interesting: &[(u64, (u32, u64), Option<Edge>)]) -> Option<WordPlaces> {
         let by_key: BTreeMap<u64, (u32, u64)> = interesting.iter().map(|(key, pair, _)| (*key, *pair)).collect();
         let (keys, pairs): (Vec<u64>, Vec<(u32, u64)>) = by_key.into_iter().unzip();
-        let mut by_edge: BTreeMap<Edge, BTreeSet<Run>> = BTreeMap::new();
+        let mut by_edge: BTreeMap<Edge, BTreeSet<KeyRun>> = BTreeMap::new();
         for (key, _, edge) in interesting {
             if let Some(edge) = edge {
-                by_edge.entry(*edge).or_default().insert(Run::around(&keys, *key));
+                by_edge.entry(*edge).or_default().insert(KeyRun::around(&keys, *key));
             }
         }
         let is_looked_up = by_edge.values().any(|runs| runs.len() > MAX_COMPARED_RUNS);
@@ -136,14 +136,14 @@ impl Places {
             true => Some(Hash::from_keys(&keys)?),
             false => None,
         };
-        Some(Places::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
+        Some(WordPlaces::Minimal { keys, pairs, by_edge, hash, tables: TransitionTables::default() })
     }
 
     pub fn words(&self) -> u64 {
         match self {
-            Places::Keys { words, .. } => *words,
-            Places::Minimal { keys, .. } => keys.len() as u64 + 1,
-            Places::Preferential { numbering, .. } => numbering.ending.counter_count(),
+            WordPlaces::Keys { words, .. } => *words,
+            WordPlaces::Minimal { keys, .. } => keys.len() as u64 + 1,
+            WordPlaces::Preferential { numbering, .. } => numbering.ending.counter_count(),
         }
     }
 
@@ -151,16 +151,16 @@ impl Places {
     /// its word.
     pub fn pairs(&self, spell: impl Fn(&(u32, u64)) -> u64) -> Vec<u64> {
         match self {
-            Places::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
-            Places::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
-            Places::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
-            Places::Preferential { numbering, .. } => numbering.keys.iter().map(|key| key.unwrap_or(u64::MAX)).collect(),
+            WordPlaces::Keys { pairs, .. } if pairs.is_empty() => Vec::new(),
+            WordPlaces::Keys { words, pairs } => (0..words - 1).map(|word| pairs.get(&word).map_or(u64::MAX, &spell)).collect(),
+            WordPlaces::Minimal { pairs, .. } => pairs.iter().map(spell).collect(),
+            WordPlaces::Preferential { numbering, .. } => numbering.keys.iter().map(|key| key.unwrap_or(u64::MAX)).collect(),
         }
     }
 
     /// Emits the initial value of the register in a context.
     pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
-        let Places::Preferential { numbering, tables } = self else {
+        let WordPlaces::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
         };
         let name = format!("{}.starts", function.name());
@@ -178,28 +178,28 @@ impl Places {
     /// Returns the bits of the register that are the key.
     pub fn key_mask(&self) -> u64 {
         match self {
-            Places::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
-            Places::Keys { .. } | Places::Minimal { .. } => u64::MAX,
+            WordPlaces::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),
+            WordPlaces::Keys { .. } | WordPlaces::Minimal { .. } => u64::MAX,
         }
     }
 
     /// Returns whether the word at an edge depends on the key.
     pub fn looks_up(&self, edge: Edge) -> bool {
         match self {
-            Places::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
-            Places::Keys { .. } | Places::Preferential { .. } => true,
+            WordPlaces::Minimal { by_edge, .. } => by_edge.get(&edge).is_some_and(|runs| !runs.is_empty()),
+            WordPlaces::Keys { .. } | WordPlaces::Preferential { .. } => true,
         }
     }
 
     /// Emits the index of the word for a path that ends at an edge. `key` is the key; for preferential numbering, it is the complete
     /// register.
     pub fn word(&self, builder: &Builder, edge: Edge, key: Value, function: Value) -> Value {
-        if let Places::Preferential { numbering, tables } = self {
+        if let WordPlaces::Preferential { numbering, tables } = self {
             let entries = || Words::entries(&numbering.ending).unwrap_or_default();
             let table = tables.table(0, builder, &format!("{}.segments", function.name()), entries);
             return Words::with_table(&numbering.ending, table).emit_index(builder, key);
         }
-        let Places::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
+        let WordPlaces::Minimal { keys, by_edge, hash, tables, .. } = self else { return key };
         let word_of = |key: &u64| keys.binary_search(key).expect("interesting keys have words") as u64;
         let others = builder.constant(keys.len() as u64);
         let here = by_edge.get(&edge);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn runs_are_maximal() {
         let keys = [3, 4, 5, 9, 11, 12, u64::MAX];
-        let runs: BTreeSet<Run> = keys.iter().map(|key| Run::around(&keys, *key)).collect();
+        let runs: BTreeSet<KeyRun> = keys.iter().map(|key| KeyRun::around(&keys, *key)).collect();
         let found: Vec<(u64, u64, u64)> = runs.iter().map(|run| (run.first, run.last, run.word)).collect();
         assert_eq!(found, [(3, 5, 0), (9, 9, 3), (11, 12, 4), (u64::MAX, u64::MAX, 6)]);
     }

@@ -3,7 +3,7 @@
 use super::calls::{self, CallRedirection};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
-use crate::versions::copies::Copies;
+use crate::versions::copies::CopyMapping;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::selective_inlining::VersionKind;
@@ -25,7 +25,7 @@ pub struct SegmentVersion {
     /// The reason for which the version exists.
     pub kind: VersionKind,
     /// The mapping from the original to a copy; `None` for the original.
-    pub copies: Option<Copies>,
+    pub copies: Option<CopyMapping>,
     /// The versions it calls, by the original's call and the callee's number in the set.
     pub targets: HashMap<(Value, u32), VersionTarget>,
     /// Calls to redirect later.

@@ -4,19 +4,19 @@
 //! branch, the blocks from the edge to the branch are copied, and the edge leads to the copy. All other edges lead to the originals.
 //! Invariant: the copy is only entered by that edge, which therefore dominates it; the rest of the function is unchanged.
 
-use super::TransformedFunction;
+use super::TransformTarget;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::shape::predecessors;
-use crate::versions::copies::{Copies, Lines};
-use crate::versions::ssa::{Definitions, ValueFlow};
+use crate::versions::copies::{CopyMapping, LinePolicy};
+use crate::versions::ssa::{ValueFlow, VersionDefinitions};
 use crate::weights::set_target_weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use trodden_unit::transformations::{PathCopy, SplitWeights};
 
 /// Copies the blocks if possible. Returns whether they were copied.
-pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
+pub fn copy_blocks(place: TransformTarget, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
@@ -27,7 +27,7 @@ pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
     if !leads_there || alone || blocks.contains(&from) {
         return false;
     }
-    let copies = Copies::new(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
+    let copies = CopyMapping::new(place.module, &blocks, place.function, &IndexMap::new(), LinePolicy::Keep);
     let back = redirect_back_edges(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     extend_successor_phis(place.module, &blocks, &copies, &back);
@@ -38,7 +38,7 @@ pub fn copy_blocks(place: TransformedFunction, copy: &PathCopy) -> bool {
 }
 
 /// Returns the edge's source and the blocks; `None` if the plan does not fit the function.
-fn read(place: TransformedFunction, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
+fn read(place: TransformTarget, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.graph.get_edge(copy.entry)?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -63,7 +63,7 @@ fn can_be_copied(block: Block) -> bool {
 
 /// Redirects edges of copies to the originals if they lead backwards in the order of blocks. Returns, for each copied block, the originals
 /// that its copy leads to.
-fn redirect_back_edges(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
+fn redirect_back_edges(blocks: &[Block], copies: &CopyMapping) -> IndexMap<Block, Vec<Block>> {
     let place: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
     let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
     for (at, block) in blocks.iter().enumerate() {
@@ -81,7 +81,7 @@ fn redirect_back_edges(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec
 }
 
 /// Extends the phi nodes of originals that are successors of copies. Rebuilding replaces phi nodes, which may be values of later ones.
-fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
+fn extend_successor_phis(module: Module, blocks: &[Block], copies: &CopyMapping, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
         for &to in out.get(block).into_iter().flatten() {
@@ -106,7 +106,7 @@ fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out:
 }
 
 /// Removes phi-node entries of blocks that are no longer predecessors, in copies and in the first original.
-fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
+fn remove_stale_entries(module: Module, blocks: &[Block], copies: &CopyMapping) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
         let mut left: IndexMap<Block, usize> = IndexMap::new();
         predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);
@@ -119,17 +119,17 @@ fn remove_stale_entries(module: Module, blocks: &[Block], copies: &Copies) {
 }
 
 /// Repairs the uses of values that have two definitions after copying.
-fn merge_values(place: TransformedFunction, blocks: &[Block], copies: &Copies) {
+fn merge_values(place: TransformTarget, blocks: &[Block], copies: &CopyMapping) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
     let mut flow = ValueFlow::new(place.module, place.function, &IndexSet::new());
     for (one, other) in pairs {
-        flow.rewrite_uses(&[one, other], Definitions::Arbitrary);
+        flow.rewrite_uses(&[one, other], VersionDefinitions::Arbitrary);
     }
 }
 
 /// Sets the branch weights of originals and copies from the counts of the paths through each.
-fn set_split_weights(place: TransformedFunction, copies: &Copies, weights: &[SplitWeights]) {
+fn set_split_weights(place: TransformTarget, copies: &CopyMapping, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.graph.get_edge(split.edge) else { continue };

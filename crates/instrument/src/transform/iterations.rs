@@ -7,8 +7,8 @@
 //! the last iterations; all other loops are marked as already split. A loop that is reduced to one path can then be distributed and
 //! vectorised.
 
-use super::TransformedFunction;
-use crate::error::Error;
+use super::TransformTarget;
+use crate::error::InstrumentError;
 use crate::llvm::{Value, llvm};
 use crate::passes::run_on_function;
 use indexmap::IndexSet;
@@ -30,7 +30,7 @@ const AFTER_SPLIT_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg,lo
 const CLEANUP_PASSES: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the latches of the chosen loops. Returns false if no latch can be marked.
-pub fn mark(place: TransformedFunction, loops: &[&LastIterations]) -> bool {
+pub fn mark(place: TransformTarget, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
     latches.iter().for_each(|t| attach(place, *t, TO_SPLIT_MARK, Some(empty(place))));
@@ -38,8 +38,8 @@ pub fn mark(place: TransformedFunction, loops: &[&LastIterations]) -> bool {
 }
 
 /// Splits off the last iterations of the marked loops.
-pub fn split(place: TransformedFunction) -> Result<(), Error> {
-    let ends = |place: TransformedFunction| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
+pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
+    let ends = |place: TransformTarget| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
     others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
     run_on_function(place.function, place.machine, SPLIT_PASSES)?;
@@ -55,7 +55,7 @@ pub fn split(place: TransformedFunction) -> Result<(), Error> {
 }
 
 /// Requests distribution of the loop with this latch, keeping its other metadata.
-fn distribute(place: TransformedFunction, end: Value) {
+fn distribute(place: TransformTarget, end: Value) {
     let context = place.module.context();
     let yes = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(context)), 1, 0));
     let name = "llvm.loop.distribute.enable";
@@ -71,11 +71,11 @@ fn distribute(place: TransformedFunction, end: Value) {
     attach(place, end, "llvm.loop", Some(node));
 }
 
-fn empty(place: TransformedFunction) -> LLVMMetadataRef {
+fn empty(place: TransformTarget) -> LLVMMetadataRef {
     llvm!(LLVMMDNodeInContext2(place.module.context(), std::ptr::null_mut(), 0))
 }
 
 /// Attaches metadata to an instruction; `None` removes it.
-fn attach(place: TransformedFunction, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
+fn attach(place: TransformTarget, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
     instruction.set_metadata(place.module.context(), kind, node);
 }

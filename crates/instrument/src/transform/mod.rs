@@ -10,7 +10,7 @@ mod iterations;
 
 use crate::debug::Positions;
 use crate::describe::FunctionCfg;
-use crate::error::Error;
+use crate::error::InstrumentError;
 use crate::identical_phis;
 use crate::llvm::{Block, Module, Value};
 use crate::no_return::NoReturnAnalysis;
@@ -33,7 +33,7 @@ pub fn apply(
     chosen: &[Value],
     plan: &TransformationPlan,
     reach_all: bool,
-) -> Result<(), Error> {
+) -> Result<(), InstrumentError> {
     let source = module.source();
     let known: Vec<Value> = chosen.iter().copied().filter(|f| plan.has_function(&source, &f.name())).collect();
     if known.is_empty() {
@@ -45,20 +45,20 @@ pub fn apply(
         let prepared = prepare(module, function);
         let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.get(&source, &function.name(), graph_hash(&cfg.blocks, &cfg.graph));
-        apply_to_function(TransformedFunction { module, machine, function, cfg: &cfg }, found)?;
+        apply_to_function(TransformTarget { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
 }
 
 #[derive(Clone, Copy)]
-struct TransformedFunction<'a> {
+struct TransformTarget<'a> {
     module: Module,
     machine: LLVMTargetMachineRef,
     function: Value,
     cfg: &'a FunctionCfg,
 }
 
-fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Result<(), Error> {
+fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<(), InstrumentError> {
     // Set before copying, because copies get their own weights.
     plan.iter()
         .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
@@ -89,7 +89,7 @@ fn apply_to_function(place: TransformedFunction, plan: &[Transformation]) -> Res
 /// Sets branch weights, from which code generation lays out blocks and allocates registers, to the counts of the run. After optimisation,
 /// the weights from an earlier profile are only estimates wherever code was inlined, copied or threaded, but these counts were measured in
 /// the optimised code.
-fn set_measured_weights(place: TransformedFunction, weights: &BranchWeights) {
+fn set_measured_weights(place: TransformTarget, weights: &BranchWeights) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.graph.flow_edges().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {

@@ -1,9 +1,9 @@
 //! Planning a function: its edge frequencies, the plan of its paths, and when each path is counted.
 
-use super::{Error, Unit};
+use super::{InstrumentError, Unit};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
-use crate::options::Threads;
+use crate::options::ThreadCounters;
 use crate::planned_function::PlannedFunction;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
@@ -48,8 +48,8 @@ impl Unit {
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
-            Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
-            Threads::Own => choices,
+            ThreadCounters::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
+            ThreadCounters::Own => choices,
         };
         if *is_measured { choices.in_registers() } else { choices }
     }
@@ -73,8 +73,8 @@ pub(super) fn is_local(function: Value) -> bool {
 ///
 /// # Errors
 /// Two paths have the same number.
-pub fn verify_plan(planned: &PlannedFunction) -> Result<(), Error> {
-    verify_numbering(&planned.program).map_err(|what| Error::InvalidNumbering { function: planned.function.name(), what })
+pub fn verify_plan(planned: &PlannedFunction) -> Result<(), InstrumentError> {
+    verify_numbering(&planned.program).map_err(|what| InstrumentError::InvalidNumbering { function: planned.function.name(), what })
 }
 
 /// Returns `choices` restricted to passes that count each iteration of a loop when it ends.

@@ -6,8 +6,8 @@ use crate::counting::{Counters, Flushing};
 use crate::entry;
 use crate::interesting;
 use crate::llvm::Value;
-use crate::options::Threads;
-use crate::path_end::PathEnd;
+use crate::options::ThreadCounters;
+use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -82,8 +82,8 @@ impl Unit {
     }
 
     /// Returns how a function counts at a path's end if each path has its own count, in an array or a table.
-    pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEnd<'static> {
-        if self.is_in_table(planned) { PathEnd::Table(self.table()) } else { PathEnd::Word }
+    pub fn in_array_or_table(&self, planned: &PlannedFunction) -> PathEndAction<'static> {
+        if self.is_in_table(planned) { PathEndAction::Table(self.table()) } else { PathEndAction::Word }
     }
 
     fn is_in_table(&self, planned: &PlannedFunction) -> bool {
@@ -95,8 +95,8 @@ impl Unit {
     }
 
     /// Returns the counters of the next function, for its probes.
-    pub fn counters<'a>(&self, base: Value, at_end: PathEnd<'a>) -> Counters<'a> {
-        let atomic = self.options.experiment.threads() == Threads::Atomic;
+    pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> Counters<'a> {
+        let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
         Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
     }
 

@@ -14,7 +14,7 @@ use llvm_sys::core::*;
 
 /// The mapping from blocks and values to their copies.
 #[derive(Default)]
-pub struct Copies {
+pub struct CopyMapping {
     blocks: IndexMap<Block, Block>,
     values: IndexMap<Value, Value>,
     originals: IndexMap<Value, Value>,
@@ -22,16 +22,16 @@ pub struct Copies {
 
 /// Whether copies keep source lines. Copies in a different function must not, because it has a different `DISubprogram`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Lines {
+pub enum LinePolicy {
     Keep,
     /// Remove them.
     Drop,
 }
 
-impl Copies {
+impl CopyMapping {
     /// Copies blocks to the end of a function. `known` maps further values (arguments, callees) to their replacements in copies.
-    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
-        let mut copies = Copies { values: known.clone(), ..Copies::default() };
+    pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: LinePolicy) -> CopyMapping {
+        let mut copies = CopyMapping { values: known.clone(), ..CopyMapping::default() };
         for &block in blocks {
             let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
             copies.blocks.insert(block, copy);
@@ -87,7 +87,7 @@ impl Copies {
         }
     }
 
-    fn copy_instructions(&mut self, module: Module, block: Block, lines: Lines) {
+    fn copy_instructions(&mut self, module: Module, block: Block, lines: LinePolicy) {
         let builder = Builder::at_end(module, self.blocks[&block], None);
         for instruction in block.instructions() {
             let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
@@ -101,7 +101,7 @@ impl Copies {
             };
             // With the metadata, debug records of variables in the originals would refer to copies.
             copy.set_metadata(module.context(), "DIAssignID", None);
-            copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
+            copy.set_location(if lines == LinePolicy::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
             self.originals.insert(copy, instruction);
         }

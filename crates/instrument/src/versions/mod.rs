@@ -8,7 +8,7 @@ pub mod ssa;
 use crate::describe::{EdgeSite, FunctionCfg};
 use crate::llvm::{Block, Module, Value};
 use crate::shape::move_to_new_block;
-use copies::Copies;
+use copies::CopyMapping;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 
@@ -29,7 +29,7 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
 }
 
 /// Returns the description of copied blocks.
-pub fn description_of_copies(cfg: &FunctionCfg, copies: &Copies) -> FunctionCfg {
+pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
     let site = |site: &EdgeSite| match site {
         EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
         EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
@@ -63,8 +63,8 @@ pub fn split_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg)
 
 #[cfg(test)]
 mod tests {
-    use super::copies::{Copies, Lines};
-    use super::ssa::{Definitions, ValueFlow};
+    use super::copies::{CopyMapping, LinePolicy};
+    use super::ssa::{ValueFlow, VersionDefinitions};
     use super::*;
     use crate::llvm::test_module::{block, is_valid, parse};
     use indexmap::IndexMap;
@@ -97,7 +97,7 @@ mod tests {
         let module = parse(LOOP);
         let function = module.function("f").unwrap();
         let blocks: Vec<Block> = function.blocks().collect();
-        let copies = Copies::new(module, &blocks, function, &IndexMap::new(), Lines::Keep);
+        let copies = CopyMapping::new(module, &blocks, function, &IndexMap::new(), LinePolicy::Keep);
         let pairs = copies.pairs(&blocks);
         assert_eq!(pairs.len(), blocks.iter().map(|b| b.instructions().count()).sum::<usize>());
         for (original, copy) in pairs {
@@ -143,7 +143,7 @@ mod tests {
         let [one, other, join, done] = ["one", "other", "join", "done"].map(|name| block(function, name));
         let [a, b] = [one, other].map(|block| block.instructions().next().unwrap());
         let mut flow = ValueFlow::new(module, function, &[join].into_iter().collect());
-        flow.merge(&[vec![a, b]], Definitions::Arbitrary);
+        flow.merge(&[vec![a, b]], VersionDefinitions::Arbitrary);
         assert!(is_valid(function));
         let phi = join.phis().next().expect("the versions meet here");
         let incoming = phi.incoming();

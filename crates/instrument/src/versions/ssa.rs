@@ -17,7 +17,7 @@ use trodden_flow::graph::postorder;
 
 /// The definition that arrives at the start of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Arrival {
+enum ArrivingDefinition {
     /// Not known yet.
     Unknown,
     /// The definition with this index.
@@ -28,7 +28,7 @@ enum Arrival {
 
 /// How a variable's definitions and uses are distributed over versions.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Definitions {
+pub enum VersionDefinitions {
     /// One per version, and each version uses its own.
     OnePerVersion,
     /// Any number, and uses refer to an arbitrary one.
@@ -58,7 +58,7 @@ pub struct ValueFlow {
     order: Vec<usize>,
     join_blocks: Vec<bool>,
     /// The definition that arrives in each block, with the number of the variable for which the entry is valid.
-    arrivals: Vec<(u32, Arrival)>,
+    arrivals: Vec<(u32, ArrivingDefinition)>,
     variable: u32,
 }
 
@@ -76,7 +76,7 @@ impl ValueFlow {
         let mut position = vec![0; blocks.len()];
         order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
         let join_blocks = blocks.iter().map(|b| join_blocks.contains(b)).collect();
-        let arrivals = vec![(0, Arrival::Unknown); blocks.len()];
+        let arrivals = vec![(0, ArrivingDefinition::Unknown); blocks.len()];
         ValueFlow {
             module,
             blocks,
@@ -92,8 +92,8 @@ impl ValueFlow {
     }
 
     /// Repairs the uses of values with several definitions. Pairs of definitions are of kind `two`; larger groups are arbitrary.
-    pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
-        let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Arbitrary } else { two };
+    pub fn merge(&mut self, values: &[Vec<Value>], two: VersionDefinitions) {
+        let kind = |definitions: &[Value]| if definitions.len() > 2 { VersionDefinitions::Arbitrary } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
             values.iter().filter_map(|d| Some((d.as_slice(), rematerialisations(d, kind(d), two)?))).collect();
         // Dependent values first: rematerialising them adds uses of the values they are computed from.
@@ -107,13 +107,13 @@ impl ValueFlow {
     }
 
     /// Makes every use of one of the definitions refer to the definition that reaches it.
-    pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: Definitions) {
+    pub fn rewrite_uses(&mut self, definitions: &[Value], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         if uses.is_empty() {
             return;
         }
-        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
+        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
         let phis = self.solve(&live, &defined);
         let kind = definitions[0].kind();
         let mut created = IndexMap::new();
@@ -123,14 +123,14 @@ impl ValueFlow {
         let poison = Value(llvm!(LLVMGetPoison(kind)));
         let value = |flow: &ValueFlow, block: usize, at_end: bool| {
             let arrival = match defined.get(&block) {
-                Some(definition) if at_end => Arrival::Definition(*definition),
+                Some(definition) if at_end => ArrivingDefinition::Definition(*definition),
                 _ => flow.arrival(block),
             };
             match arrival {
-                Arrival::Definition(definition) => definitions[definition],
-                Arrival::Phi(block) => created[&block],
+                ArrivingDefinition::Definition(definition) => definitions[definition],
+                ArrivingDefinition::Phi(block) => created[&block],
                 // The block is unreachable.
-                Arrival::Unknown => poison,
+                ArrivingDefinition::Unknown => poison,
             }
         };
         for &block in &phis {
@@ -144,19 +144,19 @@ impl ValueFlow {
 
     /// Rematerialises a value before each use that several definitions reach. Afterwards, the operands of the rematerialised instructions
     /// must be repaired.
-    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: Definitions) {
+    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialisation], of_kind: VersionDefinitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
-        let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Arbitrary) else { return };
+        let Some(live) = self.live(&uses, &defined, of_kind == VersionDefinitions::Arbitrary) else { return };
         self.solve(&live, &defined);
         let source: IndexMap<Value, Rematerialisation> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut created = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = user.operand(operand);
             let value = match self.arrival(block) {
-                Arrival::Definition(definition) => definitions[definition],
-                Arrival::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
-                Arrival::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
+                ArrivingDefinition::Definition(definition) => definitions[definition],
+                ArrivingDefinition::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
+                ArrivingDefinition::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
                     self.rematerialise(definition, source[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
@@ -209,7 +209,7 @@ impl ValueFlow {
             if self.arrivals[block].0 == self.variable {
                 continue;
             }
-            self.arrivals[block] = (self.variable, Arrival::Unknown);
+            self.arrivals[block] = (self.variable, ArrivingDefinition::Unknown);
             live.push(block);
             stack.extend(self.predecessors[block].iter().filter(|b| !defined.contains_key(*b)));
         }
@@ -221,23 +221,23 @@ impl ValueFlow {
     fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
         // Both definitions reach the blocks where versions meet. Starting from this fact avoids phi nodes further on.
         for &block in live.iter().filter(|b| self.join_blocks[**b]) {
-            self.arrivals[block].1 = Arrival::Phi(block);
+            self.arrivals[block].1 = ArrivingDefinition::Phi(block);
         }
         let mut work: BinaryHeap<Reverse<usize>> = live.iter().map(|b| Reverse(self.position[*b])).collect();
         while let Some(Reverse(at)) = work.pop() {
             let block = self.order[at];
             let old = self.arrivals[block].1;
-            if old == Arrival::Phi(block) {
+            if old == ArrivingDefinition::Phi(block) {
                 continue;
             }
-            let mut new = Arrival::Unknown;
+            let mut new = ArrivingDefinition::Unknown;
             for &from in &self.predecessors[block] {
-                let incoming = defined.get(&from).map_or_else(|| self.arrival(from), |d| Arrival::Definition(*d));
+                let incoming = defined.get(&from).map_or_else(|| self.arrival(from), |d| ArrivingDefinition::Definition(*d));
                 new = match (new, incoming) {
-                    (one, Arrival::Unknown) => one,
-                    (Arrival::Unknown, one) => one,
+                    (one, ArrivingDefinition::Unknown) => one,
+                    (ArrivingDefinition::Unknown, one) => one,
                     (one, other) if one == other => one,
-                    _ => Arrival::Phi(block),
+                    _ => ArrivingDefinition::Phi(block),
                 };
             }
             if new != old {
@@ -246,14 +246,14 @@ impl ValueFlow {
                 work.extend(next.map(|b| Reverse(self.position[*b])));
             }
         }
-        let mut phis: Vec<usize> = live.iter().copied().filter(|b| self.arrivals[*b].1 == Arrival::Phi(*b)).collect();
+        let mut phis: Vec<usize> = live.iter().copied().filter(|b| self.arrivals[*b].1 == ArrivingDefinition::Phi(*b)).collect();
         phis.sort();
         phis
     }
 
-    fn arrival(&self, block: usize) -> Arrival {
+    fn arrival(&self, block: usize) -> ArrivingDefinition {
         let (variable, arrival) = self.arrivals[block];
-        if variable == self.variable { arrival } else { Arrival::Unknown }
+        if variable == self.variable { arrival } else { ArrivingDefinition::Unknown }
     }
 }
 
@@ -295,10 +295,10 @@ fn extension(value: Value) -> Option<Value> {
 /// Returns how to rematerialise all definitions of a value; `None` if that is impossible or not worthwhile. `two` is the kind of pairs.
 /// Comparisons are not rematerialised if definitions are arbitrary (up to 0.8 % more instructions in residual builds), and lower parts are
 /// not in residual builds (5 % of an interpreter's instructions).
-fn rematerialisations(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialisation>> {
+fn rematerialisations(definitions: &[Value], of_kind: VersionDefinitions, two: VersionDefinitions) -> Option<Vec<Rematerialisation>> {
     let is_allowed = |value: Value, source: &Rematerialisation| match source {
-        Rematerialisation::Clone => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
-        Rematerialisation::LowerPart(_) => two == Definitions::OnePerVersion,
+        Rematerialisation::Clone => of_kind == VersionDefinitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
+        Rematerialisation::LowerPart(_) => two == VersionDefinitions::OnePerVersion,
     };
     definitions.iter().map(|d| rematerialisation(*d).filter(|source| is_allowed(*d, source))).collect()
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use trodden_flow::{Edge, Node};
 use trodden_witness::{
-    EdgeWeights, Opaque, ProgramCall, ProgramStart, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    EdgeWeights, Opaque, ProgramCall, StartPoint, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
     WitnessProgram, WitnessSite,
 };
 
@@ -154,7 +154,7 @@ fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Op
     if let Some(key) = file.keys().next() {
         bail!("unknown key `{key}`; allowed are functions, calls, main, external, profiles and traces");
     }
-    let program = WitnessProgram::new(list, ProgramStart::Main(main), external)?;
+    let program = WitnessProgram::new(list, StartPoint::Main(main), external)?;
     WitnessFile::new(program, &weights, names, profiles, traces)
 }
 

@@ -124,7 +124,7 @@ enum History {
 
 fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
-    let one = |context: trodden_coding::Context| {
+    let one = |context: trodden_coding::ModelContext| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
             json!({
                 "edge": dag.underlying(edge).map(|e| e.0),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use trodden_flow::interesting::NumberAliases;
 use trodden_flow::{DagEdgeId, Edge, NumberingScheme, Origin};
 use trodden_selective::verify::{Verdict, VerifyBudget, VerifyMethod, verify};
-use trodden_selective::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_selective::{Budget, Classification, NumberOptions, PathClass, RegisterPlacement, SearchEnd, number as flow_number};
 use trodden_selective::{InterestingSet, Labelling};
 
 /// Default time limit of a search, in seconds.
@@ -169,7 +169,7 @@ fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, m
         }
         if labelling.scheme != NumberingScheme::BallLarus {
             row["ball_larus"] = number_json(id.into());
-            if let Class::Known(slot) = labelling.classify(dag, registers) {
+            if let PathClass::Known(slot) = labelling.classify(dag, registers) {
                 row["slot"] = number_json(slot.into());
                 if !interesting && !marks.all {
                     row["alias"] = json!(true);

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use trodden_command::laboratory::context;
 use trodden_report::{Name, dot};
-use trodden_unit::{FunctionMap, Image, UnitMap};
+use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 
 /// Prints the graph of a function.
 ///
@@ -15,7 +15,7 @@ use trodden_unit::{FunctionMap, Image, UnitMap};
 /// The program cannot be read, or contains no function or several functions with this name.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
     let store = context().store().ok();
     let mut maps: Vec<UnitMap> = Vec::new();
     for placed in &image.units {

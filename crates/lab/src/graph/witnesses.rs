@@ -12,7 +12,7 @@ use trodden_witness::placement::WrongWitnessKind;
 use trodden_witness::pushdown::Pushdown;
 use trodden_witness::structure::Structure;
 use trodden_witness::{
-    Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
+    ConditionCheck, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 
 const SCHEMA_VERSION: u32 = 2;
@@ -56,14 +56,14 @@ pub fn witnesses(file: &WitnessFile, job: &Witnesses) -> Result<(Value, bool)> {
 }
 
 /// Checks the paper's theorems. Returns the violations, and which theorems hold.
-fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Check, Option<Value>)> {
+fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(ConditionCheck, Option<Value>)> {
     let paper = check_paper(&file.program, distribution)?;
     let theorems = json!({ "graph": paper.graph.is_empty(), "path": paper.path.is_empty() });
     let mut violations = paper.path;
     let more: Vec<Violation> = paper.graph.into_iter().filter(|v| !violations.contains(v)).collect();
     violations.extend(more);
     violations.sort_by_key(|v| (v.state, v.successors));
-    Ok((Check { violations, unbounded_lookahead: Vec::new() }, Some(theorems)))
+    Ok((ConditionCheck { violations, unbounded_lookahead: Vec::new() }, Some(theorems)))
 }
 
 /// Checks a distribution from the file, and computes its costs.
@@ -72,7 +72,7 @@ fn check_given(
     kind: WitnessKind,
     profiles: &[Vec<Witness>],
     job: &Witnesses,
-) -> Result<(Distribution, Check, Vec<f64>)> {
+) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     if profiles.is_empty() {
         bail!("`profiles` is empty; add at least one profile, or omit it");
     }
@@ -91,7 +91,7 @@ fn check_given(
 }
 
 /// Plans a distribution with the strategy and placement that the options select.
-fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
+fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     let options = DistributionOptions {
         profiles: job.profiles,
         strategy: job.strategy,
@@ -126,7 +126,7 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
 }
 
 /// Lists violations, each with two executions that have the same traces if a search finds them.
-pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &Check) -> Vec<Value> {
+pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &ConditionCheck) -> Vec<Value> {
     if check.violations.is_empty() {
         return Vec::new();
     }

@@ -26,7 +26,7 @@ use trodden_console::output::{Color, json_text, print_result, wants_color};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 use trodden_stored::named;
-use trodden_unit::{Frame, Identity, Image};
+use trodden_unit::{Frame, Identity, InstrumentedImage};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -84,7 +84,7 @@ enum LoopPlace {
 /// The profile does not contain the program or counts only unknown paths, bitcode was not kept, or a tool failed.
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
-    let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
+    let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
     // Known paths run uncounted code, so neither their iterations nor their instructions follow from the counts.
@@ -115,7 +115,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn image_profile<'a>(profile: &'a Profile, image: &Image, job: &Loops) -> Result<&'a ImageProfile> {
+fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loops) -> Result<&'a ImageProfile> {
     let found = profile.images.iter().find(|i| i.identity == image.identity);
     let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
     found.with_context(|| {
@@ -144,7 +144,7 @@ fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops)
 }
 
 /// Returns a unit with its bitcode, from the program or else from the store.
-fn load_frame(image: &Image, unit: Identity) -> Result<Frame> {
+fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     let own = image.frames.iter().find(|f| f.unit == unit);
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
         return Ok(frame.clone());

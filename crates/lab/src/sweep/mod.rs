@@ -24,7 +24,7 @@ use trodden_console::output::write_file;
 use trodden_hardware::character::{Character, characterize};
 use trodden_hardware::experiment::{Design, combinations, effects};
 use trodden_hardware::processor::ProcessorModel;
-use trodden_hardware::{Lane, Metric, ProfilerParameters, Repair};
+use trodden_hardware::{Lane, Metric, ProfilerParameters, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{Batch, Level};
 
@@ -269,7 +269,7 @@ impl SweepJob<'_> {
     fn group(&self, members: Vec<usize>, repairs: bool) -> Result<Group> {
         let mut parameters = self.parameters(&members);
         if !repairs {
-            parameters.detector.repair = Repair::None;
+            parameters.detector.repair = StackRepair::None;
         }
         let processor = self.configurations[members[0]].processor;
         Ok(Group { lane: Lane::new(parameters, self.model.map(|model| (model, processor)))?, members })

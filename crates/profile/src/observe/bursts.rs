@@ -10,9 +10,9 @@ const NOT_SAMPLED: &str = "it is not sampled";
 
 /// Linkage names of the functions that are not sampled.
 #[derive(Default)]
-pub struct Finder(BTreeSet<String>);
+pub struct BurstFinder(BTreeSet<String>);
 
-impl InexactFinder for Finder {
+impl InexactFinder for BurstFinder {
     fn unit(&mut self, map: &UnitMap) {
         if map.experiment.is_sampled() {
             let unsampled = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));

@@ -1,7 +1,7 @@
 //! Decodes the words of functions that distinguish only their interesting paths. The map says which path a word counts
 //! ([`trodden_unit::InterestingWords`]); words of all other paths are summed in the last counter.
 
-use super::{Inexact, InexactFinder, Tally};
+use super::{FunctionTally, Inexact, InexactFinder};
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 
@@ -16,16 +16,16 @@ pub fn counters(function: &FunctionMap, words: &InterestingWords, indices: &[u64
 
 /// Functions that distinguish only their interesting paths.
 #[derive(Default)]
-pub struct Finder {
+pub struct InterestingPathFinder {
     scheme: String,
     /// Number of functions, and of executions of their uninteresting paths.
-    interesting: Tally,
+    interesting: FunctionTally,
     /// Number of functions with uninteresting paths that are counted as interesting, and the number of these paths.
-    aliases: Tally,
+    aliases: FunctionTally,
     unproven: u64,
 }
 
-impl InexactFinder for Finder {
+impl InexactFinder for InterestingPathFinder {
     fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
         let Some(words) = function.interesting() else { return };
         self.scheme = map.experiment.scheme().name().to_owned();
@@ -39,8 +39,8 @@ impl InexactFinder for Finder {
 
     fn reasons(&mut self) -> Vec<Inexact> {
         let scheme = || self.scheme.clone();
-        let Tally { functions, sum } = self.interesting;
-        let Tally { functions: aliased, sum: aliases } = self.aliases;
+        let FunctionTally { functions, sum } = self.interesting;
+        let FunctionTally { functions: aliased, sum: aliases } = self.aliases;
         let all = [
             (functions > 0, Inexact::Interesting { scheme: scheme(), functions, executions: sum }),
             (aliased > 0, Inexact::Aliases { scheme: scheme(), functions: aliased, aliases }),

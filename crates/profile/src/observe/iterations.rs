@@ -1,18 +1,18 @@
 //! Paths over iterations: finds functions whose paths are counted together with the previous ones ([`crate::iterations`]) instead of
 //! separately.
 
-use super::{Inexact, InexactFinder, Tally};
+use super::{FunctionTally, Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::{FunctionMap, UnitMap};
 
 /// Counts functions with paths over iterations. A function may be in several copies of a program.
 #[derive(Default)]
-pub struct Finder {
+pub struct IterationFinder {
     functions: BTreeSet<(String, String)>,
-    others: Tally,
+    others: FunctionTally,
 }
 
-impl InexactFinder for Finder {
+impl InexactFinder for IterationFinder {
     fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
         if function.iteration_words().is_some() {
             self.functions.insert((map.source.clone(), function.name.clone()));

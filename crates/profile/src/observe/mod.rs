@@ -54,25 +54,25 @@ pub(crate) trait InexactFinder {
 /// Returns all finders, in the order in which reports list their reasons.
 pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
-        Box::new(bursts::Finder::default()),
-        Box::new(segments::Finder::default()),
-        Box::new(iterations::Finder::default()),
-        Box::new(interesting::Finder::default()),
-        Box::new(tables::Finder::default()),
-        Box::new(unknown::Finder::default()),
-        Box::new(watched::Finder::default()),
-        Box::new(part::Finder::default()),
+        Box::new(bursts::BurstFinder::default()),
+        Box::new(segments::SegmentFinder::default()),
+        Box::new(iterations::IterationFinder::default()),
+        Box::new(interesting::InterestingPathFinder::default()),
+        Box::new(tables::FullTableFinder::default()),
+        Box::new(unknown::UnknownPathFinder::default()),
+        Box::new(watched::WatchedPathFinder::default()),
+        Box::new(part::CopyPartFinder::default()),
     ]
 }
 
 /// Number of functions, and the sum of a quantity over them.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct FunctionTally {
     pub functions: u64,
     pub sum: u64,
 }
 
-impl Tally {
+impl FunctionTally {
     pub fn add(&mut self, number: u64) {
         self.functions += 1;
         self.sum = self.sum.saturating_add(number);

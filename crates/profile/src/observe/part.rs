@@ -1,7 +1,7 @@
 //! Decodes the words of copies that each count a part of the paths. A word's index is the sum of the labels on its path
 //! ([`trodden_unit::LabelWords`]). A word whose index is not such a sum belongs to paths that the copy does not count, and is dropped.
 
-use super::{Inexact, InexactFinder, Tally};
+use super::{FunctionTally, Inexact, InexactFinder};
 use trodden_flow::DagEdgeSet;
 use trodden_flow::part::LabelSums;
 use trodden_unit::experiment::Spelling;
@@ -19,15 +19,15 @@ pub fn counters(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> 
 
 /// Finds functions that count only some of their paths, and units of copies.
 #[derive(Default)]
-pub struct Finder {
+pub struct CopyPartFinder {
     scheme: String,
     /// Number of functions that count only some of their paths, and of executions whose path is unknown.
-    partial: Tally,
+    partial: FunctionTally,
     copy: u64,
     edges: u64,
 }
 
-impl InexactFinder for Finder {
+impl InexactFinder for CopyPartFinder {
     fn unit(&mut self, map: &UnitMap) {
         self.edges += u64::from(map.counted == CountedEvent::Edges);
         self.copy += u64::from(parts::origin(map).is_some());
@@ -41,7 +41,7 @@ impl InexactFinder for Finder {
     }
 
     fn reasons(&mut self) -> Vec<Inexact> {
-        let Tally { functions, sum } = self.partial;
+        let FunctionTally { functions, sum } = self.partial;
         let all = [
             (functions > 0, Inexact::Partial { scheme: std::mem::take(&mut self.scheme), functions, executions: sum }),
             (self.copy > 0, Inexact::Copy(self.copy)),

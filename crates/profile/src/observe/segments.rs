@@ -5,9 +5,9 @@ use trodden_unit::{FunctionMap, UnitMap};
 
 /// Counts functions with segments.
 #[derive(Default)]
-pub struct Finder(u64);
+pub struct SegmentFinder(u64);
 
-impl InexactFinder for Finder {
+impl InexactFinder for SegmentFinder {
     fn function(&mut self, _: &UnitMap, function: &FunctionMap, _: u64) {
         self.0 += u64::from(function.segment_words().is_some());
     }

@@ -39,7 +39,7 @@ mod tests {
     #[test]
     fn cells_are_split_with_their_overflow() {
         // Two threads, with sums of -5 and 2, and squares whose low halves overflow when added.
-        let mut sums = crate::sum::Sums::default();
+        let mut sums = crate::sum::CountSums::default();
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);
         }

@@ -1,16 +1,16 @@
 //! Decodes the hash tables of functions with many paths. Keys and counts are read region by region, since a path's cell depends on what its
 //! thread counted before.
 
-use super::{Inexact, InexactFinder, Tally};
-use crate::sum::Sums;
+use super::{FunctionTally, Inexact, InexactFinder};
+use crate::sum::CountSums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
 /// Finds functions whose tables overflowed, with the number of executions whose path is unknown.
 #[derive(Default)]
-pub struct Finder(Tally);
+pub struct FullTableFinder(FunctionTally);
 
-impl InexactFinder for Finder {
+impl InexactFinder for FullTableFinder {
     fn function(&mut self, _: &UnitMap, function: &FunctionMap, unattributed: u64) {
         if unattributed > 0 && matches!(function.storage, Storage::Table(_)) {
             self.0.add(unattributed);
@@ -19,8 +19,8 @@ impl InexactFinder for Finder {
 
     fn reasons(&mut self) -> Vec<Inexact> {
         match self.0 {
-            Tally { functions: 0, .. } => Vec::new(),
-            Tally { functions, sum } => vec![Inexact::TableFull { functions, executions: sum }],
+            FunctionTally { functions: 0, .. } => Vec::new(),
+            FunctionTally { functions, sum } => vec![Inexact::TableFull { functions, executions: sum }],
         }
     }
 }
@@ -29,17 +29,17 @@ impl InexactFinder for Finder {
 #[derive(Default)]
 pub struct Tables {
     /// Tables, ascending by first word.
-    cells: Vec<Cells>,
+    cells: Vec<TableCells>,
     /// File offset and value of the last key that was read.
     key: Option<(u64, u64)>,
     /// Counts by counter.
-    pub sums: Sums,
+    pub sums: CountSums,
     /// Number of invalid cells.
     pub invalid: u64,
 }
 
 /// The cells of one function.
-struct Cells {
+struct TableCells {
     words: Range<u64>,
     first_counter: u64,
     counters: u64,
@@ -48,8 +48,8 @@ struct Cells {
 impl Tables {
     /// Creates a decoder for a unit's tables.
     pub fn new(map: &UnitMap) -> Tables {
-        let cells = |f: &FunctionMap| Some(Cells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
-        let mut cells: Vec<Cells> = map.functions.iter().filter_map(cells).collect();
+        let cells = |f: &FunctionMap| Some(TableCells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
+        let mut cells: Vec<TableCells> = map.functions.iter().filter_map(cells).collect();
         cells.sort_by_key(|c| c.words.start);
         Tables { cells, ..Tables::default() }
     }

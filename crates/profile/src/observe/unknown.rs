@@ -8,9 +8,9 @@ use trodden_unit::UnitMap;
 
 /// Counts units that count only unknown paths.
 #[derive(Default)]
-pub struct Finder(u64);
+pub struct UnknownPathFinder(u64);
 
-impl InexactFinder for Finder {
+impl InexactFinder for UnknownPathFinder {
     fn unit(&mut self, map: &UnitMap) {
         self.0 += u64::from(map.has_times() && !map.experiment.is_watched());
     }
@@ -22,17 +22,17 @@ impl InexactFinder for Finder {
 
 /// Collects the times of first executions. A unit has one for each counter.
 #[derive(Default)]
-pub struct Times {
+pub struct FirstExecutionTimes {
     words: Range<u64>,
     /// Times by counter, in nanoseconds since 1970.
     pub first: BTreeMap<u64, u64>,
 }
 
-impl Times {
+impl FirstExecutionTimes {
     /// Creates a decoder for a unit's times.
-    pub fn new(map: &UnitMap) -> Times {
+    pub fn new(map: &UnitMap) -> FirstExecutionTimes {
         let words = if map.has_times() { map.counters..map.counters.saturating_mul(2) } else { 0..0 };
-        Times { words, ..Times::default() }
+        FirstExecutionTimes { words, ..FirstExecutionTimes::default() }
     }
 
     /// Decodes a word if it is a time; otherwise returns false.

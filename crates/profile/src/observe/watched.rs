@@ -5,9 +5,9 @@ use trodden_unit::UnitMap;
 
 /// Counts units that count only watched paths.
 #[derive(Default)]
-pub struct Finder(u64);
+pub struct WatchedPathFinder(u64);
 
-impl InexactFinder for Finder {
+impl InexactFinder for WatchedPathFinder {
     fn unit(&mut self, map: &UnitMap) {
         self.0 += u64::from(map.experiment.is_watched());
     }

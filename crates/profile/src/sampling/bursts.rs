@@ -134,24 +134,24 @@ impl UnitEstimates {
 
 /// The sampling switch of an image, a byte in its raw file.
 #[derive(Debug)]
-pub struct Switch {
+pub struct SamplingSwitch {
     file: File,
     offset: u64,
     process: u64,
 }
 
-impl Switch {
+impl SamplingSwitch {
     /// Opens and locks a raw file for switching; `None` if its image has no switch.
     ///
     /// # Errors
     /// The file cannot be read or written, is not a raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different
     /// recorder.
-    pub fn open(path: &Path) -> Result<Option<Switch>, ProfileError> {
+    pub fn open(path: &Path) -> Result<Option<SamplingSwitch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
         // Two recorders would falsify each other's measurements.
         file.try_lock().map_err(|e| ProfileError::io(path, "lock (a different recorder uses it)")(e.into()))?;
-        Ok((offset != 0).then_some(Switch { file, offset, process }))
+        Ok((offset != 0).then_some(SamplingSwitch { file, offset, process }))
     }
 
     /// ID of the process that created the file.

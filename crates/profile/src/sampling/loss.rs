@@ -21,7 +21,7 @@ pub struct SeenReading {
 
 /// Estimated time that each burst loses.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loss {
+pub struct BurstLoss {
     /// Nanoseconds per burst.
     pub ns: f64,
     /// Standard error in nanoseconds.
@@ -47,9 +47,9 @@ const MIN_READINGS: usize = 12;
 /// Maximum share of its time that a burst may lose. Estimates are divided by the rest, which must not be close to 0.
 const MAX_LOSS_SHARE: f64 = 0.9;
 
-impl Loss {
+impl BurstLoss {
     /// Fits the loss to readings, whose times were measured by `clock`.
-    pub fn from_readings(readings: &[SeenReading], clock: SampledClock) -> Loss {
+    pub fn from_readings(readings: &[SeenReading], clock: SampledClock) -> BurstLoss {
         let used: Vec<SeenReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
         let sum = |of: &dyn Fn(&SeenReading) -> f64| used.iter().map(of).sum::<f64>();
         let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
@@ -58,44 +58,45 @@ impl Loss {
         // A measure of how much the burst lengths vary; 0 if all are equal.
         let spread = time * squares - bursts * bursts;
         if used.len() < MIN_READINGS || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
-            return Loss::unknown(time / bursts, clock);
+            return BurstLoss::unknown(time / bursts, clock);
         }
         let lost = (bursts * work - time * products) / spread;
         let speed = (work + lost * bursts) / time;
         if speed <= 0.0 {
-            return Loss::unknown(time / bursts, clock);
+            return BurstLoss::unknown(time / bursts, clock);
         }
         let residue = |s: &SeenReading| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
         let variance = sum(&residue) / (used.len() - 2) as f64;
         let error_ns = (variance * time / spread).sqrt() / speed;
         // A loss cannot be negative, and is less than a burst.
-        Loss { ns: (lost / speed).clamp(0.0, MAX_LOSS_SHARE * time / bursts), error_ns }.averaged_with(Loss::expected(time / bursts, clock))
+        BurstLoss { ns: (lost / speed).clamp(0.0, MAX_LOSS_SHARE * time / bursts), error_ns }
+            .averaged_with(BurstLoss::expected(time / bursts, clock))
     }
 
     /// Returns the loss that is assumed if it cannot be fitted. `length_ns` is the mean length of a burst.
-    fn unknown(length_ns: f64, clock: SampledClock) -> Loss {
-        let Loss { ns, error_ns } = Loss::expected(length_ns, clock);
-        Loss { ns, error_ns: error_ns.min(MAX_UNKNOWN_ERROR_NS) }
+    fn unknown(length_ns: f64, clock: SampledClock) -> BurstLoss {
+        let BurstLoss { ns, error_ns } = BurstLoss::expected(length_ns, clock);
+        BurstLoss { ns, error_ns: error_ns.min(MAX_UNKNOWN_ERROR_NS) }
     }
 
     /// Returns the loss that is expected before any reading. `length_ns` is the mean length of a burst.
-    fn expected(length_ns: f64, clock: SampledClock) -> Loss {
+    fn expected(length_ns: f64, clock: SampledClock) -> BurstLoss {
         // Without bursts the mean length is NaN.
         let length_ns = if length_ns > 0.0 { length_ns } else { 0.0 };
         match clock {
-            SampledClock::Wall { .. } => Loss { ns: 0.0, error_ns: PRIOR_ERROR_SHARE * length_ns },
+            SampledClock::Wall { .. } => BurstLoss { ns: 0.0, error_ns: PRIOR_ERROR_SHARE * length_ns },
             SampledClock::Processor => {
                 let bounded = |ns: f64| ns.min(MAX_PROCESSOR_SHARE * length_ns);
-                Loss { ns: bounded(PROCESSOR_NS), error_ns: bounded(PROCESSOR_ERROR_NS) }
+                BurstLoss { ns: bounded(PROCESSOR_NS), error_ns: bounded(PROCESSOR_ERROR_NS) }
             }
         }
     }
 
     /// Averages the fitted and the expected loss, weighted by their inverse variances.
-    fn averaged_with(self, known: Loss) -> Loss {
-        let weight = |loss: &Loss| 1.0 / loss.error_ns.powi(2).max(1.0);
+    fn averaged_with(self, known: BurstLoss) -> BurstLoss {
+        let weight = |loss: &BurstLoss| 1.0 / loss.error_ns.powi(2).max(1.0);
         let (own, before) = (weight(&self), weight(&known));
-        Loss { ns: (self.ns * own + known.ns * before) / (own + before), error_ns: (1.0 / (own + before)).sqrt() }
+        BurstLoss { ns: (self.ns * own + known.ns * before) / (own + before), error_ns: (1.0 / (own + before)).sqrt() }
     }
 
     /// Returns the time in nanoseconds in which the program made progress.
@@ -133,7 +134,7 @@ mod tests {
         for loss_ns in [0.0, 10_000.0, 30_000.0] {
             let mut held = 0;
             for seed in 0..200 {
-                let found = Loss::from_readings(&readings(&mut Random::new(seed), loss_ns, 200), WALL);
+                let found = BurstLoss::from_readings(&readings(&mut Random::new(seed), loss_ns, 200), WALL);
                 assert!((found.ns - loss_ns).abs() < 15_000.0, "seed {seed}: {found:?} {loss_ns}");
                 held += usize::from((found.ns - loss_ns).abs() <= 1.96 * found.error_ns);
             }
@@ -144,23 +145,24 @@ mod tests {
     #[test]
     fn equal_bursts_or_few_readings_give_the_default_loss() {
         let equal: Vec<SeenReading> = (1..100).map(|at| SeenReading { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
-        assert_eq!(Loss::from_readings(&equal, WALL), Loss { ns: 0.0, error_ns: 25_000.0 });
-        assert_eq!(Loss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
-        assert_eq!(Loss::from_readings(&[], WALL), Loss { ns: 0.0, error_ns: 0.0 });
+        assert_eq!(BurstLoss::from_readings(&equal, WALL), BurstLoss { ns: 0.0, error_ns: 25_000.0 });
+        assert_eq!(BurstLoss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
+        assert_eq!(BurstLoss::from_readings(&[], WALL), BurstLoss { ns: 0.0, error_ns: 0.0 });
         // The unknown loss matters for short bursts, but hardly for long ones.
-        assert!(Loss::unknown(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
-        assert!(Loss::unknown(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
+        assert!(BurstLoss::unknown(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
+        assert!(BurstLoss::unknown(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
         // With processor time the loss is about the same for all programs.
-        let of_program = |length| Loss::from_readings(&[SeenReading { on_ns: length, bursts: 1.0, work: 1.0 }], SampledClock::Processor);
-        assert_eq!(of_program(5e5), Loss { ns: 30_000.0, error_ns: 20_000.0 });
-        assert_eq!(of_program(4e4), Loss { ns: 10_000.0, error_ns: 10_000.0 });
+        let of_program =
+            |length| BurstLoss::from_readings(&[SeenReading { on_ns: length, bursts: 1.0, work: 1.0 }], SampledClock::Processor);
+        assert_eq!(of_program(5e5), BurstLoss { ns: 30_000.0, error_ns: 20_000.0 });
+        assert_eq!(of_program(4e4), BurstLoss { ns: 10_000.0, error_ns: 10_000.0 });
     }
 
     #[test]
     fn loss_is_less_than_a_burst() {
         let seen = |length: f64, work: f64| SeenReading { on_ns: length, bursts: 1.0, work };
         let all: Vec<SeenReading> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
-        let found = Loss::from_readings(&all, WALL);
+        let found = BurstLoss::from_readings(&all, WALL);
         assert!(found.ns > 40_000.0 && found.effective_ns(50_000.0, 1.0) > 0.0, "{found:?}");
     }
 }

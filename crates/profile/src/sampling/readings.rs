@@ -7,9 +7,9 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
-use super::loss::{Loss, SeenReading};
+use super::loss::{BurstLoss, SeenReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, Cost, Work, costs};
+use super::slowdown::{COST_ERROR, PathCost, Work, costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
@@ -35,9 +35,9 @@ const MAX_READINGS: usize = 8192;
 const MAX_COUNTS: usize = 1 << 21;
 
 /// A unit, given by its image's identity and its index in the image.
-type UnitKey = (Identity, usize);
+type ImageUnit = (Identity, usize);
 /// Nonzero counters by unit: index and count, ascending by index.
-type UnitSums = BTreeMap<UnitKey, Vec<(u64, u64)>>;
+type UnitSums = BTreeMap<ImageUnit, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ struct ReadingInterval {
 #[derive(Debug)]
 pub struct Readings {
     /// Identity of each unit.
-    units: BTreeMap<UnitKey, Identity>,
+    units: BTreeMap<ImageUnit, Identity>,
     /// Counts at the previous reading.
     before: UnitSums,
     readings: Vec<ReadingInterval>,
@@ -131,7 +131,7 @@ impl Readings {
 
     /// Computes each reading's work from the cost of the paths in `profile`.
     fn compute_work(&self, profile: &Profile) -> Vec<Work> {
-        let costs: BTreeMap<UnitKey, HashMap<u64, Cost>> =
+        let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
             self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
             let mut work = Work::default();
@@ -198,7 +198,7 @@ impl Readings {
             work: work.instructions + work.counting,
         };
         let seen: Vec<SeenReading> = self.readings.iter().zip(&works).map(seen).collect();
-        let loss = Loss::from_readings(&seen, clock);
+        let loss = BurstLoss::from_readings(&seen, clock);
         let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // Time with the switch on that the same work would take without counting.
@@ -213,16 +213,16 @@ impl Readings {
 
 /// Weighted counts of a part of the run.
 #[derive(Debug, Default)]
-struct Slice {
+struct RunSlice {
     readings: usize,
     /// Time with the switch on, in nanoseconds.
     on_ns: f64,
     /// Total time, in nanoseconds.
     passed_ns: f64,
-    counts: BTreeMap<UnitKey, HashMap<u64, f64>>,
+    counts: BTreeMap<ImageUnit, HashMap<u64, f64>>,
 }
 
-impl Slice {
+impl RunSlice {
     /// Scales the counts as if the slice had been counted for the same `share` of its time as the whole run.
     fn scale_to_share(&mut self, share: f64) {
         if self.on_ns > 0.0 && self.passed_ns > 0.0 {
@@ -234,13 +234,13 @@ impl Slice {
 }
 
 /// Joins readings to slices with about the same number of readings. The switch is on for some time in each slice, unless there is only one.
-fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<Slice> {
+fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) -> Vec<RunSlice> {
     let number = ((bursts / BURSTS_PER_SLICE) as usize).clamp(MIN_SLICES, MAX_SLICES);
     let readings_per_slice = readings.len().div_ceil(number).max(1);
-    let mut slices: Vec<Slice> = Vec::new();
+    let mut slices: Vec<RunSlice> = Vec::new();
     for (reading, weight) in readings.iter().zip(weights) {
         if slices.last().is_none_or(|s| s.readings >= readings_per_slice && s.on_ns > 0.0 && reading.on.ns > 0) {
-            slices.push(Slice::default());
+            slices.push(RunSlice::default());
         }
         let slice = slices.last_mut().expect("a slice was just added");
         slice.readings += 1;
@@ -257,7 +257,7 @@ fn join_to_slices(readings: &[ReadingInterval], weights: &[f64], bursts: u64) ->
 /// Estimates a unit's weighted counts and, if `has_margins`, their standard errors. These are the errors of a ratio estimator with slices
 /// as the sample (Cochran, "Sampling Techniques", section 6.4), `sqrt(n / (n - 1) * sum((count - rate * time)^2))`, combined with the error
 /// that all counters have in common. Slices serve as batch means: they are less correlated than neighbouring bursts.
-fn estimate_counters(slices: &[Slice], key: UnitKey, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
+fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has_margins: bool) -> Vec<CounterEstimate> {
     let mut counts = BTreeMap::<u64, Vec<(usize, f64)>>::new();
     for (number, slice) in slices.iter().enumerate() {
         for (index, count) in slice.counts.get(&key).into_iter().flatten() {

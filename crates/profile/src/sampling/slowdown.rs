@@ -37,7 +37,7 @@ impl Work {
 
 /// Cost of one execution of a path, in IR instructions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(super) struct PathCost {
     /// Instructions of the path.
     pub instructions: f64,
     /// Additional cost of counting the path.
@@ -45,7 +45,7 @@ pub(super) struct Cost {
 }
 
 /// Returns the costs of a unit's executed paths, by counter.
-pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, Cost> {
+pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, PathCost> {
     let mut all = HashMap::new();
     let images = profile.images.iter().filter(|i| i.identity == image);
     let Some(unit) = images.flat_map(|i| &i.units).find(|u| u.unit == unit) else { return all };
@@ -58,7 +58,7 @@ pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashM
             let is_free =
                 matches!((path.beginning, path.end), (PathStart::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
             let counting = if is_free { 0.0 } else { counting_cost(instructions as f64) };
-            let cost = Cost { instructions: instructions as f64, counting };
+            let cost = PathCost { instructions: instructions as f64, counting };
             all.insert(function.first_counter + path.id, cost);
         }
     }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// Changes to an index that differed from the profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repair {
+pub struct IndexRepair {
     /// The store.
     pub folder: PathBuf,
     /// Why the index was rebuilt; `None` if it was only updated.
@@ -44,7 +44,7 @@ pub struct UnreadableProfile {
     pub why: String,
 }
 
-impl fmt::Display for Repair {
+impl fmt::Display for IndexRepair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
         write!(f, "run store {}: ", self.folder.display())?;
@@ -71,14 +71,14 @@ impl fmt::Display for Repair {
 }
 
 /// An open index.
-pub struct Index {
+pub struct StoreIndex {
     pub database: Connection,
-    pub repair: Option<Repair>,
+    pub repair: Option<IndexRepair>,
 }
 
 /// Opens an index and updates it to the profiles in the store `folder`. The index is in `index_folder`, which is the store's folder or
 /// contains a copy of its index.
-pub fn open(index_folder: &Path, folder: &Path) -> Result<Index, ProfileError> {
+pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileError> {
     let path = index_folder.join(DATABASE);
     let failed = |source| ProfileError::Database { path: path.clone(), source };
     let is_missing = match path.metadata() {
@@ -89,10 +89,10 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<Index, ProfileError> {
     if is_store {
         set_permissions(&path, folder);
     }
-    let attempt = |store, reason| -> Result<Index, Failure> {
+    let attempt = |store, reason| -> Result<StoreIndex, Failure> {
         let mut database = connect(&path, store)?;
         let repair = synchronize(&mut database, folder, reason)?;
-        Ok(Index { database, repair })
+        Ok(StoreIndex { database, repair })
     };
     let index = match attempt(is_store.then_some(folder), is_missing.then(|| "was missing".to_owned())) {
         Err(Failure::Sql(error)) if is_corrupt(&error) => {
@@ -168,7 +168,7 @@ fn reset(path: &Path) -> rusqlite::Result<()> {
 }
 
 /// Lists profiles that are missing from the index, and removes runs whose profiles no longer exist. Returns the changes, if any.
-fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<Repair>, Failure> {
+fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<IndexRepair>, Failure> {
     let differences = Differences::find(database, folder)?;
     if differences.is_empty() {
         return Ok(None);
@@ -178,7 +178,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     let mut headers: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let differences = Differences::find(&t, folder)?;
-    let mut repair = Repair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
+    let mut repair = IndexRepair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
     for number in &differences.gone {
         t.execute("DELETE FROM runs WHERE number = ?1", [signed(*number)])?;
     }

@@ -7,7 +7,7 @@
 //! Invariant: a window ends at the end of a frame of its journal, and contains no gap. Events between two windows of a thread were lost.
 
 use super::live::{StreamHeader, ThreadKey};
-use super::log::{FrameHeader, LogContent, LogWriter};
+use super::log::{LogContent, LogFrameHeader, LogWriter};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Default for WindowBounds {
 }
 
 /// Compresses the events of a stream file into windows of a log.
-pub struct Builder {
+pub struct LogBuilder {
     log: LogWriter,
     header: StreamHeader,
     method: CompressionMethod,
@@ -53,24 +53,24 @@ pub struct Builder {
 }
 
 struct OpenWindow {
-    header: FrameHeader,
+    header: LogFrameHeader,
     compressor: Box<dyn Compressor + Send>,
     journal: PathBuf,
     journal_bytes: u64,
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for LogBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder").field("log", &self.log).field("method", &self.method).field("open", &self.open.len()).finish()
     }
 }
 
-impl Builder {
+impl LogBuilder {
     /// Creates a log without windows.
-    pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
+    pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<LogBuilder, ProfileError> {
         let log = LogWriter::create(path, header)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Builder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
+        Ok(LogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
     /// Changes the bounds, starting with the next frame.
@@ -79,7 +79,7 @@ impl Builder {
     }
 
     /// Appends a closed window of a different log.
-    pub(super) fn append_window(&mut self, header: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+    pub(super) fn append_window(&mut self, header: &LogFrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
         self.log.append_packed(header, packed, unpacked)?;
         self.symbols += header.events;
         self.ended.insert(header.key, (header.sequence + header.chunks, header.depth, header.lost));
@@ -92,7 +92,7 @@ impl Builder {
     }
 
     /// Appends events to their thread's journal, so that they survive if the recorder is killed.
-    pub fn write_journal(&mut self, header: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+    pub fn write_journal(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let window = self.window(header);
         let mut journal = match window.journal_bytes {
             0 => LogWriter::create(&window.journal.clone(), &self.header)?,
@@ -106,7 +106,7 @@ impl Builder {
     }
 
     /// Adds events to their thread's window, and closes windows that exceed the bounds. The events must already be in the journal.
-    pub fn add_events(&mut self, header: &FrameHeader, words: &[u32]) -> Result<(), ProfileError> {
+    pub fn add_events(&mut self, header: &LogFrameHeader, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
         if self.open.get(&header.key).is_some_and(|window| header.sequence != window.header.sequence + window.header.chunks) {
             // The events do not follow those in the window, so a new window begins. Readers see the gap between the two.
@@ -146,7 +146,7 @@ impl Builder {
             // An empty window after the gap makes the gap visible to readers.
             let depth = Depth { is_known: false, ..depth };
             let content = LogContent::Window;
-            self.window(&FrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
+            self.window(&LogFrameHeader { content, key, parent: None, sequence: end, chunks: 0, lost, events: 0, depth });
             self.close(key)?;
         }
         Ok(())
@@ -169,13 +169,13 @@ impl Builder {
         Ok(self.log.bytes())
     }
 
-    fn window(&mut self, header: &FrameHeader) -> &mut OpenWindow {
+    fn window(&mut self, header: &LogFrameHeader) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(header.key).or_insert_with(|| {
             let (next, depth, lost) = ended.get(&header.key).copied().unwrap_or((0, Depth::default(), 0));
             let is_known = depth.is_known && next == header.sequence && lost == header.lost;
             let depth = Depth { is_known, ..depth };
-            let header = FrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*header };
+            let header = LogFrameHeader { content: LogContent::Window, chunks: 0, events: 0, depth, ..*header };
             OpenWindow { header, compressor: method.compressor(), journal: journal_path(log, header.key), journal_bytes: 0 }
         })
     }

@@ -6,9 +6,9 @@
 //! Regions are polled one after the other while the program writes, so a later chunk of a thread may be seen before an earlier one. Chunks
 //! are therefore drained in the order of their numbers; chunks after a gap wait for the next poll.
 
-use super::builder::{Builder, WindowBounds, find_journals};
-use super::live::{Chunk, LiveStream, ThreadKey};
-use super::log::{self, FrameHeader, LogContent, PackedFrame, StreamLog};
+use super::builder::{LogBuilder, WindowBounds, find_journals};
+use super::live::{LiveStream, StreamChunk, ThreadKey};
+use super::log::{self, LogContent, LogFrameHeader, PackedFrame, StreamLog};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ const IDLE_POLLS_BEFORE_CLOSE: u32 = 500;
 #[derive(Debug)]
 pub struct Drain {
     live: LiveStream,
-    builder: Builder,
+    builder: LogBuilder,
     pending: BTreeMap<ThreadKey, PendingChunks>,
     /// By region, the slot that is expected to be full next.
     expected: Vec<u64>,
@@ -62,16 +62,16 @@ pub struct DrainTotals {
 /// Consecutive chunks of a thread that have been read, but are not written or returned to the program yet.
 #[derive(Debug)]
 struct PendingChunks {
-    header: FrameHeader,
+    header: LogFrameHeader,
     words: Vec<u32>,
-    chunks: Vec<Chunk>,
+    chunks: Vec<StreamChunk>,
 }
 
 impl Drain {
     /// Starts to drain the stream file `stream` into a new log.
     pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
-        let builder = Builder::create(log, live.header(), method, WindowBounds::default())?;
+        let builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
         Ok(Drain {
             live,
             builder,
@@ -139,7 +139,7 @@ impl Drain {
         let live = LiveStream::open(stream, false)?;
         // Read before the chunks: if the program is still running, chunks that it fills in between are not reported as missing.
         let ends = live.ends()?;
-        let mut builder = Builder::create(log, live.header(), method, WindowBounds::default())?;
+        let mut builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
         let mut drained = DrainTotals::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
@@ -159,8 +159,8 @@ impl Drain {
                 }
                 let mut words = Vec::new();
                 match &piece.source {
-                    Source::Chunk(chunk) => drained.invalid_words += live.read_events(chunk, &mut words)?,
-                    Source::Journal(frame) => words = log::unpack_events(frame, stream)?,
+                    PieceSource::Chunk(chunk) => drained.invalid_words += live.read_events(chunk, &mut words)?,
+                    PieceSource::Journal(frame) => words = log::unpack_events(frame, stream)?,
                 }
                 builder.add_events(&piece.header, &words)?;
                 drained.chunks += piece.header.chunks;
@@ -180,7 +180,7 @@ impl Drain {
     }
 
     /// Examines all chunks, and returns the full ones that come next in their threads.
-    fn scan_all_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
+    fn scan_all_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
         let full = self.select_next(full);
         self.expected.resize(self.live.regions()? as usize, 0);
@@ -189,13 +189,13 @@ impl Drain {
     }
 
     /// Selects the chunks that come next in their threads, except pending ones.
-    fn select_next(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
-        let is_pending = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
+    fn select_next(&mut self, chunks: Vec<StreamChunk>) -> Vec<StreamChunk> {
+        let is_pending = |c: &StreamChunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
         select_in_order(&mut self.next, chunks.into_iter().filter(|c| !is_pending(c)))
     }
 
     /// Returns the full chunks in the expected slots and directly after them, by thread and number.
-    fn expected_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
+    fn expected_chunks(&mut self) -> Result<Vec<StreamChunk>, ProfileError> {
         self.expected.resize(self.live.regions()? as usize, 0);
         let mut full = Vec::new();
         for (region, expected) in self.expected.iter().enumerate() {
@@ -209,7 +209,7 @@ impl Drain {
     }
 
     /// Advances the expected slot of each region past the drained chunks.
-    fn advance_expected(&mut self, drained: &[Chunk]) {
+    fn advance_expected(&mut self, drained: &[StreamChunk]) {
         let drained: BTreeSet<(u64, u64)> = drained.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {
             for _ in 0..SLOTS {
@@ -223,14 +223,14 @@ impl Drain {
 
     /// Reads a chunk into the thread's pending chunks. Writes the pending chunks if there are enough of them, or if this chunk does not
     /// follow them.
-    fn read_chunk(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
+    fn read_chunk(&mut self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let follows = |p: &PendingChunks| p.header.sequence + p.header.chunks == chunk.sequence && p.header.lost == chunk.lost;
         if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
             self.flush(chunk.key)?;
         }
-        let Chunk { key, parent, sequence, lost, .. } = *chunk;
+        let StreamChunk { key, parent, sequence, lost, .. } = *chunk;
         let header =
-            FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
+            LogFrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
         let pending = self.pending.entry(key).or_insert_with(|| PendingChunks { header, words: Vec::new(), chunks: Vec::new() });
         self.drained.invalid_words += self.live.read_events(chunk, &mut pending.words)?;
         pending.header.chunks += 1;
@@ -246,7 +246,7 @@ impl Drain {
     /// Writes a thread's pending chunks to its journal, returns them to the program, and adds their events to the window.
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(PendingChunks { header, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
-        let header = FrameHeader { events: words.len() as u64, ..header };
+        let header = LogFrameHeader { events: words.len() as u64, ..header };
         self.builder.write_journal(&header, &words)?;
         self.drained.chunks += chunks.len() as u64;
         chunks.iter().try_for_each(|chunk| self.live.release_chunk(chunk))?;
@@ -255,7 +255,7 @@ impl Drain {
 }
 
 /// Selects the chunks that continue their threads without a gap, and advances `next`. The chunks must be sorted by thread and number.
-fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Chunk>) -> Vec<Chunk> {
+fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = StreamChunk>) -> Vec<StreamChunk> {
     chunks
         .filter(|chunk| {
             let next = next.entry(chunk.key).or_default();
@@ -277,13 +277,13 @@ fn lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
 
 /// A part of a thread's stream that is not in a closed window.
 struct DrainedPiece {
-    header: FrameHeader,
-    source: Source,
+    header: LogFrameHeader,
+    source: PieceSource,
 }
 
-enum Source {
+enum PieceSource {
     /// A chunk of the stream file.
-    Chunk(Chunk),
+    Chunk(StreamChunk),
     /// A frame of a journal.
     Journal(PackedFrame),
 }
@@ -301,16 +301,16 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut
         *corrupt_bytes += journal.corrupt_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
-                pieces.push(DrainedPiece { header: frame.header, source: Source::Journal(frame) });
+                pieces.push(DrainedPiece { header: frame.header, source: PieceSource::Journal(frame) });
                 Ok(())
             })?;
         }
     }
     for chunk in live.chunks()? {
-        let Chunk { key, parent, sequence, lost, .. } = chunk;
+        let StreamChunk { key, parent, sequence, lost, .. } = chunk;
         let header =
-            FrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
-        pieces.push(DrainedPiece { header, source: Source::Chunk(chunk) });
+            LogFrameHeader { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
+        pieces.push(DrainedPiece { header, source: PieceSource::Chunk(chunk) });
     }
     pieces.sort_by_key(|r| (r.header.key, r.header.sequence, std::cmp::Reverse(r.header.chunks)));
     Ok(pieces)
@@ -320,9 +320,9 @@ fn remaining_pieces(live: &LiveStream, journals: &[PathBuf], corrupt_bytes: &mut
 mod tests {
     use super::*;
 
-    fn chunk(thread: u32, sequence: u64) -> Chunk {
+    fn chunk(thread: u32, sequence: u64) -> StreamChunk {
         let key = ThreadKey { process: 1, started_ns: 1, thread };
-        Chunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
+        StreamChunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
     }
 
     /// A poll may see chunk 2 in one region, but have examined the region of chunk 1 before that chunk was full.

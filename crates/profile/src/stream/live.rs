@@ -16,7 +16,8 @@ use trodden_container::FileKind;
 use trodden_unit::Identity;
 use trodden_wire::layout::Layout;
 use trodden_wire::stream::{
-    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
+    CHUNK_BYTES, CHUNK_FREE, CHUNK_FULL, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS,
+    StreamChunkHeader,
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
@@ -53,7 +54,7 @@ pub struct ThreadKey {
 
 /// A chunk of a thread's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct StreamChunk {
     /// Its thread.
     pub key: ThreadKey,
     /// Process that forked this one, if the stream began with a fork.
@@ -71,14 +72,14 @@ pub struct Chunk {
 }
 
 impl ThreadKey {
-    fn from_header(header: &ChunkHeader) -> ThreadKey {
+    fn from_header(header: &StreamChunkHeader) -> ThreadKey {
         ThreadKey { process: header.process, started_ns: header.started_ns, thread: header.thread }
     }
 }
 
-impl Chunk {
-    fn new(header: &ChunkHeader, place: (u64, u64)) -> Chunk {
-        Chunk {
+impl StreamChunk {
+    fn new(header: &StreamChunkHeader, place: (u64, u64)) -> StreamChunk {
+        StreamChunk {
             key: ThreadKey::from_header(header),
             parent: Some(header.parent).filter(|p| *p != 0),
             sequence: header.sequence,
@@ -181,18 +182,18 @@ impl LiveStream {
     }
 
     /// Returns a chunk; `None` if it is free or its header is corrupt.
-    pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<Chunk>, ProfileError> {
+    pub fn chunk(&self, region: u64, slot: u64) -> Result<Option<StreamChunk>, ProfileError> {
         let (header, is_intact) = self.read_header(region, slot)?;
-        Ok((header.state != CHUNK_FREE && is_intact).then(|| Chunk::new(&header, (region, slot))))
+        Ok((header.state != CHUNK_FREE && is_intact).then(|| StreamChunk::new(&header, (region, slot))))
     }
 
     /// Reads a chunk's header, and returns whether its checksum matches. The header of a free chunk may be changing.
-    fn read_header(&self, region: u64, slot: u64) -> Result<(ChunkHeader, bool), ProfileError> {
-        let mut bytes = [0; ChunkHeader::BYTES];
+    fn read_header(&self, region: u64, slot: u64) -> Result<(StreamChunkHeader, bool), ProfileError> {
+        let mut bytes = [0; StreamChunkHeader::BYTES];
         let mut reads = 0;
         loop {
             self.read_exact(&mut bytes, self.chunk_offset(region, slot))?;
-            let header = ChunkHeader::read(&bytes).expect("as many bytes as a header has");
+            let header = StreamChunkHeader::read(&bytes).expect("as many bytes as a header has");
             let is_intact = header.checksum == header.fields_checksum() && header.state <= CHUNK_FULL;
             reads += 1;
             // If a header is read while it changes, the state may be older than the other fields.
@@ -215,7 +216,7 @@ impl LiveStream {
     }
 
     /// Returns all chunks that are in use, by thread and number.
-    pub fn chunks(&self) -> Result<Vec<Chunk>, ProfileError> {
+    pub fn chunks(&self) -> Result<Vec<StreamChunk>, ProfileError> {
         let mut chunks = Vec::new();
         for region in 0..self.regions()? {
             for slot in 0..SLOTS {
@@ -243,7 +244,7 @@ impl LiveStream {
     }
 
     /// Appends a chunk's events to `into`, encoded by [`Event::to_word`]. Skips words that are not events, and returns their number.
-    pub fn read_events(&self, chunk: &Chunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
+    pub fn read_events(&self, chunk: &StreamChunk, into: &mut Vec<u32>) -> Result<u64, ProfileError> {
         let mut bytes = vec![0; (CHUNK_BYTES - HEADER_BYTES) as usize];
         self.read_exact(&mut bytes, self.chunk_offset(chunk.place.0, chunk.place.1) + HEADER_BYTES)?;
         let mut invalid = 0;
@@ -267,7 +268,7 @@ impl LiveStream {
     }
 
     /// Returns a chunk to its program, by marking it free.
-    pub fn release_chunk(&self, chunk: &Chunk) -> Result<(), ProfileError> {
+    pub fn release_chunk(&self, chunk: &StreamChunk) -> Result<(), ProfileError> {
         let offset = self.chunk_offset(chunk.place.0, chunk.place.1);
         self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), offset).map_err(ProfileError::io(&self.path, "write"))
     }
@@ -288,7 +289,7 @@ impl LiveStream {
 
     /// Reads the events in a thread's chunks. If the thread is running, tries up to [`MAX_READS`] times to read its last chunk before the
     /// thread overwrites it. If that fails, returns no events.
-    fn read_thread(&self, chunks: &[Chunk]) -> Result<LiveThread, ProfileError> {
+    fn read_thread(&self, chunks: &[StreamChunk]) -> Result<LiveThread, ProfileError> {
         let key = chunks[0].key;
         let mut seen = chunks.to_vec();
         for _ in 0..MAX_READS {
@@ -316,12 +317,12 @@ impl LiveStream {
     }
 
     /// Returns the chunks that did not change while their events were read, with their events.
-    fn read_unchanged(&self, chunks: &[Chunk]) -> Result<Vec<(Chunk, Vec<u32>)>, ProfileError> {
+    fn read_unchanged(&self, chunks: &[StreamChunk]) -> Result<Vec<(StreamChunk, Vec<u32>)>, ProfileError> {
         let mut kept = Vec::new();
         for chunk in chunks {
             let mut words = Vec::new();
             self.read_events(chunk, &mut words)?;
-            let is_same = |now: &Chunk| (now.key, now.sequence) == (chunk.key, chunk.sequence);
+            let is_same = |now: &StreamChunk| (now.key, now.sequence) == (chunk.key, chunk.sequence);
             if self.chunk(chunk.place.0, chunk.place.1)?.as_ref().is_some_and(is_same) {
                 kept.push((chunk.clone(), words));
             }
@@ -330,7 +331,7 @@ impl LiveStream {
     }
 
     /// Returns the live frames of the thread that wrote a chunk; none if a different thread now holds its region.
-    fn live_frames(&self, chunk: &Chunk) -> Result<Vec<Event>, ProfileError> {
+    fn live_frames(&self, chunk: &StreamChunk) -> Result<Vec<Event>, ProfileError> {
         for region in 0..self.regions()? {
             let mut header = [0; size_of::<RegionStream>()];
             self.read_exact(&mut header, self.region_offset(region, 0))?;

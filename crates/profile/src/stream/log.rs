@@ -2,7 +2,7 @@
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
 //! the events that one thread wrote to consecutive chunks, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
-//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`FrameHeader`]. The log of a
+//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log of a
 //! finished recording contains only windows; plain events are in the journals of open windows ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
@@ -54,7 +54,7 @@ pub enum LogContent {
 
 /// Header of a frame, which contains the events that one thread wrote to consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameHeader {
+pub struct LogFrameHeader {
     /// Kind of the frame's content.
     pub content: LogContent,
     /// The thread.
@@ -99,7 +99,7 @@ impl LogWriter {
     }
 
     /// Compresses `content` and appends it as a frame.
-    pub fn append(&mut self, header: &FrameHeader, content: &[u8]) -> Result<(), ProfileError> {
+    pub fn append(&mut self, header: &LogFrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match header.content {
             LogContent::Events => EVENTS_LEVEL,
             LogContent::Window => WINDOW_LEVEL,
@@ -108,8 +108,8 @@ impl LogWriter {
         self.append_packed(header, &packed, content.len() as u64)
     }
 
-    pub(super) fn append_packed(&mut self, header: &FrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
-        let FrameHeader { sequence, chunks, lost, events, depth, .. } = *header;
+    pub(super) fn append_packed(&mut self, header: &LogFrameHeader, packed: &[u8], unpacked: u64) -> Result<(), ProfileError> {
+        let LogFrameHeader { sequence, chunks, lost, events, depth, .. } = *header;
         let parent = u64::from(header.parent.unwrap_or(0));
         let index: Vec<u8> = [sequence, chunks, lost, parent, events, depth.frames, u64::from(depth.is_known)]
             .iter()
@@ -188,7 +188,7 @@ impl ThreadLog {
 /// A frame's headers and position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FramePosition {
-    header: FrameHeader,
+    header: LogFrameHeader,
     section: SectionHeader,
     /// Offset of its content.
     offset: u64,
@@ -198,7 +198,7 @@ struct FramePosition {
 
 /// A frame with compressed content.
 pub(super) struct PackedFrame {
-    pub header: FrameHeader,
+    pub header: LogFrameHeader,
     pub packed: Vec<u8>,
     pub section: SectionHeader,
 }
@@ -440,7 +440,7 @@ fn parse_frame_header(bytes: &[u8; FRAME_HEADER_BYTES], offset: u64) -> Option<F
     let id = |at: usize| u32::from_le_bytes(section.subject[at..at + 4].try_into().expect("four bytes"));
     let started_ns = u64::from_le_bytes(section.subject[8..].try_into().expect("eight bytes"));
     let number = |n: usize| u64::from_le_bytes(index[8 * n..8 * n + 8].try_into().expect("eight bytes"));
-    let header = FrameHeader {
+    let header = LogFrameHeader {
         content,
         key: ThreadKey { process: id(4), started_ns, thread: id(0) },
         parent: Some(number(3) as u32).filter(|p| *p != 0),

@@ -21,7 +21,7 @@ pub use counters::{CounterLookup, FunctionIndex, PathRole};
 pub use drain::{Drain, DrainTotals};
 pub use fold::{counts, write_raw};
 pub use iterations::IterationReader;
-pub use live::{Chunk, LiveStream, LiveThread, StreamHeader, ThreadKey, is_stream_file};
+pub use live::{LiveStream, LiveThread, StreamChunk, StreamHeader, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
 pub use nesting::{Nesting, NestingStep, StreamActivation, Unclear};
 pub use segments::SegmentReader;

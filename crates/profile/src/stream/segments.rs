@@ -9,7 +9,7 @@ use super::counters::{CounterLookup, FunctionIndex, PathRole};
 use super::nesting::{Nesting, NestingStep};
 use super::symbol::Symbol;
 use crate::paths::PathStart;
-use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
+use crate::segments::{CountsBySegment, FunctionPath, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
 /// A chain of callers' paths, given by its index in `SegmentReader::chains`.
@@ -104,9 +104,9 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Returns the executions of each segment.
-    pub fn finish(self) -> SegmentCounts {
+    pub fn finish(self) -> CountsBySegment {
         let path = |counter: &u32| self.lookup.path(*counter).map(|(function, path)| FunctionPath { function, path });
-        let mut counts = SegmentCounts::new();
+        let mut counts = CountsBySegment::new();
         for ((callers, last), count) in &self.counts {
             let chain: Option<Vec<FunctionPath>> = self.chains[*callers as usize].iter().chain([last]).map(path).collect();
             if let Some(chain) = chain {

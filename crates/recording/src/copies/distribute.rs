@@ -17,7 +17,7 @@ use trodden_partition::{PartitionOptions, PartitionPlan, PartitionStrategy, Prof
 use trodden_profile::copies::PartitionedProgram;
 use trodden_profile::procedures::{add_call_sites, add_estimates, procedures};
 use trodden_stored::named;
-use trodden_unit::{Identity, Image, UnitCache, UnitMap, parts};
+use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap, parts};
 
 /// Name of the original program's folder.
 const PROGRAM: &str = "program";
@@ -157,14 +157,14 @@ pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, 
 
 struct LoadedProgram {
     file: PathBuf,
-    image: Image,
+    image: InstrumentedImage,
     units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
 impl LoadedProgram {
     fn read(file: &Path, store: Option<&UnitCache>) -> Result<LoadedProgram> {
         let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let image = Image::read(&bytes).with_context(|| file.display().to_string())?;
+        let image = InstrumentedImage::read(&bytes).with_context(|| file.display().to_string())?;
         let map = |unit: Identity| {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {

@@ -16,7 +16,7 @@ use std::path::Path;
 use trodden_driver::experiment;
 use trodden_flow::NumberingScheme;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_unit::experiment::{InputKind, SettingsFile};
+use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
 /// The option that builds such programs.
@@ -73,7 +73,7 @@ impl InterestingPartition {
         let settings = path_sets::settings(&units, program, KIND)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
-        let mut paths = experiment::stored_paths(context.driver, InputKind::Interesting, file)?;
+        let mut paths = experiment::stored_paths(context.driver, InputPurpose::Interesting, file)?;
         // The set may contain functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();

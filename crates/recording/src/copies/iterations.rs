@@ -23,7 +23,7 @@ use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs, streams_folder_of};
 use trodden_text::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
-use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
+use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap};
 
 type StreamFunction = (String, String);
 
@@ -43,7 +43,7 @@ struct IterationPartition {
 impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
-        let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
+        let image = InstrumentedImage::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
         let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();

@@ -18,7 +18,7 @@ use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::procedures::{self, add_call_sites, add_estimates, edge_procedures};
 use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, FunctionParts, Identity, Image, Observation, Settings, UnitCache, UnitMap};
+use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
 /// Prefix of the copies' folder names, before the number.
 pub const COPY_PREFIX: &str = "copy-";
@@ -39,7 +39,7 @@ impl CopiedProgram {
     /// The program cannot be read, or counts neither all paths nor all unknown paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let image = Image::read(&bytes).with_context(|| {
+        let image = InstrumentedImage::read(&bytes).with_context(|| {
             format!("{} is not an instrumented program (pass the program itself, not a script that runs it)", path.display())
         })?;
         let mut units = units(path, store)?;

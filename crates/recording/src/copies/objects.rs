@@ -17,7 +17,7 @@ use trodden_driver::store_size::COPIES_FOLDER;
 use trodden_driver::toolchain::Llvm;
 use trodden_launch::StopFlag;
 use trodden_text::words::plural;
-use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
+use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
 /// Compiles the objects of copies. Each distinct object is compiled once.
@@ -78,7 +78,7 @@ impl<'a> Objects<'a> {
         );
         let scratch = self.driver.folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
-            InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputKind::Known, known)?)?;
+            InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputPurpose::Known, known)?)?;
         }
         let mut missing: Vec<_> = self.missing.iter().collect();
         // Large units come first, since a large unit at the end would run alone.

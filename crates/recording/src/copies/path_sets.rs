@@ -15,7 +15,7 @@ use trodden_partition::{PartitionStrategy, Procedure};
 use trodden_profile::procedures;
 use trodden_profile::{Counts, ImageProfile, Profile, UnitProfile};
 use trodden_text::words::plural;
-use trodden_unit::{Frame, FunctionKey, FunctionMap, Image, Settings, UnitMap};
+use trodden_unit::{Frame, FunctionKey, FunctionMap, InstrumentedImage, Settings, UnitMap};
 
 /// Rejects options that apply only to copies that count all paths. `kind` is the option with which the program was built.
 pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
@@ -51,7 +51,7 @@ pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Resul
 
 /// Returns the program's image without counts.
 pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, UnitMap)>) -> Result<ImageProfile> {
-    let image = Image::read(bytes)?;
+    let image = InstrumentedImage::read(bytes)?;
     let nothing = |(frame, map): (Frame, UnitMap)| UnitProfile { unit: frame.unit, map: Arc::new(map), counts: Counts::default() };
     let units = units.into_iter().map(nothing).collect();
     Ok(ImageProfile { identity: image.identity, path: program.display().to_string(), build_id: image.build_id, units })

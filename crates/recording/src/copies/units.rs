@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 use trodden_unit::UnitCache;
-use trodden_unit::{Frame, Image, UnitMap};
+use trodden_unit::{Frame, InstrumentedImage, UnitMap};
 
 /// Reads the units of a program with their maps, in link order.
 ///
@@ -12,7 +12,7 @@ use trodden_unit::{Frame, Image, UnitMap};
 /// The program cannot be read or is not instrumented, or a map is missing or corrupt.
 pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
     let mut units = Vec::new();
     for placed in &image.units {
         let Some(frame) = image.frame(placed.unit, store).with_context(|| program.display().to_string())? else {

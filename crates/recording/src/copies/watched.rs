@@ -18,7 +18,7 @@ use std::path::Path;
 use trodden_driver::experiment;
 use trodden_driver::variant::Defaults;
 use trodden_profile::{ImageProfile, Profile};
-use trodden_unit::experiment::{InputKind, SettingsFile};
+use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
@@ -60,7 +60,7 @@ impl WatchPartition {
         let reported_expression = reported_expression(&bytes, program, context)?;
         let settings = path_sets::settings(&units, program, KIND)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
-        let others = experiment::stored_paths(context.driver, InputKind::Watched, file)?;
+        let others = experiment::stored_paths(context.driver, InputPurpose::Watched, file)?;
         let (owners, copies) = path_sets::divide(others.unknown(), &path_sets::weights(&units)?, copies);
         path_sets::log_division(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;

@@ -7,7 +7,7 @@ use crate::view::{Function, View, file_of, inline_chain};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// The findings of `trodden advise --json`.
@@ -155,7 +155,7 @@ impl EvidenceWriter<'_> {
         self.position_json(say::branch_position(self.function, block), block)
     }
 
-    fn position_json(&self, position: Option<Position>, block: Node) -> Value {
+    fn position_json(&self, position: Option<SourcePosition>, block: Node) -> Value {
         let mut out = json!({ "block": block.0 });
         let map = self.function.units_map();
         let Some(at) = position else { return out };

@@ -8,7 +8,7 @@ use crate::view::{Function, View};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, AdviceKind};
 use trodden_flow::Node;
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 const RULES: [(AdviceKind, &str); 4] = [
@@ -78,7 +78,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
 }
 
 /// The labelled positions of a finding in execution order. The finding is reported at the last one.
-fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)> {
+fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);
     match advice {

@@ -10,7 +10,7 @@ use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
 use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
-use trodden_unit::Position;
+use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// Maximum number of repeated results shown for one block.
@@ -117,7 +117,7 @@ struct FindingWriter<'s> {
     sources: &'s SourceCache<'s>,
     page: &'s Page,
     /// The calls through which the previous line was inlined, so that they are not repeated.
-    previous_chain: RefCell<Vec<Position>>,
+    previous_chain: RefCell<Vec<SourcePosition>>,
 }
 
 impl FindingWriter<'_> {
@@ -209,12 +209,12 @@ impl FindingWriter<'_> {
         self.render_annotated_line(say::branch_position(self.function, block), &say::format_turn(self.function, edge), times)
     }
 
-    fn render_source_line(&self, position: Option<Position>, note: &str) -> String {
+    fn render_source_line(&self, position: Option<SourcePosition>, note: &str) -> String {
         self.render_annotated_line(position, "", note)
     }
 
     /// Renders a source line. The branch direction and the note are to its right, or below it if the line is too long.
-    fn render_annotated_line(&self, position: Option<Position>, turn: &str, note: &str) -> String {
+    fn render_annotated_line(&self, position: Option<SourcePosition>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);
         let space = if turn.is_empty() || note.is_empty() { "" } else { "  " };

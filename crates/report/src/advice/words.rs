@@ -6,7 +6,7 @@ use crate::view::{Function, file_of, inline_chain};
 use crate::words::{base_name, percent, plural};
 use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, NeverTogether, Redundant};
 use trodden_flow::{Edge, Node};
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Maximum number of instructions that a suggestion proposes to copy.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
@@ -14,20 +14,20 @@ const MAX_COPIED_INSTRUCTIONS: u64 = 60;
 const MAX_TURNS: usize = 8;
 
 /// The source position of a block's branch, or of its last instruction.
-pub fn branch_position(function: &Function, block: Node) -> Option<Position> {
+pub fn branch_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let block = function.map.blocks.get(block.index())?;
     block.branch.or_else(|| block.positions.last().copied()).filter(|p| p.line > 0)
 }
 
 /// The first source position of a block, such as a loop's header.
-pub fn first_position(function: &Function, block: Node) -> Option<Position> {
+pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
     whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
 /// Formats a position as `line 12`, as `util.h:12` outside the function's file, or as `block 3` if it is unknown.
-pub fn format_position(function: &Function, position: Option<Position>, block: Node) -> String {
+pub fn format_position(function: &Function, position: Option<SourcePosition>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
     elsewhere
@@ -62,7 +62,7 @@ pub fn format_outcomes(function: &Function, outcomes: &[BranchOutcome]) -> Strin
 }
 
 /// The position at which a finding is reported; `None` if unknown.
-pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Position> {
+pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<SourcePosition> {
     match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.later),
         Advice::Loop(l) => first_position(function, l.head),
@@ -73,7 +73,7 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Pos
 
 /// The two source lines that a finding relates, in execution order, each as file index and line; `None` if one is unknown.
 pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
-    let line = |p: Position| (p.file, p.line);
+    let line = |p: SourcePosition| (p.file, p.line);
     let earlier = match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.earlier),
         Advice::Loop(_) => main_position(function, finding),

@@ -10,8 +10,8 @@ use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
 use crate::words::base_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_profile::{Diff, DiffOptions, FunctionPlace, PathChange};
-use trodden_unit::{Identity, Position, UnitMap};
+use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
+use trodden_unit::{Identity, SourcePosition, UnitMap};
 
 /// The differences between two builds by source lines.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ impl FunctionLines {
 /// Compares the functions that `found` could not match. Functions with lines in common are removed from the lists of functions without a
 /// counterpart in `found`.
 #[must_use]
-pub fn compare(before: &View, after: &View, found: &mut Diff, options: &DiffOptions) -> LineDifference {
+pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
     if found.unmatched_before.is_empty() && found.unmatched_after.is_empty() {
         return difference;
@@ -139,9 +139,9 @@ impl<'a> SourceFunctions<'a> {
 }
 
 /// Returns the positions of a function's code, and of the calls that were replaced by inlined code.
-fn code_positions(function: &Function) -> BTreeSet<Position> {
+fn code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
-    let mut left: Vec<Position> = blocks.chain(function.map.position).collect();
+    let mut left: Vec<SourcePosition> = blocks.chain(function.map.position).collect();
     let mut found = BTreeSet::new();
     while let Some(position) = left.pop() {
         if found.insert(position) {

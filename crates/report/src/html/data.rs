@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use trodden_flow::{Node, Origin};
 use trodden_profile::CountedPath;
 use trodden_unit::experiment::Spelling;
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, SourcePosition};
 
 /// Maximum number of source lines embedded for one function.
 const MAX_LINES: u32 = 4000;
@@ -157,7 +157,7 @@ impl<'v, 'a> Details<'v, 'a> {
     }
 
     /// The index of a line in `places`; -1 if the line is unknown.
-    fn place_index(&mut self, chain: &[Position]) -> i64 {
+    fn place_index(&mut self, chain: &[SourcePosition]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
         if let Some(&known) = self.known.get(&key) {

@@ -14,7 +14,7 @@ use std::path::Path;
 use trodden_analysis::libraries::Library;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
-use trodden_unit::{FunctionMap, Image, Skipped, UnitCache, UnitMap, count_distinct};
+use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, count_distinct};
 
 const SCHEMA_VERSION: u32 = 3;
 /// Maximum number of list entries shown in text; JSON contains all entries.
@@ -95,7 +95,12 @@ impl ImageSummary {
     ///
     /// # Errors
     /// A map is corrupt or belongs to a different build.
-    pub fn new(path: &Path, image: &Image, store: Option<&UnitCache>, libraries: Result<Vec<Library>, String>) -> Result<ImageSummary> {
+    pub fn new(
+        path: &Path,
+        image: &InstrumentedImage,
+        store: Option<&UnitCache>,
+        libraries: Result<Vec<Library>, String>,
+    ) -> Result<ImageSummary> {
         let mut out = ImageSummary {
             schema_version: SCHEMA_VERSION,
             path: path.display().to_string(),

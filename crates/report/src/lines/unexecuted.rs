@@ -8,7 +8,7 @@ use super::LineCounts;
 use crate::view::{Function, inline_chain};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
-use trodden_unit::{EdgeKind, Position, UnitMap};
+use trodden_unit::{EdgeKind, SourcePosition, UnitMap};
 
 /// Returns true for an empty function without entries. Inlining it leaves no code, so it is unknown whether it was called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
@@ -35,7 +35,7 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
 
 /// Returns true if the optimiser moved the code of a position into a block that was not executed, so that the block proves nothing about
 /// the line. `untaken` are the blocks whose untaken branches lead to the block.
-pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
+pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
     // If a body was never entered, none of its lines was executed, moved or not.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
@@ -60,11 +60,11 @@ pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
 }
 
 /// The line of a block's branch, in the scope and file of a position.
-fn branch_line(function: &Function, block: Node, position: Position) -> Option<u32> {
+fn branch_line(function: &Function, block: Node, position: SourcePosition) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
     let map = function.units_map();
     let line =
-        |p: Position| inline_chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
+        |p: SourcePosition| inline_chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
     let branch = known.branch.filter(|b| b.line > 0).and_then(line);
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
 use trodden_profile::stream::{Depth, FunctionIndex, LiveThread, Nesting, NestingStep, PathRole};
-use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
+use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 
 /// If more paths lead to the instruction, none is reported.
 const MAX_PATHS: usize = 256;
@@ -80,7 +80,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, 
 
 /// Returns true if a block has code with the instruction's line that was inlined through calls on the same lines.
 fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
-    let is = |position: Position, line: &SourceLine| {
+    let is = |position: SourcePosition, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);
         position.line == line.line && file_of(unit, position).is_some_and(|file| name(file) == name(&line.file))
     };
@@ -122,7 +122,7 @@ fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> 
 
 /// The function's own lines in a block, in order.
 fn own_lines(unit: &UnitMap, block: &trodden_unit::UnitBlock) -> Vec<u32> {
-    let own = |position: &Position| inline_chain(unit, *position).first().map_or(0, |own| own.line);
+    let own = |position: &SourcePosition| inline_chain(unit, *position).first().map_or(0, |own| own.line);
     let mut lines: Vec<u32> = block.positions.iter().chain(&block.branch).map(own).filter(|line| *line > 0).collect();
     lines.dedup();
     lines

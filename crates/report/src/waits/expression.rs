@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use trodden_waits::redundancy::reduce;
-use trodden_waits::{ExpandedWait, Expression, LocationState, Part, Representative, Step, StepId};
+use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step, StepId, WaitExpression};
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
@@ -19,9 +19,9 @@ type Term = (String, i128);
 
 /// The expression of a class's first wait.
 pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
-    let part = |(id, ns): &(StepId, u64)| (Part::Step(*id), i128::from(*ns));
+    let part = |(id, ns): &(StepId, u64)| (PathPart::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
-    ExpressionNames::new(summary).format_formula(&Expression { plus, minus })
+    ExpressionNames::new(summary).format_formula(&WaitExpression { plus, minus })
 }
 
 /// Writes the expressions of the first `top` waits in up to three forms: the paths since the two locations last synchronised; these paths
@@ -91,20 +91,20 @@ fn class_of(waits: &[ExpandedWait], number: usize) -> String {
 }
 
 /// The numbers of the waits that an expression contains.
-fn waits_of(expression: &Expression) -> Vec<usize> {
+fn waits_of(expression: &WaitExpression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);
-    let waits = parts.filter_map(|(part, _)| if let Part::Wait(number) = part { Some(*number) } else { None });
+    let waits = parts.filter_map(|(part, _)| if let PathPart::Wait(number) = part { Some(*number) } else { None });
     waits.filter(|number| seen.insert(*number)).collect()
 }
 
 /// A wait's two paths without redundant steps.
-fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
+fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
     let steps = &summary.replayed.outcome.steps;
     let mut paths = [trodden_waits::hash::Map::default(), trodden_waits::hash::Map::default()];
     for (side, path) in [&wait.expanded.plus, &wait.expanded.minus].into_iter().enumerate() {
         for (part, ns) in path {
-            let Part::Step(id) = part else { continue };
+            let PathPart::Step(id) = part else { continue };
             // A negative part of one path is a positive part of the other.
             *paths[if *ns < 0 { 1 - side } else { side }].entry(*id).or_default() += ns.unsigned_abs() as u64;
         }
@@ -112,11 +112,11 @@ fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> Expression {
     let ids: HashMap<Step, StepId> = paths.iter().flat_map(|path| path.keys()).map(|id| (steps.get(*id), *id)).collect();
     let explanation = reduce(steps, &paths[0], &paths[1]);
     let parts = |path: &[(Step, u64)]| {
-        let mut parts: Vec<(Part, i128)> = path.iter().map(|(step, ns)| (Part::Step(ids[step]), i128::from(*ns))).collect();
+        let mut parts: Vec<(PathPart, i128)> = path.iter().map(|(step, ns)| (PathPart::Step(ids[step]), i128::from(*ns))).collect();
         parts.sort();
         parts
     };
-    Expression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
+    WaitExpression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
 }
 
 /// Short, unambiguous names of parts.
@@ -155,18 +155,18 @@ impl<'a> ExpressionNames<'a> {
     }
 
     /// The terms of both paths. A name that occurs at several locations is followed by the location.
-    fn terms(&self, expression: &Expression) -> [Vec<Term>; 2] {
+    fn terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
         for (part, _) in expression.plus.iter().chain(&expression.minus) {
-            if let Part::Step(id) = part {
+            if let PathPart::Step(id) = part {
                 let step = steps.get(*id);
                 locations.entry(self.step_name(&step)).or_default().insert(step.location);
             }
         }
-        let name = |part: &Part| match part {
-            Part::Wait(number) => self.wait_name(*number),
-            Part::Step(id) => {
+        let name = |part: &PathPart| match part {
+            PathPart::Wait(number) => self.wait_name(*number),
+            PathPart::Step(id) => {
                 let step = steps.get(*id);
                 let name = self.step_name(&step);
                 let is_shared = locations[&name].len() > 1;
@@ -186,12 +186,12 @@ impl<'a> ExpressionNames<'a> {
         })
     }
 
-    fn format_formula(&self, expression: &Expression) -> String {
+    fn format_formula(&self, expression: &WaitExpression) -> String {
         let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| term.0.clone()));
         format!("{plus} - {minus}")
     }
 
-    fn format_times(&self, expression: &Expression) -> String {
+    fn format_times(&self, expression: &WaitExpression) -> String {
         let [plus, minus] = self.terms(expression).map(|terms| format_sum(&terms, |term| format_time(term.1.unsigned_abs() as u64)));
         format!("{plus} - {minus}")
     }

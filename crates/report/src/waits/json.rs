@@ -7,7 +7,7 @@
 use super::expression;
 use serde_json::{Value, json};
 use trodden_waits::{CodeId, LocationId, Step};
-use trodden_waits_file::causes::Cause;
+use trodden_waits_file::causes::CodeCause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -49,8 +49,8 @@ pub fn value(summary: &WaitSummary) -> Value {
     })
 }
 
-fn causes_json(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
-    let value = |cause: &Cause| {
+fn causes_json(summary: &WaitSummary, causes: &[CodeCause]) -> Vec<Value> {
+    let value = |cause: &CodeCause| {
         let callers = cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns}));
         let value = json!({
             "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller), "callers": callers.collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use std::io::{self, Write};
 use std::path::Path;
 use trodden_waits::{LocationState, Step};
-use trodden_waits_file::causes::Cause;
+use trodden_waits_file::causes::CodeCause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 /// Maximum number of steps shown per path.
@@ -71,7 +71,7 @@ fn write_all_causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> 
     Ok(())
 }
 
-fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
+fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[CodeCause], top: usize) -> io::Result<()> {
     for cause in causes.iter().take(top) {
         let place = format_place(&cause.file, cause.line);
         let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
@@ -89,7 +89,7 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
 }
 
 /// The callers of a cause; if there are several, each with its share of the waiting time.
-fn format_callers(cause: &Cause) -> String {
+fn format_callers(cause: &CodeCause) -> String {
     let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
     match cause.callers.as_slice() {
         [] => String::new(),

@@ -3,7 +3,7 @@
 
 use super::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::Profile;
-use trodden_unit::{EdgeKind, Position, Skipped};
+use trodden_unit::{EdgeKind, Skipped, SourcePosition};
 
 pub const DEMO_C: &str = "/src/demo/demo.c";
 pub const UTIL_H: &str = "/src/demo/util.h";
@@ -83,15 +83,15 @@ pub fn demo() -> Profile {
     profile(vec![("/usr/bin/demo", vec![unit.finish()])])
 }
 
-fn line(scope: u32, line: u32, column: u32) -> Position {
-    Position { scope, file: 0, line, column }
+fn line(scope: u32, line: u32, column: u32) -> SourcePosition {
+    SourcePosition { scope, file: 0, line, column }
 }
 
 fn classify(unit: &mut UnitBuilder) {
     let own = unit.scope("classify", 0, 5, None);
     let inlined = unit.scope("smaller", 1, 2, Some(line(own, 9, 17)));
     let at = |l, c| line(own, l, c);
-    let inside = |l, c| Position { scope: inlined, file: 1, line: l, column: c };
+    let inside = |l, c| SourcePosition { scope: inlined, file: 1, line: l, column: c };
     let function = FunctionBuilder::new("classify", Some(at(5, 0)))
         .block(3, &[at(7, 9), at(8, 14)], Some(at(8, 23)))
         .block(4, &[at(9, 17), inside(4, 8)], Some(inside(4, 6)))
@@ -186,7 +186,7 @@ fn hostile(unit: &mut UnitBuilder) {
 fn table(unit: &mut UnitBuilder) {
     const BRANCHES: u32 = 40;
     let own = unit.scope("table", 2, 10, None);
-    let at = |l, c| Position { scope: own, file: 2, line: l, column: c };
+    let at = |l, c| SourcePosition { scope: own, file: 2, line: l, column: c };
     let mut function = FunctionBuilder::new("table", Some(at(10, 0)));
     for i in 0..BRANCHES {
         function = function.block(1, &[at(11 + 2 * i, 9)], Some(at(11 + 2 * i, 5))).block(2, &[at(12 + 2 * i, 9)], None);

@@ -11,7 +11,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::RegisterAction;
 use trodden_flow::{Edge, Node, Plan, PlanOptions};
 use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
-use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Identity, Position, Scope, Storage, UnitBlock, UnitMap};
+use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Identity, Scope, SourcePosition, Storage, UnitBlock, UnitMap};
 
 pub mod demo;
 pub mod webdriver;
@@ -25,7 +25,7 @@ pub struct UnitBuilder {
 /// A function under construction.
 pub struct FunctionBuilder {
     name: String,
-    position: Option<Position>,
+    position: Option<SourcePosition>,
     blocks: Vec<UnitBlock>,
     edges: Vec<FlowEdge<'static>>,
 }
@@ -62,7 +62,7 @@ impl UnitBuilder {
     }
 
     /// Adds the scope of a function, or of a function inlined at a position. Returns the scope's number.
-    pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<Position>) -> u32 {
+    pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<SourcePosition>) -> u32 {
         self.map.scopes.push(Scope { name: name.into(), linkage_name: String::new(), file, line, inlined_at });
         self.map.scopes.len() as u32 - 1
     }
@@ -136,7 +136,7 @@ impl UnitBuilder {
 }
 
 impl FunctionBuilder {
-    pub fn new(name: &str, position: Option<Position>) -> FunctionBuilder {
+    pub fn new(name: &str, position: Option<SourcePosition>) -> FunctionBuilder {
         FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
     }
 
@@ -146,7 +146,7 @@ impl FunctionBuilder {
         self
     }
 
-    pub fn block(mut self, instructions: u32, positions: &[Position], branch: Option<Position>) -> FunctionBuilder {
+    pub fn block(mut self, instructions: u32, positions: &[SourcePosition], branch: Option<SourcePosition>) -> FunctionBuilder {
         let up_to_calls = positions.len() as u32;
         self.blocks.push(UnitBlock { instructions, positions: positions.to_vec(), up_to_calls, branch, kind: BlockKind::Code });
         self

@@ -5,7 +5,7 @@ use crate::chunks;
 use crate::model::{exclusive, explore, state, step, stream};
 use crate::wire::layout::Layout;
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, SHADOW_BYTES, SLOTS, ThreadStream,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, SHADOW_BYTES, SLOTS, StreamChunkHeader, ThreadStream,
 };
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc};
@@ -38,10 +38,10 @@ impl Region {
     }
 
     /// Reads a chunk's header.
-    fn header(&self, slot: usize) -> ChunkHeader {
+    fn header(&self, slot: usize) -> StreamChunkHeader {
         step();
         // SAFETY: a chunk of this region. Only one thread runs at a time.
-        ChunkHeader::read(unsafe { std::slice::from_raw_parts(self.chunk(slot) as *const u8, ChunkHeader::BYTES) }).unwrap()
+        StreamChunkHeader::read(unsafe { std::slice::from_raw_parts(self.chunk(slot) as *const u8, StreamChunkHeader::BYTES) }).unwrap()
     }
 
     /// Reads the first events of a chunk one by one.

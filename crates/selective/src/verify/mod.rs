@@ -9,7 +9,7 @@
 mod pairs;
 mod paths;
 
-use crate::{Class, Classification, InterestingSet, Labelling};
+use crate::{Classification, InterestingSet, Labelling, PathClass};
 use paths::MarkedPaths;
 use std::collections::HashMap;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
@@ -92,14 +92,14 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
     };
     let members = MarkedPaths::new(dag, set, is_closed, counts_all);
     if paths::count(dag, &DagEdgeSet::full(dag.edges().len())) <= u128::from(budget.paths) {
-        let mut tally = Tally::default();
+        let mut tally = PathTally::default();
         paths::each(dag, |path| tally.add(dag, labelling, &members, path));
         return tally.verdict(labelling, VerifyMethod::Enumerated);
     }
     if let Some(found) = pairs::search(dag, &members, labelling, budget.states) {
         return searched_verdict(dag, &members, labelling, budget, found);
     }
-    let mut tally = Tally::default();
+    let mut tally = PathTally::default();
     paths::draw(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
@@ -107,13 +107,13 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
 /// Returns the verdict if the search for pairs was completed.
 fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
     // No two paths have the same sums. Still, each sum of an interesting path must be recognised, and nothing else.
-    let mut tally = Tally::default();
+    let mut tally = PathTally::default();
     if !members.each(dag, |path| tally.add(dag, labelling, members, path)) {
         paths::draw(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
         tally.number_range = pairs::number_range(dag, members, labelling);
     }
     let sums_differ = found.interesting.is_none();
-    let finding = |pair: Option<pairs::Pair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
+    let finding = |pair: Option<pairs::InterestingPair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
     // Register values that no interesting path has must not be recognised, or another path might have them.
     let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
@@ -123,7 +123,7 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
         true => NumberAliases::Exact(0),
         false => pairs::aliases(dag, members, labelling, budget.states).map_or_else(
             || {
-                let mut drawn = Tally::default();
+                let mut drawn = PathTally::default();
                 paths::draw(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
                 NumberAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
             },
@@ -135,7 +135,7 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
 
 /// The paths so far.
 #[derive(Default)]
-struct Tally {
+struct PathTally {
     seen: u64,
     others: u64,
     aliases: u64,
@@ -146,14 +146,14 @@ struct Tally {
     not_valid: Option<VerifyFinding>,
 }
 
-impl Tally {
+impl PathTally {
     fn add(&mut self, dag: &Dag, labelling: &Labelling, members: &MarkedPaths, path: &[DagEdgeId]) {
         self.seen += 1;
         let sums = labelling.run(path);
         let class = labelling.classify(dag, sums);
         if !members.has(path) {
             self.others += 1;
-            if let Class::Known(slot) = class {
+            if let PathClass::Known(slot) = class {
                 self.aliases += 1;
                 self.not_valid.get_or_insert_with(|| VerifyFinding::Fails(path.to_vec(), self.recognised.get(&slot).cloned()));
             }
@@ -161,8 +161,8 @@ impl Tally {
         }
         self.number_range = Some(self.number_range.map_or((sums[0], sums[0]), |(low, high)| (low.min(sums[0]), high.max(sums[0]))));
         let fault = match class {
-            Class::Unknown => Some(VerifyFinding::Fails(path.to_vec(), None)),
-            Class::Known(slot) => self
+            PathClass::Unknown => Some(VerifyFinding::Fails(path.to_vec(), None)),
+            PathClass::Known(slot) => self
                 .recognised
                 .insert(slot, path.to_vec())
                 .filter(|o| o != path)

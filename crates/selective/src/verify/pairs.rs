@@ -7,24 +7,24 @@
 //! a word.
 
 use super::paths::MarkedPaths;
-use crate::{Class, Labelling};
+use crate::{Labelling, PathClass};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
 /// An interesting path and a different one.
-pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
+pub type InterestingPair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
 
 /// The result of the search.
 pub struct PairSearch {
     /// Two interesting paths with the same sums.
-    pub interesting: Option<Pair>,
+    pub interesting: Option<InterestingPair>,
     /// An interesting path and an uninteresting one with the same sums.
-    pub other: Option<Pair>,
+    pub other: Option<InterestingPair>,
 }
 
-type Sums = [i128; 2];
+type RegisterSums = [i128; 2];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PairState {
@@ -34,7 +34,7 @@ struct PairState {
     second: (Node, Option<u32>),
     /// Whether the paths have diverged.
     differ: bool,
-    difference: Sums,
+    difference: RegisterSums,
 }
 
 /// A visited state, its predecessor, and the edges between them.
@@ -91,7 +91,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
     Some(found)
 }
 
-type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
+type EdgePair = (Option<DagEdgeId>, Option<DagEdgeId>);
 
 /// Calls `visit` with each successor of a state, until it stops. There may be as many as the square of a node's out-edges, so they
 /// are not collected.
@@ -101,7 +101,7 @@ fn each_successor(
     labelling: &Labelling,
     place: &[usize],
     state: PairState,
-    visit: &mut dyn FnMut(PairState, Edges) -> ControlFlow<()>,
+    visit: &mut dyn FnMut(PairState, EdgePair) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let sums = |e: DagEdgeId| labelling.increments(e).map(i128::from);
     if !state.differ {
@@ -133,7 +133,7 @@ fn each_successor(
     ControlFlow::Continue(())
 }
 
-fn paths_to(visits: &[Visit], mut at: usize) -> Pair {
+fn paths_to(visits: &[Visit], mut at: usize) -> InterestingPair {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     while at != 0 {
         first.extend(visits[at].edges.0);
@@ -168,13 +168,13 @@ pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> 
 }
 
 /// Number of paths by their sums and automaton state.
-type Counts = HashMap<([i64; 2], Option<u32>), u128>;
+type PathsBySums = HashMap<([i64; 2], Option<u32>), u128>;
 
 /// Returns the number of uninteresting paths that are recognised as interesting ones, by counting paths by their sums. `None` if there are
 /// more than `max_states` sums.
 pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
     // The automaton state determines which of the paths with a sum are interesting.
-    let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
+    let mut states: Vec<PathsBySums> = vec![PathsBySums::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);
     let mut size = 1;
     for &node in dag.order().iter().filter(|n| **n != dag.exit()) {
@@ -193,6 +193,7 @@ pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_stat
             return None;
         }
     }
-    let aliased = |(sums, member): &([i64; 2], Option<u32>)| member.is_none() && matches!(labelling.classify(dag, *sums), Class::Known(_));
+    let aliased =
+        |(sums, member): &([i64; 2], Option<u32>)| member.is_none() && matches!(labelling.classify(dag, *sums), PathClass::Known(_));
     Some(states[dag.exit().index()].iter().filter(|(key, _)| aliased(key)).map(|(_, paths)| *paths).sum())
 }

@@ -15,12 +15,12 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub struct LocallyConsistent {
     rules: Rules,
-    levels: Vec<Level>,
+    levels: Vec<PendingLevel>,
 }
 
 /// Items that a level has not yet passed to the level above.
 #[derive(Default)]
-struct Level {
+struct PendingLevel {
     /// The current item, and its number of repetitions.
     run: Option<(u32, u64)>,
     /// Items of the open block. The last one may begin the next block.
@@ -48,7 +48,7 @@ impl LocallyConsistent {
     /// Pushes an item to a level, and completed blocks to the levels above.
     fn push_item(&mut self, level: usize, item: u32) {
         if self.levels.len() == level {
-            self.levels.push(Level::default());
+            self.levels.push(PendingLevel::default());
         }
         let here = &mut self.levels[level];
         here.pushed += 1;

@@ -31,7 +31,7 @@ impl Compressor for RePair {
     }
 
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError> {
-        let mut pairs = Pairs::new(self.symbols);
+        let mut pairs = PairedSequence::new(self.symbols);
         let mut bodies = Vec::new();
         while let Some((pair, occurrences)) = pairs.most_frequent() {
             let rule = RULE | bodies.len() as u32;
@@ -47,7 +47,7 @@ impl Compressor for RePair {
 }
 
 /// The sequence with the pairs replaced so far, and the positions of each pair.
-struct Pairs {
+struct PairedSequence {
     items: Vec<u32>,
     /// Neighbours among the positions that still contain an item.
     next: Vec<u32>,
@@ -56,22 +56,22 @@ struct Pairs {
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
-    known: Vec<Pair>,
+    known: Vec<ItemPair>,
     numbers: HashMap<u64, u32, BuildMixer>,
     /// Counts and pairs. An entry whose count differs from the pair's is outdated.
     queue: BinaryHeap<(u32, std::cmp::Reverse<u32>)>,
 }
 
-struct Pair {
+struct ItemPair {
     items: (u32, u32),
     count: u32,
     first: u32,
 }
 
-impl Pairs {
-    fn new(items: Vec<u32>) -> Pairs {
+impl PairedSequence {
+    fn new(items: Vec<u32>) -> PairedSequence {
         let size = items.len();
-        let mut pairs = Pairs {
+        let mut pairs = PairedSequence {
             next: (1..=size as u32).map(|place| if place as usize == size { NONE } else { place }).collect(),
             previous: (0..size as u32).map(|place| place.wrapping_sub(1)).collect(),
             items,
@@ -143,7 +143,7 @@ impl Pairs {
         let next = self.known.len() as u32;
         let number = *self.numbers.entry(u64::from(items.0) << 32 | u64::from(items.1)).or_insert(next);
         if number == next {
-            self.known.push(Pair { items, count: 0, first: NONE });
+            self.known.push(ItemPair { items, count: 0, first: NONE });
         }
         let pair = &mut self.known[number as usize];
         if pair.first != NONE {

@@ -13,7 +13,7 @@ use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
 /// Index of a body item in the arena of nodes.
-type Node = u32;
+type BodyNode = u32;
 
 /// Marks the value of a guard, the node that closes the ring of a rule's body.
 const GUARD: u32 = 1 << 30;
@@ -25,23 +25,23 @@ pub struct Sequitur {
     terminals: Terminals,
     /// Terminal, `RULE | rule` or `GUARD | rule`.
     values: Vec<u32>,
-    next: Vec<Node>,
-    previous: Vec<Node>,
-    free_nodes: Vec<Node>,
-    rules: Vec<Rule>,
+    next: Vec<BodyNode>,
+    previous: Vec<BodyNode>,
+    free_nodes: Vec<BodyNode>,
+    rules: Vec<SequiturRule>,
     free_rules: Vec<u32>,
     /// The first node of each digram.
-    digrams: HashMap<u64, Node, BuildMixer>,
+    digrams: HashMap<u64, BodyNode, BuildMixer>,
     /// Rules that lost uses and may have only one left.
     suspects: Vec<u32>,
 }
 
 #[derive(Clone, Copy)]
-struct Rule {
-    guard: Node,
+struct SequiturRule {
+    guard: BodyNode,
     uses: u32,
     /// Exclusive or of the nodes that use the rule, which is the node itself if there is only one.
-    users: Node,
+    users: BodyNode,
 }
 
 impl Default for Sequitur {
@@ -69,7 +69,7 @@ impl Compressor for Sequitur {
         self.insert(last, value);
         self.check(last);
         while let Some(rule) = self.suspects.pop() {
-            let Rule { uses, users, .. } = self.rules[rule as usize];
+            let SequiturRule { uses, users, .. } = self.rules[rule as usize];
             if uses == 1 {
                 self.expand(users);
             }
@@ -95,7 +95,7 @@ impl Compressor for Sequitur {
 
 impl Sequitur {
     /// Looks for a second occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
-    fn check(&mut self, node: Node) -> bool {
+    fn check(&mut self, node: BodyNode) -> bool {
         let Some(key) = self.digram(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
             self.digrams.insert(key, node);
@@ -127,12 +127,12 @@ impl Sequitur {
     }
 
     /// Returns the rule whose body is exactly the digram at a node.
-    fn rule_of_whole_body(&self, node: Node) -> Option<u32> {
+    fn rule_of_whole_body(&self, node: BodyNode) -> Option<u32> {
         let (left, right) = (self.before(node), self.after(self.after(node)));
         (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
     }
 
-    fn make_rule(&mut self, key: u64, known: Node, node: Node) {
+    fn make_rule(&mut self, key: u64, known: BodyNode, node: BodyNode) {
         let rule = self.new_rule();
         let (first, second) = (self.value(node), self.value(self.after(node)));
         let guard = self.rules[rule as usize].guard;
@@ -145,7 +145,7 @@ impl Sequitur {
     }
 
     /// Replaces the digram at a node by a rule.
-    fn substitute(&mut self, node: Node, rule: u32) {
+    fn substitute(&mut self, node: BodyNode, rule: u32) {
         let (left, second) = (self.before(node), self.after(node));
         let right = self.after(second);
         let in_run = (self.value(left) == self.value(node), self.value(second) == self.value(right));
@@ -169,7 +169,7 @@ impl Sequitur {
     }
 
     /// Inlines the body of a rule at its only use.
-    fn expand(&mut self, node: Node) {
+    fn expand(&mut self, node: BodyNode) {
         let rule = self.value(node) & !RULE;
         let guard = self.rules[rule as usize].guard;
         let (left, right) = (self.before(node), self.after(node));
@@ -187,7 +187,7 @@ impl Sequitur {
         self.check(last);
     }
 
-    fn new_node(&mut self, value: u32) -> Node {
+    fn new_node(&mut self, value: u32) -> BodyNode {
         let node = self.free_nodes.pop().unwrap_or_else(|| {
             self.values.push(0);
             self.next.push(0);
@@ -207,7 +207,7 @@ impl Sequitur {
         let rule = self.free_rules.pop().unwrap_or(self.rules.len() as u32);
         let guard = self.new_node(GUARD | rule);
         self.link(guard, guard);
-        let entry = Rule { guard, uses: 0, users: 0 };
+        let entry = SequiturRule { guard, uses: 0, users: 0 };
         match self.rules.get_mut(rule as usize) {
             Some(old) => *old = entry,
             None => self.rules.push(entry),
@@ -216,7 +216,7 @@ impl Sequitur {
     }
 
     /// Inserts a new item after a node.
-    fn insert(&mut self, left: Node, value: u32) -> Node {
+    fn insert(&mut self, left: BodyNode, value: u32) -> BodyNode {
         let (node, right) = (self.new_node(value), self.after(left));
         self.link(left, node);
         self.link(node, right);
@@ -224,7 +224,7 @@ impl Sequitur {
     }
 
     /// Frees a node. The caller links its neighbours.
-    fn remove(&mut self, node: Node) {
+    fn remove(&mut self, node: BodyNode) {
         let value = self.value(node);
         if value & RULE != 0 {
             let number = value & !RULE;
@@ -239,36 +239,36 @@ impl Sequitur {
         self.free_nodes.push(node);
     }
 
-    fn link(&mut self, left: Node, right: Node) {
+    fn link(&mut self, left: BodyNode, right: BodyNode) {
         self.next[left as usize] = right;
         self.previous[right as usize] = left;
     }
 
-    fn value(&self, node: Node) -> u32 {
+    fn value(&self, node: BodyNode) -> u32 {
         self.values[node as usize]
     }
 
-    fn after(&self, node: Node) -> Node {
+    fn after(&self, node: BodyNode) -> BodyNode {
         self.next[node as usize]
     }
 
-    fn before(&self, node: Node) -> Node {
+    fn before(&self, node: BodyNode) -> BodyNode {
         self.previous[node as usize]
     }
 
-    fn is_guard(&self, node: Node) -> bool {
+    fn is_guard(&self, node: BodyNode) -> bool {
         self.value(node) & (GUARD | RULE) == GUARD
     }
 
     /// Returns the key of the digram that begins at a node; `None` at the end of a body.
-    fn digram(&self, node: Node) -> Option<u64> {
+    fn digram(&self, node: BodyNode) -> Option<u64> {
         let next = self.after(node);
         let is_digram = !self.is_guard(node) && !self.is_guard(next);
         is_digram.then(|| u64::from(self.value(node)) << 32 | u64::from(self.value(next)))
     }
 
     /// Removes the digram at a node from the index, if it is the recorded occurrence.
-    fn remove_digram(&mut self, node: Node) {
+    fn remove_digram(&mut self, node: BodyNode) {
         if let Some(key) = self.digram(node)
             && self.digrams.get(&key) == Some(&node)
         {
@@ -277,7 +277,7 @@ impl Sequitur {
     }
 
     /// Records the digram at a node, unless another occurrence is recorded.
-    fn record_digram(&mut self, node: Node) {
+    fn record_digram(&mut self, node: BodyNode) {
         if let Some(key) = self.digram(node) {
             self.digrams.entry(key).or_insert(node);
         }

@@ -7,7 +7,7 @@ use super::{Grammar, GrammarItem, RuleId, TerminalId};
 
 /// Iterator over the symbols from a position on.
 #[derive(Clone, Debug)]
-pub struct Symbols<'a>(TerminalIds<'a>);
+pub struct SymbolsFrom<'a>(TerminalIds<'a>);
 
 /// Iterator over the terminal numbers from a position on.
 #[derive(Clone, Debug)]
@@ -24,18 +24,18 @@ impl Grammar {
     }
 
     /// Iterates over the complete sequence.
-    pub fn symbols(&self) -> Symbols<'_> {
+    pub fn symbols(&self) -> SymbolsFrom<'_> {
         self.expanded(self.root())
     }
 
     /// Iterates over the expansion of a rule.
-    pub fn expanded(&self, rule: RuleId) -> Symbols<'_> {
-        Symbols(self.terminal_ids(rule, 0))
+    pub fn expanded(&self, rule: RuleId) -> SymbolsFrom<'_> {
+        SymbolsFrom(self.terminal_ids(rule, 0))
     }
 
     /// Iterates over the symbols from a position on.
-    pub fn symbols_from(&self, position: u64) -> Symbols<'_> {
-        Symbols(self.terminal_ids(self.root(), position))
+    pub fn symbols_from(&self, position: u64) -> SymbolsFrom<'_> {
+        SymbolsFrom(self.terminal_ids(self.root(), position))
     }
 
     /// Iterates over the expansion of a rule from a position on.
@@ -66,7 +66,7 @@ impl Grammar {
     }
 }
 
-impl Iterator for Symbols<'_> {
+impl Iterator for SymbolsFrom<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Call segments: strings of at most 4 k + 1 symbols, so the strings at rule boundaries suffice. Each spanned call adds at most four
 //! symbols: `Enter`, the callee's first subpath, `Leave`, and the subpath after it. Time and memory are O(items x k).
 
-use super::{MAX_DEPTH, SegmentCounts};
+use super::{MAX_DEPTH, StringCounts};
 use crate::SequenceError;
 use crate::crossing::CrossingTexts;
 use crate::events::{Classify, Convention, EventClass, SubpathEnd, classes};
@@ -15,12 +15,7 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// `k` is zero or above [`MAX_DEPTH`].
-pub fn call_segments(
-    grammar: &Grammar,
-    classify: &impl Classify,
-    convention: Convention,
-    k: usize,
-) -> Result<SegmentCounts, SequenceError> {
+pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
     if k == 0 || k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
     }
@@ -46,8 +41,8 @@ pub fn call_segments(
 
 /// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
 /// no earlier than the segment. The reverse is impossible, because the events before a segment's call are not part of it.
-pub fn project(paths: &SegmentCounts, classify: &impl Classify, convention: Convention, k: usize) -> SegmentCounts {
-    let mut counts = SegmentCounts::new();
+pub fn project(paths: &StringCounts, classify: &impl Classify, convention: Convention, k: usize) -> StringCounts {
+    let mut counts = StringCounts::new();
     for (path, count) in paths {
         let mut depth = starting_depth(path, classify);
         for (start, symbol) in path.iter().enumerate() {

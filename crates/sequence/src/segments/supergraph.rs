@@ -6,7 +6,7 @@
 //! counts only where the stack is deep enough, which a second pass from the root determines. Time is proportional to items x (k + closed
 //! frames) x length of a path, memory to rules instead of items.
 
-use super::{MAX_DEPTH, SegmentCounts};
+use super::{MAX_DEPTH, StringCounts};
 use crate::SequenceError;
 use crate::events::{Classify, EventClass, SubpathEnd, classes};
 use crate::grammar::{Grammar, GrammarItem, RuleId};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SupergraphPaths {
     /// Number of executions of each complete path.
-    pub counts: SegmentCounts,
+    pub counts: StringCounts,
     /// Unfinished paths, of frames that are open when the sequence ends, outermost first.
     pub unfinished: Vec<Vec<u64>>,
     /// Number of paths that began before the sequence, of frames that it leaves but does not enter.
@@ -81,7 +81,7 @@ pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -
         return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
     }
     let fold = Fold::new(grammar, classify, k);
-    let mut counts = SegmentCounts::new();
+    let mut counts = StringCounts::new();
     let symbols = |path: &Vec<u32>| path.iter().map(|t| grammar.terminals()[*t as usize]).collect::<Vec<_>>();
     for (path, count) in fold.paths.iter().zip(fold.counts()).filter(|(_, count)| *count > 0) {
         counts.insert(symbols(path), count);

@@ -21,7 +21,7 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 use trodden_stored::streams::logs_of_run;
 use trodden_unit::cache::CACHE_VARIABLE;
-use trodden_unit::{Image, ImageError};
+use trodden_unit::{ImageError, InstrumentedImage};
 
 /// Describes a file. Returns status 1 if the file is a corrupt profile.
 pub fn run(info: &Info) -> Result<ExitCode> {
@@ -142,7 +142,7 @@ fn profile(info: &Info, name: &str) -> Result<ExitCode> {
 
 fn program(info: &Info, file: &Path) -> Result<ExitCode> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let image = match Image::read(&bytes) {
+    let image = match InstrumentedImage::read(&bytes) {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),
         other => other.with_context(|| file.display().to_string())?,
     };

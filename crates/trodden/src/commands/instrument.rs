@@ -20,8 +20,8 @@ use trodden_flow::NumberingScheme;
 use trodden_profile::RunStore;
 use trodden_profile::private;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{ExperimentScheme, InputKind, PluginRequest, SettingsFile, exclusions};
-use trodden_unit::{Image, Observation, Settings, UnitMap};
+use trodden_unit::experiment::{ExperimentScheme, InputPurpose, PluginRequest, SettingsFile, exclusions};
+use trodden_unit::{InstrumentedImage, Observation, Settings, UnitMap};
 
 /// Default maximum growth of a unit's code, in percent, by inlining callees or copying them for a context.
 const DEFAULT_GROWTH: u32 = 50;
@@ -48,7 +48,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         segments::check_variant(&made, set, program, output, &folders().inputs()?)?;
     }
     if let Some(known) = request.experiment.tested_paths() {
-        let known = experiment::stored_paths(context(), InputKind::Known, known)?;
+        let known = experiment::stored_paths(context(), InputPurpose::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
@@ -125,7 +125,7 @@ fn defaults(job: &Instrument) -> Defaults {
 }
 
 /// Warns of functions in which all paths are counted, not only the interesting ones.
-fn warn_of_full_counting(image: &Image) {
+fn warn_of_full_counting(image: &InstrumentedImage) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.fully_counted {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
@@ -134,7 +134,7 @@ fn warn_of_full_counting(image: &Image) {
 }
 
 /// Returns the settings with which an image's units are counted.
-fn describe_experiments(image: &Image) -> String {
+fn describe_experiments(image: &InstrumentedImage) -> String {
     let mut experiments: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
     experiments.sort();
     experiments.dedup();

@@ -16,7 +16,7 @@ use trodden_driver::other_programs::find_program;
 use trodden_driver::toolchain::is_program;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorModel, ProcessorParameters};
 use trodden_hardware::{
-    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
+    CounterWidth, DetectorParameters, Lane, Metric, OperationMapping, Preset, ProfilerParameters, StackRepair, TableParameters,
 };
 use trodden_launch::process::exit_code;
 use trodden_profile::Run;
@@ -61,7 +61,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
         );
     }
     if !opened.source.knows_return_addresses() {
-        parameters.detector.repair = Repair::None;
+        parameters.detector.repair = StackRepair::None;
     }
     if job.profile.is_some() {
         check_mapping(&parameters.detector.mapping)?;
@@ -179,7 +179,7 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
         length_limit: model.path_limit,
         stack_entries: model.path_stack,
         overflow: model.stack_overflow,
-        repair: if model.no_repair { Repair::None } else { Repair::Frames },
+        repair: if model.no_repair { StackRepair::None } else { StackRepair::Frames },
         counter_width: CounterWidth::new(model.counter_bits)?,
         ..DetectorParameters::published(mapping)
     };

@@ -21,8 +21,8 @@ use trodden_report::waits::paths::StreamPaths;
 use trodden_report::waits::{chrome, expression, json, page, text};
 use trodden_stored::decompress;
 use trodden_waits_file::import;
-use trodden_waits_file::record::{RecordedProgram, Recorder};
-use trodden_waits_file::recording::Recording;
+use trodden_waits_file::record::{RecordedProgram, WaitsRecorder};
+use trodden_waits_file::recording::WaitsRecording;
 use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
@@ -66,8 +66,8 @@ pub fn trial() -> Result<String> {
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
-fn recorder() -> Result<Recorder> {
-    Ok(Recorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
+fn recorder() -> Result<WaitsRecorder> {
+    Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
 /// Runs `trodden report`: prints the causes of waits.
@@ -115,7 +115,7 @@ fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
-        replay(&Recording::open(file)?, options, paths)?
+        replay(&WaitsRecording::open(file)?, options, paths)?
     } else {
         ensure!(
             stream.is_none(),

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 use trodden_profile::{FunctionPaths, Profile};
-use trodden_unit::Image;
+use trodden_unit::InstrumentedImage;
 
 /// A temporary folder.
 pub struct Place {
@@ -138,8 +138,8 @@ impl Place {
         sources
     }
 
-    pub fn image(&self, name: &str) -> Image {
-        Image::read(&fs::read(self.path(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+    pub fn image(&self, name: &str) -> InstrumentedImage {
+        InstrumentedImage::read(&fs::read(self.path(name)).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 }
 

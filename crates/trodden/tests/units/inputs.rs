@@ -5,7 +5,9 @@ use std::path::Path;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
 use trodden_profile::FunctionPaths;
-use trodden_unit::{Frame, FunctionMap, FunctionParts, Image, KnownPaths, SegmentSetBuilder, Settings, UnitMap, Weights};
+use trodden_unit::{
+    Frame, FunctionMap, FunctionParts, FunctionWeights, InstrumentedImage, KnownPaths, SegmentSetBuilder, Settings, UnitMap,
+};
 
 /// A unit as built by default, and the text that describes its paths.
 pub struct Inputs<'a> {
@@ -23,7 +25,7 @@ struct Executed<'a> {
 
 impl Inputs<'_> {
     pub fn new<'a>(object: &Path, text: &'a str) -> Inputs<'a> {
-        let image = Image::read(&std::fs::read(object).unwrap()).unwrap();
+        let image = InstrumentedImage::read(&std::fs::read(object).unwrap()).unwrap();
         let frame = image.frames.into_iter().next().expect("the object carries its unit");
         Inputs { map: frame.map().unwrap(), frame, text }
     }
@@ -69,8 +71,8 @@ impl Inputs<'_> {
         known
     }
 
-    fn weights(&self) -> Weights {
-        let mut weights = Weights::default();
+    fn weights(&self) -> FunctionWeights {
+        let mut weights = FunctionWeights::default();
         self.executed().for_each(|one| weights.add(&one.function.name, one.function.shape, &one.edges));
         weights
     }

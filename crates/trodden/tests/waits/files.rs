@@ -7,13 +7,13 @@ use std::process::Output;
 use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
-    CHUNK_HEADER_SIZE, CallRecord, ChunkHeader, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, chunk_kind, kind,
+    CHUNK_HEADER_SIZE, CallRecord, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, WaitsChunkHeader, chunk_kind, kind,
 };
 
 /// A chunk of a threads file: its position and its header.
 pub struct FoundChunk {
     pub at: usize,
-    pub header: ChunkHeader,
+    pub header: WaitsChunkHeader,
 }
 
 /// Returns all chunks of an intact file, going only by the layout.
@@ -26,7 +26,7 @@ pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
         let end = extent + header.size as usize;
         let mut at = extent + EXTENT_HEADER_SIZE;
         while at + CHUNK_HEADER_SIZE <= end && bytes[at] != 0 {
-            let header = ChunkHeader::read(&bytes[at..]).unwrap();
+            let header = WaitsChunkHeader::read(&bytes[at..]).unwrap();
             assert!(header.is_intact(), "the header at {at}");
             found.push(FoundChunk { at, header });
             at += header.size as usize;
@@ -369,8 +369,8 @@ fn changed_header_bytes_are_reported() {
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
     let reserved = std::mem::offset_of!(ExtentHeader, reserved)..EXTENT_HEADER_SIZE;
-    let unused =
-        EXTENT_HEADER_SIZE + std::mem::offset_of!(ChunkHeader, reserved)..EXTENT_HEADER_SIZE + std::mem::offset_of!(ChunkHeader, checksum);
+    let unused = EXTENT_HEADER_SIZE + std::mem::offset_of!(WaitsChunkHeader, reserved)
+        ..EXTENT_HEADER_SIZE + std::mem::offset_of!(WaitsChunkHeader, checksum);
     for at in (0..EXTENT_HEADER_SIZE + CHUNK_HEADER_SIZE).filter(|at| !reserved.contains(at) && !unused.contains(at)).step_by(3) {
         let mut bytes = kept.clone();
         bytes[at] ^= 0x41;

@@ -20,7 +20,7 @@ pub enum OutputDestination {
 
 /// Which counters a thread increments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Threads {
+pub enum ThreadCounters {
     /// The thread's own counters.
     #[default]
     Own,

@@ -2,22 +2,22 @@
 //!
 //! 1. A build observes one [kind](crate::observe::Kind). Two kinds exclude each other unless one restricts the other.
 //! 2. Each kind supports certain numberings, and may not support tables or counters that threads share.
-//! 3. Some settings require or exclude others: the [`Rule`]s of the kinds, and [`RULES`].
+//! 3. Some settings require or exclude others: the [`FeatureRule`]s of the kinds, and [`RULES`].
 
-use super::axes::{ExperimentScheme, Threads};
-use super::rule::{Choice, Relation, Rule, SettingsConflict};
+use super::axes::{ExperimentScheme, ThreadCounters};
+use super::rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
 use super::settings::Settings;
-use crate::observe::{Admission, KINDS, Kind, requested_kinds};
+use crate::observe::{Admission, KINDS, ObservationKind, requested_kinds};
 
 /// Checks whether settings can be combined.
 ///
 /// # Errors
 /// The first conflict.
 pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
-    let kinds: Vec<&'static Kind> = requested_kinds(settings).collect();
+    let kinds: Vec<&'static ObservationKind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
     check_numbering(settings, &kinds)?;
-    let admits = |choice: &Choice, admission: fn(&Kind) -> Admission| match (choice.is_made)(settings) {
+    let admits = |choice: &RequestedFeature, admission: fn(&ObservationKind) -> Admission| match (choice.is_made)(settings) {
         true => kinds.iter().try_for_each(|kind| check_admission(kind, choice, admission(kind))),
         false => Ok(()),
     };
@@ -27,12 +27,12 @@ pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
 }
 
 /// Returns all rules: the kinds' rules, and [`RULES`].
-pub(super) fn rules() -> impl Iterator<Item = &'static Rule> {
+pub(super) fn rules() -> impl Iterator<Item = &'static FeatureRule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
 /// Checks that at most one kind is requested, not counting a kind that restricts it.
-fn check_kinds(kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
+fn check_kinds(kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
     Err(SettingsConflict {
@@ -45,7 +45,7 @@ fn check_kinds(kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
 }
 
 /// Checks that the kind supports the requested numbering of interesting paths.
-fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), SettingsConflict> {
+fn check_numbering(settings: &Settings, kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let Some(ExperimentScheme::Interesting(scheme)) = settings.scheme else { return Ok(()) };
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
     others().try_for_each(|kind| match kind.other_numberings {
@@ -64,7 +64,7 @@ fn check_numbering(settings: &Settings, kinds: &[&'static Kind]) -> Result<(), S
     }
 }
 
-fn check_admission(kind: &Kind, choice: &Choice, admission: Admission) -> Result<(), SettingsConflict> {
+fn check_admission(kind: &ObservationKind, choice: &RequestedFeature, admission: Admission) -> Result<(), SettingsConflict> {
     let Admission::Rejected { reason, remedy } = admission else { return Ok(()) };
     Err(excludes(kind.option, choice.spelling, reason, remedy))
 }
@@ -74,22 +74,22 @@ fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'stat
 }
 
 /// Requests a numbering of interesting paths.
-pub(super) const SELECTIVE: Choice = Choice {
+pub(super) const SELECTIVE: RequestedFeature = RequestedFeature {
     spelling: "a --scheme of interesting paths",
     is_made: |settings| matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
 };
 
 /// Requests tables.
-pub(super) const TABLES: Choice =
-    Choice { spelling: "--table-slots", is_made: |settings| settings.table_slots.is_some_and(|slots| slots > 0) };
+pub(super) const TABLES: RequestedFeature =
+    RequestedFeature { spelling: "--table-slots", is_made: |settings| settings.table_slots.is_some_and(|slots| slots > 0) };
 
 /// Requests counters that all threads share.
-pub(super) const SHARED_COUNTERS: Choice =
-    Choice { spelling: "--threads atomic", is_made: |settings| settings.threads == Some(Threads::Atomic) };
+pub(super) const SHARED_COUNTERS: RequestedFeature =
+    RequestedFeature { spelling: "--threads atomic", is_made: |settings| settings.threads == Some(ThreadCounters::Atomic) };
 
 /// Rules that do not belong to a kind.
-static RULES: &[Rule] = &[Rule {
-    one: Choice { spelling: "--array-paths", is_made: |settings| settings.array_paths.is_some() },
+static RULES: &[FeatureRule] = &[FeatureRule {
+    one: RequestedFeature { spelling: "--array-paths", is_made: |settings| settings.array_paths.is_some() },
     relation: Relation::Needs,
     other: TABLES,
     reason: "without tables, all counts are in arrays",

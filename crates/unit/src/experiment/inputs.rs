@@ -5,7 +5,7 @@
 
 use super::settings::{Settings, SettingsFile};
 use crate::atomic_file::write_atomically;
-use crate::{ContentError, FunctionParts, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan, Weights};
+use crate::{ContentError, FunctionParts, FunctionWeights, Identity, IterationSet, KnownPaths, SegmentSet, TransformationPlan};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct InputFolder {
 
 /// Purpose of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InputKind {
+pub enum InputPurpose {
     /// Measured edge frequencies.
     Weights,
     /// Known paths, which are not counted.
@@ -91,56 +91,56 @@ pub enum InputError {
     },
 }
 
-impl InputKind {
+impl InputPurpose {
     /// All kinds.
-    pub const ALL: [InputKind; 8] = [
-        InputKind::Weights,
-        InputKind::Known,
-        InputKind::Watched,
-        InputKind::Interesting,
-        InputKind::Segments,
-        InputKind::Iterations,
-        InputKind::Part,
-        InputKind::Apply,
+    pub const ALL: [InputPurpose; 8] = [
+        InputPurpose::Weights,
+        InputPurpose::Known,
+        InputPurpose::Watched,
+        InputPurpose::Interesting,
+        InputPurpose::Segments,
+        InputPurpose::Iterations,
+        InputPurpose::Part,
+        InputPurpose::Apply,
     ];
 
     /// Returns the key of the setting, and what to do if a file of this kind is lost.
     fn key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
-            InputKind::Weights => ("weights", "specify it again (--weights)"),
-            InputKind::Known => ("known", "specify the profile again (--residual)"),
-            InputKind::Watched => ("watched", "create the program again (trodden instrument --watch)"),
-            InputKind::Interesting => ("interesting", "create the program again (trodden instrument --interesting)"),
-            InputKind::Segments => ("segments", "create the program again (trodden instrument --segments)"),
-            InputKind::Iterations => ("iterations", "use the program that the copy was made from"),
-            InputKind::Part => ("part", "use the program that the copy was made from"),
-            InputKind::Apply => ("apply", "run `trodden pgo` again"),
+            InputPurpose::Weights => ("weights", "specify it again (--weights)"),
+            InputPurpose::Known => ("known", "specify the profile again (--residual)"),
+            InputPurpose::Watched => ("watched", "create the program again (trodden instrument --watch)"),
+            InputPurpose::Interesting => ("interesting", "create the program again (trodden instrument --interesting)"),
+            InputPurpose::Segments => ("segments", "create the program again (trodden instrument --segments)"),
+            InputPurpose::Iterations => ("iterations", "use the program that the copy was made from"),
+            InputPurpose::Part => ("part", "use the program that the copy was made from"),
+            InputPurpose::Apply => ("apply", "run `trodden pgo` again"),
         }
     }
 
     /// Returns the setting for a file of this kind.
     pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
-            InputKind::Weights => &mut settings.weights,
-            InputKind::Known => &mut settings.known,
-            InputKind::Watched => &mut settings.watched,
-            InputKind::Interesting => &mut settings.interesting,
-            InputKind::Segments => &mut settings.segments,
-            InputKind::Iterations => &mut settings.iterations,
-            InputKind::Part => &mut settings.part,
-            InputKind::Apply => &mut settings.apply,
+            InputPurpose::Weights => &mut settings.weights,
+            InputPurpose::Known => &mut settings.known,
+            InputPurpose::Watched => &mut settings.watched,
+            InputPurpose::Interesting => &mut settings.interesting,
+            InputPurpose::Segments => &mut settings.segments,
+            InputPurpose::Iterations => &mut settings.iterations,
+            InputPurpose::Part => &mut settings.part,
+            InputPurpose::Apply => &mut settings.apply,
         }
     }
 
     /// Checks that bytes are a valid file of this kind.
     fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
         match self {
-            InputKind::Weights => Weights::from_bytes(bytes).map(drop),
-            InputKind::Known | InputKind::Watched | InputKind::Interesting => KnownPaths::from_bytes(bytes).map(drop),
-            InputKind::Segments => SegmentSet::from_bytes(bytes).map(drop),
-            InputKind::Iterations => IterationSet::from_bytes(bytes).map(drop),
-            InputKind::Part => FunctionParts::from_bytes(bytes).map(drop),
-            InputKind::Apply => TransformationPlan::from_bytes(bytes).map(drop),
+            InputPurpose::Weights => FunctionWeights::from_bytes(bytes).map(drop),
+            InputPurpose::Known | InputPurpose::Watched | InputPurpose::Interesting => KnownPaths::from_bytes(bytes).map(drop),
+            InputPurpose::Segments => SegmentSet::from_bytes(bytes).map(drop),
+            InputPurpose::Iterations => IterationSet::from_bytes(bytes).map(drop),
+            InputPurpose::Part => FunctionParts::from_bytes(bytes).map(drop),
+            InputPurpose::Apply => TransformationPlan::from_bytes(bytes).map(drop),
         }
     }
 }
@@ -160,7 +160,7 @@ impl InputFolder {
     ///
     /// # Errors
     /// The file cannot be read or has invalid content, or the folder cannot be written.
-    pub fn put_file(&self, kind: InputKind, file: &Path) -> Result<Identity, InputError> {
+    pub fn put_file(&self, kind: InputPurpose, file: &Path) -> Result<Identity, InputError> {
         let (key, _) = kind.key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
         kind.check(&bytes).map_err(|reason| InputError::Content { key, file: file.to_owned(), reason })?;
@@ -178,14 +178,14 @@ impl InputFolder {
     }
 
     /// Checks that a file is in the folder.
-    pub fn check(&self, kind: InputKind, identity: Identity) -> Result<(), InputError> {
+    pub fn check(&self, kind: InputPurpose, identity: Identity) -> Result<(), InputError> {
         match self.path(identity).is_file() {
             true => Ok(()),
             false => Err(self.missing(kind, identity)),
         }
     }
 
-    fn missing(&self, kind: InputKind, identity: Identity) -> InputError {
+    fn missing(&self, kind: InputPurpose, identity: Identity) -> InputError {
         let (key, remedy) = kind.key_and_remedy();
         InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
@@ -194,7 +194,7 @@ impl InputFolder {
     ///
     /// # Errors
     /// The file is not in the folder, cannot be read, or is corrupt.
-    pub fn get(&self, kind: InputKind, identity: Identity) -> Result<Vec<u8>, InputError> {
+    pub fn get(&self, kind: InputPurpose, identity: Identity) -> Result<Vec<u8>, InputError> {
         let file = self.path(identity);
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,

@@ -1,6 +1,6 @@
 //! Describes what a build observes. The command line, drivers, plugin, maps and readers share this description.
 //!
-//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`Threads`]) of counts, and a [`ProbePlacement`],
+//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) of counts, and a [`ProbePlacement`],
 //! which affects the cost of counting and where long paths are cut, but not what a count means. Users write [`Settings`], a flat list
 //! ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be combined ([`exclusions`]). The
 //! wire format is that of the [`Settings`]; a change requires a new [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an
@@ -15,12 +15,12 @@ mod rule;
 mod settings;
 pub mod spelling;
 
-pub use axes::{DominantIteration, ExperimentScheme, OutputDestination, ProbePlacement, Reach, Threads, TripCounts};
+pub use axes::{DominantIteration, ExperimentScheme, OutputDestination, ProbePlacement, Reach, ThreadCounters, TripCounts};
 pub use error::ExperimentError;
 pub(crate) use error::identity;
-pub use inputs::{InputError, InputFolder, InputKind};
+pub use inputs::{InputError, InputFolder, InputPurpose};
 pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
-pub use rule::{Choice, Relation, Rule, SettingsConflict};
+pub use rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
 pub use settings::{DEFAULT_MAX_PATHS, Keep, Settings, SettingsFile, Timing};
 pub use spelling::{Spelling, SpellingError};
 
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 pub struct Experiment {
     observation: Observation,
     destination: OutputDestination,
-    threads: Threads,
+    threads: ThreadCounters,
     placement: ProbePlacement,
 }
 
@@ -91,7 +91,7 @@ impl Experiment {
     }
 
     /// Which counters a thread increments.
-    pub fn threads(&self) -> Threads {
+    pub fn threads(&self) -> ThreadCounters {
         self.threads
     }
 
@@ -184,10 +184,10 @@ impl Experiment {
     }
 
     /// Returns the input files of the build, with their kinds.
-    pub fn inputs(&self) -> Vec<(InputKind, Identity)> {
+    pub fn inputs(&self) -> Vec<(InputPurpose, Identity)> {
         let mut settings = Settings::from(self);
-        let stored = |kind: InputKind| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
-        InputKind::ALL.into_iter().filter_map(stored).collect()
+        let stored = |kind: InputPurpose| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
+        InputPurpose::ALL.into_iter().filter_map(stored).collect()
     }
 }
 
@@ -218,7 +218,7 @@ impl From<&Experiment> for Settings {
             dominant_iteration: Some(placement.dominant_iteration).filter(|d| *d != DominantIteration::default()),
             reach: Some(placement.reach),
             weights: placement.weights.map(SettingsFile::Stored),
-            threads: Some(experiment.threads).filter(|t| *t != Threads::default()),
+            threads: Some(experiment.threads).filter(|t| *t != ThreadCounters::default()),
             ..Settings::default()
         };
         if let OutputDestination::Table { slots, array_paths } = experiment.destination {

@@ -2,7 +2,7 @@
 //! contain only text, so the request is a file ([`FileFormat`]) in an [`InputFolder`], together with the files that the experiment names.
 
 use super::exclusions;
-use super::inputs::{InputError, InputFolder, InputKind};
+use super::inputs::{InputError, InputFolder, InputPurpose};
 use super::settings::{Keep, Settings, SettingsFile};
 use super::{Experiment, ExperimentError};
 use crate::Identity;
@@ -117,7 +117,7 @@ impl Settings {
     /// # Errors
     /// A file cannot be read or stored, or has invalid content, or a file that is named by its identity is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
-        for kind in InputKind::ALL {
+        for kind in InputPurpose::ALL {
             let input = kind.setting(&mut self);
             match input {
                 Some(SettingsFile::File(file)) => *input = Some(SettingsFile::Stored(folder.put_file(kind, file)?)),

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A feature that settings may request.
 #[derive(Clone, Copy)]
-pub struct Choice {
+pub struct RequestedFeature {
     /// The option by which users request the feature, and the setting if there is no option or the setting has a different name.
     pub spelling: &'static str,
     /// Returns whether settings request the feature.
@@ -13,13 +13,13 @@ pub struct Choice {
 }
 
 /// A rule about two choices.
-pub struct Rule {
+pub struct FeatureRule {
     /// The choice that the rule restricts.
-    pub one: Choice,
+    pub one: RequestedFeature,
     /// Whether it excludes or needs the other choice.
     pub relation: Relation,
     /// The other choice.
-    pub other: Choice,
+    pub other: RequestedFeature,
     /// The reason for the rule, as a clause.
     pub reason: &'static str,
     /// What to do instead, as an imperative clause.
@@ -63,7 +63,7 @@ impl fmt::Display for SettingsConflict {
 
 impl std::error::Error for SettingsConflict {}
 
-impl Rule {
+impl FeatureRule {
     /// Returns whether settings violate the rule.
     pub(super) fn is_broken(&self, settings: &Settings) -> bool {
         (self.one.is_made)(settings)
@@ -75,7 +75,7 @@ impl Rule {
 
     /// Returns the error for settings that violate the rule.
     pub(super) fn conflict(&self) -> SettingsConflict {
-        let Rule { one, relation, other, reason, remedy } = self;
+        let FeatureRule { one, relation, other, reason, remedy } = self;
         SettingsConflict { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }
     }
 }

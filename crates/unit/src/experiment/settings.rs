@@ -1,7 +1,7 @@
 //! Settings of a build as users write them: a flat list of optional entries. Settings may contradict each other;
 //! [`Experiment::new`](super::Experiment::new) reports that. Parsing settings does not read the files that they name.
 
-use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
+use super::axes::{DominantIteration, ExperimentScheme, Reach, ThreadCounters, TripCounts};
 use crate::observe::Observe;
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ settings! {
     /// Maximum number of paths of a function that uses an array although tables are requested.
     array_paths: u64,
     /// Which counters a thread increments.
-    threads: Threads,
+    threads: ThreadCounters,
     /// Whether probes are placed on the chords of a spanning tree.
     chords: bool,
     /// Which loops are counted by their trip count.

@@ -5,7 +5,7 @@
 //! identity.
 
 use super::Experiment;
-use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
+use super::axes::{DominantIteration, ExperimentScheme, Reach, ThreadCounters, TripCounts};
 use super::settings::{Keep, Settings, SettingsFile, Timing};
 use crate::observe::Observe;
 use crate::{EventSource, Identity};
@@ -58,9 +58,9 @@ spell! { bool:
     true => "on", "on";
     false => "off", "off";
 }
-spell! { Threads:
-    Threads::Own => "own", "Each thread has its own counters; exact";
-    Threads::Atomic => "atomic", "All threads share counters, which are incremented atomically; exact";
+spell! { ThreadCounters:
+    ThreadCounters::Own => "own", "Each thread has its own counters; exact";
+    ThreadCounters::Atomic => "atomic", "All threads share counters, which are incremented atomically; exact";
 }
 spell! { TripCounts:
     TripCounts::On => "on", "All loops with one path and enough iterations";
@@ -117,7 +117,7 @@ spell! { EventSource:
 }
 
 /// A setting in text: its key, a description of its values, and its parser and writer.
-struct Entry {
+struct SpelledSetting {
     key: &'static str,
     values: fn() -> String,
     read: fn(&mut Settings, &OsStr) -> Option<()>,
@@ -126,7 +126,7 @@ struct Entry {
 
 macro_rules! one_of {
     ($key:literal, $field:ident: $type:ty) => {
-        Entry {
+        SpelledSetting {
             key: $key,
             values: || <$type>::spellings().iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join("|"),
             read: |settings, text| {
@@ -140,7 +140,7 @@ macro_rules! one_of {
 
 macro_rules! number {
     ($key:literal, $field:ident: $from:literal to $to:expr) => {
-        Entry {
+        SpelledSetting {
             key: $key,
             values: || format!("NUMBER ({} to {})", $from, $to),
             read: |settings, text| {
@@ -154,7 +154,7 @@ macro_rules! number {
 
 macro_rules! file {
     ($key:literal, $field:ident) => {
-        Entry {
+        SpelledSetting {
             key: $key,
             values: || "FILE".into(),
             read: |settings, text| {
@@ -167,7 +167,7 @@ macro_rules! file {
 }
 
 /// All settings, in the order in which they are written.
-static TABLE: &[Entry] = &[
+static TABLE: &[SpelledSetting] = &[
     one_of!("scheme", scheme: ExperimentScheme),
     number!("max-paths", max_paths: 1 to MAX_PATHS),
     one_of!("chords", chords: bool),
@@ -181,7 +181,7 @@ static TABLE: &[Entry] = &[
     one_of!("tail-merging", tail_merging: bool),
     number!("table-slots", table_slots: 0 to MAX_PATHS),
     number!("array-paths", array_paths: 1 to MAX_PATHS),
-    one_of!("threads", threads: Threads),
+    one_of!("threads", threads: ThreadCounters),
     file!("interesting", interesting),
     file!("segments", segments),
     file!("iterations", iterations),
@@ -189,7 +189,7 @@ static TABLE: &[Entry] = &[
     file!("known", known),
     file!("watched", watched),
     file!("part", part),
-    Entry {
+    SpelledSetting {
         key: "origin",
         values: || "UNIT".into(),
         read: |settings, text| {
@@ -202,7 +202,7 @@ static TABLE: &[Entry] = &[
     file!("weights", weights),
     file!("apply", apply),
     one_of!("keep", keep: Keep),
-    Entry {
+    SpelledSetting {
         key: "recorder",
         values: || "PATTERN".into(),
         read: |settings, text| {

@@ -2,7 +2,7 @@
 
 use super::exclusions::{SELECTIVE, SHARED_COUNTERS, TABLES};
 use super::*;
-use crate::observe::{Admission, EveryPath, KINDS, Kind, requested_kinds};
+use crate::observe::{Admission, EveryPath, KINDS, ObservationKind, requested_kinds};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn settings(text: &str) -> Settings {
 const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
 /// Returns settings that request only this kind; empty for the default kind.
-fn settings_for(kind: &Kind) -> String {
+fn settings_for(kind: &ObservationKind) -> String {
     let texts = [
         "events=tsc".to_owned(),
         "observe=edge-profile".to_owned(),
@@ -182,7 +182,10 @@ fn conflicting_settings_cannot_be_deserialised_as_an_experiment() {
 fn settings_that_are_not_given_have_defaults() {
     let default = Experiment::default();
     assert_eq!((default.observation(), default.is_sampled()), (Observation::EveryPath(EveryPath), false));
-    assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (OutputDestination::Array, Threads::Own, 4096));
+    assert_eq!(
+        (default.destination(), default.threads(), default.placement().max_paths),
+        (OutputDestination::Array, ThreadCounters::Own, 4096)
+    );
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
     let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
     let interesting = Experiment::new(&settings(&format!("interesting={FILE}"))).unwrap();
@@ -240,8 +243,8 @@ fn request_stores_its_files_by_content() {
     let (read, beside) = PluginRequest::read(&request.write(&folder).unwrap()).unwrap();
     assert_eq!((&read, read.keep), (&request, Keep::Map));
     let known = read.experiment.known().unwrap();
-    assert_eq!(beside.get(InputKind::Known, known).unwrap(), paths);
-    assert_eq!(read.experiment.inputs(), [(InputKind::Known, known)]);
+    assert_eq!(beside.get(InputPurpose::Known, known).unwrap(), paths);
+    assert_eq!(read.experiment.inputs(), [(InputPurpose::Known, known)]);
     assert_eq!(Settings::from(&read.experiment).or(read.settings()).keep, Some(Keep::Map));
     let missing = asked.request(&folder).unwrap_err().to_string();
     assert!(missing.contains("known") && missing.contains("Choose a readable file"), "{missing}");
@@ -274,8 +277,8 @@ fn corrupt_and_missing_files_are_reported_with_advice() {
     let folder = InputFolder::new(place.path());
     let identity = folder.put(b"content").unwrap();
     std::fs::write(folder.path(identity), b"changed").unwrap();
-    assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Corrupt { .. })));
-    let missing = folder.get(InputKind::Weights, crate::Identity([7; 16])).unwrap_err().to_string();
+    assert!(matches!(folder.get(InputPurpose::Weights, identity), Err(InputError::Corrupt { .. })));
+    let missing = folder.get(InputPurpose::Weights, crate::Identity([7; 16])).unwrap_err().to_string();
     assert!(missing.contains("--weights") && missing.contains("TRODDEN_CACHE"), "{missing}");
     let request = PluginRequest::default().write(&folder).unwrap();
     std::fs::write(&request, b"TRODEXP\x00").unwrap();

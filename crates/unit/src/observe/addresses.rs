@@ -1,7 +1,7 @@
 //! Builds that record the addresses of blocks. They count nothing, and their code is not changed.
 
-use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, Observe};
-use crate::experiment::{Choice, Relation, Rule, Settings};
+use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, Observe};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings};
 
 /// Records the addresses of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +10,7 @@ pub struct BlockAddresses {
     pub merge_tails: bool,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--addresses (observe=addresses)",
     observes: "addresses of blocks, without counts",
     conflict_remedy: None,
@@ -24,10 +24,10 @@ pub(super) static KIND: Kind = Kind {
     other_numberings: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --scheme" },
     tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
     shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
-    rules: &[Rule {
-        one: Choice { spelling: "--tail-merging", is_made: |settings| settings.tail_merging.is_some() },
+    rules: &[FeatureRule {
+        one: RequestedFeature { spelling: "--tail-merging", is_made: |settings| settings.tail_merging.is_some() },
         relation: Relation::Needs,
-        other: Choice { spelling: "--addresses (observe=addresses)", is_made: is_requested },
+        other: RequestedFeature { spelling: "--addresses (observe=addresses)", is_made: is_requested },
         reason: "only such builds need a separate address for each block",
         remedy: "omit --tail-merging, or build with --addresses",
     }],
@@ -38,7 +38,7 @@ fn is_requested(settings: &Settings) -> bool {
 }
 
 impl ObservationProperties for BlockAddresses {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -1,14 +1,14 @@
 //! Counts in bursts: code that checks a switch outside the program, and a duplicate that counts all paths while the switch is on (Arnold
 //! and Ryder's sampling framework).
 
-use super::{Admission, Kind, Observation, ObservationProperties};
+use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::{Settings, Timing};
 
 /// Counts of all paths, in bursts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountsInBursts;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--sample (when=bursts)",
     observes: "counts in bursts, from which the counts of all paths are estimated",
     conflict_remedy: None,
@@ -29,7 +29,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for CountsInBursts {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -1,7 +1,7 @@
 //! Source-based coverage: trodden removes the counters that the compiler inserts, records their positions, and counts paths, from which the
 //! counters' values are computed.
 
-use super::{Admission, Kind, Observation, ObservationProperties, Observe};
+use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, for coverage.
@@ -11,7 +11,7 @@ pub struct CoverageCounts {
     pub mcdc: bool,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--coverage (observe=coverage)",
     observes: "coverage, which requires the counts of all paths of a whole run",
     conflict_remedy: None,
@@ -26,7 +26,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for CoverageCounts {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

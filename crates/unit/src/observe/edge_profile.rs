@@ -1,14 +1,14 @@
 //! LLVM's edge profile: trodden removes the counters that LLVM inserts, records their positions, and counts paths, from which the counters'
 //! values are computed.
 
-use super::{Admission, Kind, Observation, ObservationProperties, Observe};
+use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// Counts of all paths, for an edge profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EdgeProfileCounts;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--pgo (observe=edge-profile)",
     observes: "an edge profile, which requires the counts of all paths of a whole run",
     conflict_remedy: None,
@@ -23,7 +23,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for EdgeProfileCounts {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

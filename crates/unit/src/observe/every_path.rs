@@ -1,13 +1,13 @@
 //! Counts of all acyclic paths (Ball and Larus), the default kind.
 
-use super::{Admission, Kind, Observation, ObservationProperties};
+use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::Settings;
 
 /// Counts of all paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EveryPath;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "counts of all paths (observe=counts)",
     observes: "counts of all paths",
     conflict_remedy: None,
@@ -22,7 +22,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for EveryPath {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

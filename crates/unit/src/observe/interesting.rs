@@ -1,10 +1,10 @@
 //! Interesting paths: each path of a set has its own counter, and a function's other paths share one. Alternatively, all paths of the
 //! functions in the set are counted.
 
-use super::{Admission, Kind, Observation, ObservationProperties};
+use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{
-    Choice, DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, Relation, Rule, Settings, SettingsFile, identity,
+    DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity,
 };
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
@@ -20,7 +20,7 @@ pub struct InterestingPaths {
     pub time_limit_s: u64,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--interesting",
     observes: "counts of interesting paths only",
     conflict_remedy: None,
@@ -31,10 +31,10 @@ pub(super) static KIND: Kind = Kind {
     other_numberings: Admission::Admitted,
     tables: Admission::Rejected { reason: "each interesting path has its own counter", remedy: "omit one of the two" },
     shared_counters: Admission::Admitted,
-    rules: &[Rule {
-        one: Choice { spelling: "--time-limit", is_made: |settings| settings.time_limit_s.is_some() },
+    rules: &[FeatureRule {
+        one: RequestedFeature { spelling: "--time-limit", is_made: |settings| settings.time_limit_s.is_some() },
         relation: Relation::Needs,
-        other: Choice {
+        other: RequestedFeature {
             spelling: "--scheme ppp-optimal",
             is_made: |settings| settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::PppOptimal)),
         },
@@ -57,7 +57,7 @@ impl InterestingPaths {
 }
 
 impl ObservationProperties for InterestingPaths {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

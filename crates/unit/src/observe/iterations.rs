@@ -1,6 +1,6 @@
 //! Builds that count the paths over iterations of a set instead of paths ([`crate::iterations`]).
 
-use super::{Admission, Kind, Observation, ObservationProperties};
+use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{Settings, SettingsFile, identity};
 use crate::iterations::{IterationPath, MAX_ITERATIONS};
@@ -13,7 +13,7 @@ pub struct IterationCounts {
     pub set: Identity,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--iterations (iterations=FILE)",
     observes: "counts of paths over iterations instead of paths",
     conflict_remedy: None,
@@ -31,7 +31,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for IterationCounts {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

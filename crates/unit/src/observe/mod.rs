@@ -1,6 +1,6 @@
 //! The kinds of observations that a build can make ([`Observation`]), with a module for each.
 //!
-//! A [`Kind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters it supports;
+//! An [`ObservationKind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters it supports;
 //! [`ObservationProperties`] describes an observation of this kind. The module with the same name in `trodden-instrument` changes the code,
 //! and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in [`kinds`], and possibly a
 //! value of [`Observe`].
@@ -39,7 +39,7 @@ pub use words::Observe;
 
 use crate::Identity;
 use crate::events::CELLS;
-use crate::experiment::{ExperimentError, ExperimentScheme, Rule, Settings};
+use crate::experiment::{ExperimentError, ExperimentScheme, FeatureRule, Settings};
 use std::fmt;
 use trodden_flow::NumberingScheme;
 
@@ -61,7 +61,7 @@ macro_rules! kinds {
         }
 
         /// All kinds. If two conflicting kinds are requested, the error names the earlier one first.
-        pub static KINDS: &[&Kind] = &[$(&$module::KIND,)*];
+        pub static KINDS: &[&ObservationKind] = &[$(&$module::KIND,)*];
     };
 }
 
@@ -97,7 +97,7 @@ kinds! {
 }
 
 /// A kind of observation: how users request it, and which settings it can be combined with.
-pub struct Kind {
+pub struct ObservationKind {
     /// The option, and the setting if there is no option or the setting has a different name.
     pub option: &'static str,
     /// What is observed, as a noun phrase for messages.
@@ -109,7 +109,7 @@ pub struct Kind {
     /// Returns the observation that settings describe; `None` if a required setting is missing.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
     /// Kinds that may restrict this one: if one of them is requested as well, only the paths that it selects are observed.
-    pub(crate) restricted_by: &'static [&'static Kind],
+    pub(crate) restricted_by: &'static [&'static ObservationKind],
     /// The supported numberings, in addition to that of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
     /// Whether this kind rejects other numberings. If it admits them, they are checked as if no kind had been requested.
@@ -119,7 +119,7 @@ pub struct Kind {
     /// Whether threads may share counters.
     pub(crate) shared_counters: Admission,
     /// Rules for settings of this kind.
-    pub(crate) rules: &'static [Rule],
+    pub(crate) rules: &'static [FeatureRule],
 }
 
 /// Whether a kind of observation supports a feature.
@@ -139,7 +139,7 @@ pub enum Admission {
 /// Properties of an observation, implemented for each kind.
 pub trait ObservationProperties {
     /// Returns the kind of the observation.
-    fn kind(&self) -> &'static Kind;
+    fn kind(&self) -> &'static ObservationKind;
 
     /// Sets the settings that request the observation.
     fn write(&self, settings: &mut Settings);
@@ -190,33 +190,33 @@ impl CounterWords {
     }
 }
 
-impl Kind {
+impl ObservationKind {
     /// Returns whether `self` and `other` are the same kind.
-    pub(crate) fn is(&self, other: &Kind) -> bool {
+    pub(crate) fn is(&self, other: &ObservationKind) -> bool {
         std::ptr::eq(self, other)
     }
 
     /// Returns whether both kinds may be requested, because they are the same or one restricts the other.
-    pub(crate) fn can_combine_with(&self, other: &Kind) -> bool {
-        let restricts = |by: &Kind, of: &Kind| of.restricted_by.iter().any(|kind| kind.is(by));
+    pub(crate) fn can_combine_with(&self, other: &ObservationKind) -> bool {
+        let restricts = |by: &ObservationKind, of: &ObservationKind| of.restricted_by.iter().any(|kind| kind.is(by));
         self.is(other) || restricts(self, other) || restricts(other, self)
     }
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for ObservationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.option)
     }
 }
 
 /// Returns the kinds that settings request.
-pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'static Kind> + '_ {
+pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'static ObservationKind> + '_ {
     KINDS.iter().copied().filter(|kind| (kind.is_requested)(settings))
 }
 
 /// Returns the observation that settings request. The settings must have been checked for conflicts.
 pub(crate) fn observation_of(settings: &Settings) -> Result<Observation, ExperimentError> {
-    let restricts = |kind: &Kind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
+    let restricts = |kind: &ObservationKind| requested_kinds(settings).any(|other| other.restricted_by.iter().any(|by| by.is(kind)));
     let kind = requested_kinds(settings).find(|kind| !restricts(kind));
     let observation = kind.map(|kind| (kind.read)(settings)).transpose()?.flatten();
     Ok(observation.unwrap_or(Observation::EveryPath(EveryPath)))

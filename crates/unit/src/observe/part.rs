@@ -1,8 +1,8 @@
 //! Copies of a program, each of which counts a part of the paths. In a copy of a residual build, a part consists of complete functions.
 
-use super::{Admission, CounterWords, Kind, Observation, ObservationProperties, unknown};
+use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, unknown};
 use crate::Identity;
-use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
 
 /// The part that one of several copies of a program counts.
@@ -18,15 +18,17 @@ pub struct CopyPart {
     pub count_hits: bool,
 }
 
-const PART: Choice = Choice { spelling: "a copy's part (part=FILE)", is_made: |settings| settings.part.is_some() };
-const ORIGIN: Choice = Choice { spelling: "the unit of a copy (origin=UNIT)", is_made: |settings| settings.origin.is_some() };
-const HITS: Choice = Choice { spelling: "--count-hits (count-hits=on)", is_made: |settings| settings.count_hits == Some(true) };
-const KNOWN: Choice = Choice { spelling: "--residual (known=FILE)", is_made: |settings| settings.known.is_some() };
+const PART: RequestedFeature = RequestedFeature { spelling: "a copy's part (part=FILE)", is_made: |settings| settings.part.is_some() };
+const ORIGIN: RequestedFeature =
+    RequestedFeature { spelling: "the unit of a copy (origin=UNIT)", is_made: |settings| settings.origin.is_some() };
+const HITS: RequestedFeature =
+    RequestedFeature { spelling: "--count-hits (count-hits=on)", is_made: |settings| settings.count_hits == Some(true) };
+const KNOWN: RequestedFeature = RequestedFeature { spelling: "--residual (known=FILE)", is_made: |settings| settings.known.is_some() };
 
 const PART_NEEDS_UNIT: &str = "a part belongs to one unit";
 const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: PART.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
     conflict_remedy: Some("build the program that is to be copied without the other option"),
@@ -48,16 +50,16 @@ pub(super) static KIND: Kind = Kind {
     },
     shared_counters: Admission::Admitted,
     rules: &[
-        Rule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
-        Rule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
-        Rule {
+        FeatureRule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
+        FeatureRule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
+        FeatureRule {
             one: HITS,
             relation: Relation::Needs,
             other: PART,
             reason: "hits are executions of a copy's probes",
             remedy: "use `trodden-lab with --count-hits -- record --copies K`",
         },
-        Rule {
+        FeatureRule {
             one: HITS,
             relation: Relation::Excludes,
             other: KNOWN,
@@ -68,7 +70,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for CopyPart {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

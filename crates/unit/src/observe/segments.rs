@@ -3,7 +3,7 @@
 //! The map says what each of a function's words counts: either each key has a word, or interesting pairs have words that are found by a
 //! perfect hash, and all other pairs share one word. The map gives callers by unit and linkage name, so it can be read without the set.
 
-use super::{Admission, Kind, Observation, ObservationProperties};
+use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub enum SegmentNumbering {
     Preferential,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--segments (segments=FILE)",
     observes: "counts of interprocedural segments instead of paths",
     conflict_remedy: None,
@@ -59,7 +59,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for SegmentCounts {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -1,14 +1,14 @@
 //! Builds with sleds, by which an execution is traced from outside. The program counts nothing, but a profile of the trace contains the
 //! counts of the reconstructed paths.
 
-use super::{Admission, Kind, Observation, ObservationProperties, Observe};
+use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::experiment::Settings;
 
 /// An execution that is traced from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TraceSleds;
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--witnesses (observe=trace)",
     observes: "an execution that is traced from outside, without counts",
     conflict_remedy: None,
@@ -23,7 +23,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for TraceSleds {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -6,9 +6,9 @@
 //! ([`EventWords`]).
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, Kind, Observation, ObservationProperties, Observe};
+use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::Identity;
-use crate::experiment::{Choice, Relation, Rule, Settings, SettingsFile, identity};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node, Origin};
 
@@ -19,7 +19,7 @@ pub struct PathStream {
     pub functions: Option<Identity>,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--stream (observe=stream)",
     observes: "the sequence of all paths and calls, from which counts follow",
     conflict_remedy: None,
@@ -36,10 +36,10 @@ pub(super) static KIND: Kind = Kind {
     },
     tables: Admission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
     shared_counters: Admission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
-    rules: &[Rule {
-        one: Choice { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
+    rules: &[FeatureRule {
+        one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
         relation: Relation::Needs,
-        other: Choice { spelling: "--stream (observe=stream)", is_made: is_requested },
+        other: RequestedFeature { spelling: "--stream (observe=stream)", is_made: is_requested },
         reason: "the flight recorder keeps the end of a stream",
         remedy: "add --stream",
     }],
@@ -50,7 +50,7 @@ fn is_requested(settings: &Settings) -> bool {
 }
 
 impl ObservationProperties for PathStream {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -2,7 +2,7 @@
 //! other paths share one. A counter has several cells ([`crate::events`]), so hash tables and atomic additions are not supported.
 
 use super::interesting::{self, InterestingPaths};
-use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
+use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::EventSource;
 use crate::experiment::{ExperimentScheme, Settings};
 
@@ -15,7 +15,7 @@ pub struct EventSums {
     pub paths: Option<InterestingPaths>,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--events",
     observes: "sums of an event for each path",
     conflict_remedy: None,
@@ -39,7 +39,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for EventSums {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -1,6 +1,6 @@
 //! Residual builds: all paths are counted except known ones, such as those that a program's tests take.
 
-use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
+use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
 use trodden_flow::NumberingScheme;
@@ -37,7 +37,7 @@ impl Recognition {
     }
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--residual (known=FILE)",
     observes: "counts of unknown paths only",
     conflict_remedy: None,
@@ -65,7 +65,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for UnknownPaths {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

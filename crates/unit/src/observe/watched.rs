@@ -1,7 +1,7 @@
 //! Watched paths: only paths that match an expression are counted, and each is reported as soon as it is taken. This is a residual build
 //! ([`super::unknown`]) to which all other paths are known.
 
-use super::{Admission, CounterWords, Kind, Observation, ObservationProperties};
+use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{Settings, SettingsFile, identity};
 
@@ -12,7 +12,7 @@ pub struct WatchedPaths {
     pub others: Identity,
 }
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: ObservationKind = ObservationKind {
     option: "--watch (watched=FILE)",
     observes: "counts of watched paths only",
     conflict_remedy: None,
@@ -33,7 +33,7 @@ pub(super) static KIND: Kind = Kind {
 };
 
 impl ObservationProperties for WatchedPaths {
-    fn kind(&self) -> &'static Kind {
+    fn kind(&self) -> &'static ObservationKind {
         &KIND
     }
 

@@ -5,7 +5,7 @@
 //! set stays closed), or if a needed one is its suffix (otherwise the longer chain would be counted as the shorter one). So each pair of a
 //! context and a path has the same count in the part as in the complete set.
 
-use super::{Index, SegmentContext, SegmentFunction, SegmentSet};
+use super::{SegmentContext, SegmentFunction, SegmentIndex, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::{Dag, Numbering, Origin, Plan};
@@ -45,7 +45,7 @@ impl SegmentSet {
             let kept = kept.map(|c| SegmentContext { context: renumbered[c.caller as usize][&c.context], ..c });
             function.contexts = kept.collect();
         }
-        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: Index::default() }
+        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
     }
 
     /// If the set counts all pairs, makes each pair whose path begins at the entry an interesting segment. Functions with more than `max`
@@ -60,7 +60,7 @@ impl SegmentSet {
             let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
             function.interesting = (1..=contexts).flat_map(|context| (0..paths).map(move |path| (context, path))).collect();
         }
-        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: Index::default() }
+        SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
     }
 
     /// Returns, for each function, the contexts that are needed to count the interesting segments.

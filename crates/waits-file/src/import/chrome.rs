@@ -18,7 +18,7 @@ use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, CodeId, LocationState, ProcessId};
 
 #[derive(Clone, Debug)]
-struct Slice {
+struct ChromeSlice {
     from_ns: u64,
     until_ns: u64,
     name: String,
@@ -28,8 +28,8 @@ struct Slice {
 
 #[derive(Default)]
 struct ChromeThread {
-    slices: Vec<Slice>,
-    open: Vec<Slice>,
+    slices: Vec<ChromeSlice>,
+    open: Vec<ChromeSlice>,
     /// Starts and ends of flows: time, flow number, whether it is an end.
     flows: Vec<(u64, u64, bool)>,
     name: Option<String>,
@@ -95,8 +95,9 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
     if !rest.starts_with('[') {
         let mut failure = None;
         let mut reader = serde_json::Deserializer::from_str(rest);
-        let read =
-            reader.deserialize_map(Document { take: &mut take, failure: &mut failure }).and_then(|found| reader.end().map(|()| found));
+        let read = reader
+            .deserialize_map(ChromeDocument { take: &mut take, failure: &mut failure })
+            .and_then(|found| reader.end().map(|()| found));
         return match (failure, read) {
             (Some(failure), _) => Err(failure),
             (None, Err(error)) => Err(anyhow!("not JSON: {error}")),
@@ -132,12 +133,12 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
 }
 
 /// Visitor for a trace that is a JSON object. Only one event is held in memory at a time.
-struct Document<'a, F> {
+struct ChromeDocument<'a, F> {
     take: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
 }
 
-impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for Document<'_, F> {
+impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for ChromeDocument<'_, F> {
     type Value = bool;
 
     fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
@@ -203,7 +204,7 @@ impl ChromeEvents {
         };
         let nanos = |us: f64| (us * 1000.0).round() as u64;
         let time = |key: &str| micros(key).map(nanos);
-        let slice = |from_ns: u64, until_ns: u64| Slice {
+        let slice = |from_ns: u64, until_ns: u64| ChromeSlice {
             from_ns,
             until_ns,
             name: event["args"]["function"].as_str().or(event["name"].as_str()).unwrap_or("?").to_owned(),
@@ -221,7 +222,7 @@ impl ChromeEvents {
             "E" => {
                 let until_ns = time("ts")?;
                 match thread.open.pop() {
-                    Some(open) => thread.slices.push(Slice { until_ns: until_ns.max(open.from_ns), ..open }),
+                    Some(open) => thread.slices.push(ChromeSlice { until_ns: until_ns.max(open.from_ns), ..open }),
                     None => self.unmatched += 1,
                 }
             }
@@ -338,7 +339,7 @@ fn path<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
 }
 
 /// Returns the innermost open slice, up to [`MAX_DEPTH`].
-fn innermost<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a Slice> {
+fn innermost<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a ChromeSlice> {
     let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])
 }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Imported;
-use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
+use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, nanoseconds};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -90,11 +90,11 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
             return Err(place("no field cpu_id"));
         }
         match event {
-            Event::Wake => {
+            SchedulerEvent::Wake => {
                 let running = processor.and_then(|processor: u32| running.get(&processor).copied());
                 scheduler.wake(own.or(running).unwrap_or(0), thread(["tid", "pid"])?, time_ns);
             }
-            Event::Switch => {
+            SchedulerEvent::Switch => {
                 let (from, to) = (thread(["prev_tid", "prev_pid"])?, thread(["next_tid", "next_pid"])?);
                 running.extend(processor.map(|processor| (processor, to)));
                 scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);

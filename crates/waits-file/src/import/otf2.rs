@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_text::words::plural;
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
-use trodden_waits::{Call, LocationState, ProcessId, Rule};
+use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
 
 #[derive(Default)]
-struct Definitions {
+struct ArchiveDefinitions {
     /// Whether the clock was defined, which it is in every valid archive.
     has_clock: bool,
     ticks_per_second: u64,
@@ -30,7 +30,7 @@ struct Definitions {
 }
 
 /// A region that a location has entered and not left yet.
-struct Region {
+struct OpenRegion {
     name: String,
     enter_ns: u64,
     /// Kind and attributes of the MPI events in the region.
@@ -40,7 +40,7 @@ struct Region {
 
 #[derive(Default)]
 struct Otf2Thread {
-    regions: Vec<Region>,
+    regions: Vec<OpenRegion>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
     /// Indices of the events that started nonblocking receives, by request. A receive's message is known only when the receive completes.
@@ -65,7 +65,7 @@ pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
 }
 
 /// Parses the events in the output of `otf2-print`.
-fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<Imported> {
+fn events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
@@ -165,8 +165,8 @@ fn quoted(text: &str) -> &str {
 }
 
 /// Parses the definitions in the output of `otf2-print`.
-fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
-    let mut found = Definitions { ticks_per_second: 1_000_000_000, ..Definitions::default() };
+fn definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitions> {
+    let mut found = ArchiveDefinitions { ticks_per_second: 1_000_000_000, ..ArchiveDefinitions::default() };
     each_line(path, text, |_, line| {
         let Some((kind, rest)) = line.split_once(' ') else { return Ok(()) };
         let rest = rest.trim_start();
@@ -206,7 +206,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
 }
 
 struct Otf2Reader<'a> {
-    definitions: &'a Definitions,
+    definitions: &'a ArchiveDefinitions,
     order: &'a HashMap<u64, u32>,
     imported: &'a mut Imported,
     unknown: BTreeMap<String, u64>,
@@ -243,7 +243,7 @@ impl Otf2Reader<'_> {
                 self.run(thread, time_ns);
                 let name = quoted(attribute(attributes, "Region").unwrap_or("?")).to_owned();
                 let is_mpi = name.starts_with("MPI_");
-                thread.regions.push(Region { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
+                thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
                 let Some(region) = thread.regions.pop() else { bail!("the location leaves a region that it has not entered") };
@@ -273,7 +273,7 @@ impl Otf2Reader<'_> {
         thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
     }
 
-    fn call(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
+    fn call(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, region: OpenRegion) -> Result<()> {
         let mut path: Vec<&str> = thread.regions.iter().map(|r| r.name.as_str()).collect();
         if path.is_empty() {
             path.push("(program)");
@@ -290,7 +290,7 @@ impl Otf2Reader<'_> {
         Ok(())
     }
 
-    fn call_of(&self, thread: &mut Otf2Thread, location: u64, region: &Region) -> Result<Call> {
+    fn call_of(&self, thread: &mut Otf2Thread, location: u64, region: &OpenRegion) -> Result<Call> {
         let (mut sent, mut received, mut completed) = (None, None, Vec::new());
         let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
@@ -353,10 +353,10 @@ impl Otf2Reader<'_> {
     fn collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
         let (id, members) = self.members(location, attributes)?;
         let rule = match attribute(attributes, "Operation")? {
-            "BCAST" | "SCATTER" | "SCATTERV" => Rule::FromRoot,
-            "REDUCE" | "GATHER" | "GATHERV" => Rule::ToRoot,
-            "SCAN" | "EXSCAN" => Rule::Scan,
-            _ => Rule::All,
+            "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
+            "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
+            "SCAN" | "EXSCAN" => CollectiveRule::Scan,
+            _ => CollectiveRule::All,
         };
         let rank = members.iter().position(|member| *member == location)?;
         let root = attribute(attributes, "Root").and_then(|root| root.split([' ', '(']).next()?.parse::<usize>().ok());

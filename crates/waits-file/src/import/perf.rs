@@ -7,7 +7,7 @@
 //! ```
 
 use super::Imported;
-use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
+use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
@@ -32,13 +32,13 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         }
         last_ns = time_ns;
         match event {
-            Event::Wake => {
+            SchedulerEvent::Wake => {
                 let waker = pid_of_head(head).ok_or_else(|| place("no thread before the event"))?;
                 let woken = woken(fields).ok_or_else(|| place("expected a field pid or a thread as NAME:NUMBER"))?;
                 scheduler.wake(waker, number_of(woken)?, time_ns);
             }
-            Event::Switch => {
-                let Some(Switch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = switch(fields) else {
+            SchedulerEvent::Switch => {
+                let Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = switch(fields) else {
                     return Err(place("expected prev_comm, prev_pid, prev_state, next_comm and next_pid, or threads as NAME:NUMBER"));
                 };
                 let prev = (number_of(prev_pid)?, prev_comm, prev_state.starts_with('R'));
@@ -66,7 +66,7 @@ fn pid_of_head(head: &str) -> Option<u32> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Switch<'a> {
+struct ThreadSwitch<'a> {
     prev_pid: &'a str,
     prev_comm: &'a str,
     prev_state: &'a str,
@@ -76,7 +76,7 @@ struct Switch<'a> {
 
 /// Parses the fields of a context switch in either form. Thread names may contain any text, so each field is located by the text that
 /// follows a name.
-fn switch(fields: &str) -> Option<Switch<'_>> {
+fn switch(fields: &str) -> Option<ThreadSwitch<'_>> {
     const ARROW: &str = " ==> ";
     let arrows = || fields.match_indices(ARROW).map(|(at, _)| (&fields[..at], &fields[at + ARROW.len()..]));
     let named = |(before, after)| {
@@ -84,12 +84,12 @@ fn switch(fields: &str) -> Option<Switch<'_>> {
         let (prev_pid, rest) = rest.split_once(' ')?;
         let prev_state = one_word(rest.rsplit_once("prev_state=")?.1)?;
         let (next_comm, rest) = str::strip_prefix(after, "next_comm=")?.rsplit_once(" next_pid=")?;
-        Some(Switch { prev_pid, prev_comm, prev_state, next_pid: rest.split(' ').next()?, next_comm })
+        Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid: rest.split(' ').next()?, next_comm })
     };
     let by_plugin = |(before, after)| {
         let (thread, prev_state) = str::rsplit_once(before, ' ')?;
         let ((prev_comm, prev_pid), (next_comm, next_pid)) = (thread_with_priority(thread)?, thread_with_priority(after)?);
-        Some(Switch { prev_pid, prev_comm, prev_state, next_pid, next_comm })
+        Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm })
     };
     arrows().find_map(named).or_else(|| arrows().find_map(by_plugin))
 }
@@ -127,12 +127,12 @@ mod tests {
     fn switches_are_parsed_in_both_forms_with_any_thread_names() {
         let names = ["a", "a ==> b", "next_pid=1", "my app (x)", "x ==> next_comm=y", "a:1 [120] S ==> b", "p prev_pid=3"];
         for (name, next) in names.iter().flat_map(|name| names.map(|next| (*name, next))) {
-            let expected = Switch { prev_pid: "7", prev_comm: name, prev_state: "S", next_pid: "8", next_comm: next };
+            let expected = ThreadSwitch { prev_pid: "7", prev_comm: name, prev_state: "S", next_pid: "8", next_comm: next };
             let named = format!("prev_comm={name} prev_pid=7 prev_prio=120 prev_state=S ==> next_comm={next} next_pid=8 next_prio=120");
             assert_eq!(switch(&named), Some(expected));
         }
         for (name, next) in [("a", "a ==> b"), ("next_pid=1", "my app (worker)"), ("a ==> b", "c d")] {
-            let expected = Switch { prev_pid: "7", prev_comm: name, prev_state: "R+", next_pid: "8", next_comm: next };
+            let expected = ThreadSwitch { prev_pid: "7", prev_comm: name, prev_state: "R+", next_pid: "8", next_comm: next };
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next} [120]")), None);
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [-1]")).unwrap(), expected);
             assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [120]")).unwrap(), expected);

@@ -27,7 +27,7 @@ struct ScheduledThread {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SchedulerEvent {
     Switch,
     Wake,
 }
@@ -55,9 +55,9 @@ impl WakeUps {
     }
 
     /// Splits a line into the text before the event's name, the event's fields, and its kind. `None` if the line contains no event.
-    pub fn event_of(self, line: &str) -> Option<(&str, &str, Event)> {
+    pub fn event_of(self, line: &str) -> Option<(&str, &str, SchedulerEvent)> {
         let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
-        let found = [("sched_switch: ", Event::Switch), (wake, Event::Wake)];
+        let found = [("sched_switch: ", SchedulerEvent::Switch), (wake, SchedulerEvent::Wake)];
         found.into_iter().find_map(|(name, event)| line.split_once(name).map(|(head, fields)| (head, fields, event)))
     }
 }

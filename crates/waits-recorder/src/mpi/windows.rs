@@ -81,7 +81,7 @@ pub fn window_test(call: MpiCall) -> i32 {
 
 /// Records a call of the newest epoch, with a message of the given tag and kind for each member. For a test, `flag` is the position of its
 /// flag.
-fn meeting(call: MpiCall, window: usize, table: &'static Table, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
+fn meeting(call: MpiCall, window: usize, table: &'static WindowTable, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::MEETING) else { return call.run() };
     open.record().object = call.communicator(window);
     let result = call.run();
@@ -101,23 +101,23 @@ fn meeting(call: MpiCall, window: usize, table: &'static Table, (tag, kind): (i3
 const SLOTS: usize = 64;
 
 /// For each window, the members of its newest epoch.
-struct Table {
+struct WindowTable {
     windows: Handles<SLOTS>,
     epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
 }
 
-impl Table {
-    const fn new() -> Table {
-        Table { windows: Handles::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
+impl WindowTable {
+    const fn new() -> WindowTable {
+        WindowTable { windows: Handles::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
     }
 }
 
-static EXPOSED: Table = Table::new();
-static ACCESSED: Table = Table::new();
+static EXPOSED: WindowTable = WindowTable::new();
+static ACCESSED: WindowTable = WindowTable::new();
 
 /// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only one
 /// thread at a time to begin an epoch.
-fn store_epoch(table: &'static Table, call: &MpiCall) {
+fn store_epoch(table: &'static WindowTable, call: &MpiCall) {
     let (group, window) = (call.arguments[0], call.arguments[2]);
     let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
     let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
@@ -135,7 +135,7 @@ fn store_epoch(table: &'static Table, call: &MpiCall) {
     }
 }
 
-fn find(table: &'static Table, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
+fn find(table: &'static WindowTable, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
     let held = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
     // SAFETY: null, or written by `store_epoch`.
     if let Some(epoch) = held.and_then(|held| unsafe { held.as_ref() }) {

@@ -3,13 +3,13 @@
 //! The sets W of a branch's successors are collected when the branch is first reached. The last few answers for each profile are cached, so
 //! that a branch in a loop usually costs one comparison per trace.
 
-use super::{ReconstructError, Reconstruction, Reconstructor, Trace, TraceEnding};
+use super::{ReadAheadTrace, ReconstructError, Reconstruction, Reconstructor, TraceEnding};
 use crate::automaton::AutomatonState;
 use crate::condition;
 use crate::first::{FirstSets, SymbolSets};
 use crate::program::{Witness, WitnessFunctionId};
 use crate::sets::END;
-use crate::structure::Scope;
+use crate::structure::WitnessScope;
 use std::collections::HashMap;
 
 /// Number of cached answers for a branch and a profile.
@@ -34,7 +34,7 @@ struct KnownBranch {
 
 /// The sets W of a component, for each profile.
 struct ComponentSets {
-    scope: Scope,
+    scope: WitnessScope,
     sets: Vec<FirstSets>,
 }
 
@@ -49,7 +49,7 @@ impl KnownBranch {
     fn only_agreeing<I: Iterator<Item = Witness>>(
         &mut self,
         sets: &[FirstSets],
-        traces: &mut [Trace<I>],
+        traces: &mut [ReadAheadTrace<I>],
         ending: TraceEnding,
     ) -> Option<AutomatonState> {
         if self.next.len() > u64::BITS as usize {
@@ -94,7 +94,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         match left.as_slice() {
             [one] => Ok(Some(known.next[*one])),
             [] => {
-                let next = self.traces.iter_mut().map(Trace::peek).collect();
+                let next = self.traces.iter_mut().map(ReadAheadTrace::peek).collect();
                 Err(ReconstructError::NoSuccessor { branch: condition::branch(self.pushdown(), state), blocks: self.blocks, next })
             }
             _ if at_end => Ok(None),
