@@ -3,7 +3,7 @@
 //! `tests/interleavings` runs this source under a model checker, against readers that follow the rules of `wire::live`.
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::image::Image;
+use crate::image::OwnImage;
 use crate::state;
 use crate::stream::{HEADER, MAX_WAIT_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
 use crate::system;
@@ -148,7 +148,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         parent,
         started_ns: stream.started_ns,
         sequence: stream.sequence,
-        template: Image::from_linker().template as u64,
+        template: OwnImage::from_linker().template as u64,
         lost: stream.lost,
         checksum: 0,
         reserved: 0,

@@ -5,7 +5,7 @@
 //! `__trodden_count` is reached by a jump with the return address in r11, and changes r10, r11 and flags only. Only the constructor and the
 //! destructor call libc, without holding the lock or blocking signals.
 
-use crate::image::{Image, address_of};
+use crate::image::{OwnImage, address_of};
 use crate::life;
 use crate::stub;
 use crate::untested::{self, ACTION};
@@ -147,7 +147,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 static IMAGE: u8 = 0;
 
 extern "C" fn construct() {
-    if Image::from_linker().is_empty() {
+    if OwnImage::from_linker().is_empty() {
         return;
     }
     if life::start() && !REGISTERED.swap(true, SeqCst) {

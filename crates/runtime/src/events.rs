@@ -10,7 +10,7 @@ use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
 use crate::stub;
 use crate::system::{self, Descriptor, Errno};
-use crate::text::{self, Failure};
+use crate::text::{self, OutputFailure};
 use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
 use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
@@ -133,17 +133,17 @@ const PAGE: usize = 4096;
 static CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
-pub struct Events {
+pub struct ImageEvent {
     kind: u32,
     config: u64,
 }
 
 /// Returns the image's event; `None` if it has none.
-pub fn of_image() -> Option<Events> {
+pub fn of_image() -> Option<ImageEvent> {
     let record = address_of!("__trodden_event") as *const EventRecord;
     // SAFETY: null, or the record that a unit defines, which is never written.
     let record = unsafe { record.as_ref() }?;
-    Some(Events { kind: record.kind, config: record.config })
+    Some(ImageEvent { kind: record.kind, config: record.config })
 }
 
 /// Returns the calling thread's state. May only be called in images with an event.
@@ -157,10 +157,10 @@ fn thread() -> &'static mut EventThread {
     }
 }
 
-impl Events {
+impl ImageEvent {
     /// Opens a counter for the calling thread, whose readings continue from those of an earlier counter. The first call also measures the
     /// cost of a reading. Returns the argument for [`close`].
-    pub fn begin(self) -> Result<u64, Failure> {
+    pub fn begin(self) -> Result<u64, OutputFailure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
         if !CALIBRATED.swap(true, SeqCst) {
@@ -175,14 +175,14 @@ impl Events {
     }
 
     /// Checks that the event can be counted.
-    pub fn check(self) -> Result<(), Failure> {
+    pub fn check(self) -> Result<(), OutputFailure> {
         if self.kind != EVENT_TSC {
             close(self.open()?);
         }
         Ok(())
     }
 
-    fn open(self) -> Result<u64, Failure> {
+    fn open(self) -> Result<u64, OutputFailure> {
         const PINNED: u64 = 4;
         const NOT_THE_KERNEL: u64 = 3 << 5;
         let size = size_of::<Attributes>() as u32;
@@ -317,7 +317,7 @@ pub fn save_reading() {
 }
 
 /// Runs after `fork`, in the child: opens a new counter, because the old one belongs to the parent. Returns the argument for [`close`].
-pub fn reopen() -> Result<u64, Failure> {
+pub fn reopen() -> Result<u64, OutputFailure> {
     let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
     (thread.source, thread.base) = (0, thread.noted);
@@ -339,14 +339,14 @@ pub fn report_lost() {
 }
 
 /// Returns the reason why the kernel does not count the event, and advice.
-fn failure(error: Errno) -> Failure {
+fn failure(error: Errno) -> OutputFailure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
     const NOT_PERMITTED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
         seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
-        2 | 19 | 22 | 95 => Failure::new(b"this machine does not count the program's event", NONE),
-        1 | 13 | 38 => Failure::system(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
-        _ => Failure::system(b"the program's event cannot be counted", error, NONE),
+        2 | 19 | 22 | 95 => OutputFailure::new(b"this machine does not count the program's event", NONE),
+        1 | 13 | 38 => OutputFailure::system(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
+        _ => OutputFailure::system(b"the program's event cannot be counted", error, NONE),
     }
 }

@@ -3,10 +3,10 @@
 //! Invariants: before the first write, the file is known to be a regular file of the effective user with a single hard link, and either
 //! empty or begun by a runtime; the file header's checksum is written last, with the header locked.
 
-use crate::image::Image;
+use crate::image::OwnImage;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
-use crate::text::{Failure, Text};
+use crate::text::{OutputFailure, Text};
 use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
 use crate::wire::{
     Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON,
@@ -21,7 +21,7 @@ const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remo
 const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
 /// An open raw file of this image with a complete header.
-pub struct RawFile {
+pub struct ImageRawFile {
     pub descriptor: Descriptor,
     pub regions_offset: u64,
     pub region_stride: u64,
@@ -37,7 +37,13 @@ pub enum MissingFile {
 }
 
 /// Opens the file that `pattern` specifies for this process. The file's name is stored in `path`; `scratch` is overwritten.
-pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
+pub fn open(
+    image: &OwnImage,
+    pattern: &Text,
+    missing: MissingFile,
+    path: &mut Text,
+    scratch: &mut Text,
+) -> Result<ImageRawFile, OutputFailure> {
     let identity = image.identity();
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
@@ -63,13 +69,13 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     check_header(&header, image, &identity)?;
     let descriptor = system::move_up(descriptor, MIN_DESCRIPTOR);
     let RawHeader { regions_offset, region_stride, switch_offset, .. } = header;
-    Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
+    Ok(ImageRawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
 /// Opens an absolute path folder by folder. If requested, creates missing folders with access for the user only. Symbolic links are
 /// followed only in folders that the user spelled out.
-fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
-    let cannot = |error| Failure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
+fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, OutputFailure> {
+    let cannot = |error| OutputFailure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
     let mut start = 1;
@@ -80,7 +86,7 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
             path.set(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set(end, b'/');
-            folder = next.map_err(|error| Failure::system(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
+            folder = next.map_err(|error| OutputFailure::system(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
@@ -104,16 +110,16 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
 }
 
 /// Rejects files that another user may have planted, and returns the file's size.
-fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
-    let stat = system::stat(file).map_err(|error| Failure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
+fn check_kind(file: &Descriptor) -> Result<u64, OutputFailure> {
+    let stat = system::stat(file).map_err(|error| OutputFailure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
-        return Err(Failure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
+        return Err(OutputFailure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
     }
     if stat.uid != system::effective_user() {
-        return Err(Failure::new(b"it belongs to a different user", CHOOSE_OTHER_FILE));
+        return Err(OutputFailure::new(b"it belongs to a different user", CHOOSE_OTHER_FILE));
     }
     if stat.nlink > 1 {
-        return Err(Failure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
+        return Err(OutputFailure::new(b"it has more than one name (hard links)", CHOOSE_OTHER_FILE));
     }
     Ok(stat.size as u64)
 }
@@ -122,13 +128,13 @@ fn check_kind(file: &Descriptor) -> Result<u64, Failure> {
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
-    pub fn acquire(file: &Descriptor) -> Result<HeaderLock<'_>, Failure> {
+    pub fn acquire(file: &Descriptor) -> Result<HeaderLock<'_>, OutputFailure> {
         lock(file, HEADER_LOCK_BYTE).map(|()| HeaderLock(file))
     }
 }
 
 /// Waits for the lock on a byte. The lock is never held for long, but the wait is limited, because the holder may be stopped.
-pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
+pub fn lock(file: &Descriptor, byte: i64) -> Result<(), OutputFailure> {
     // One attempt per millisecond; holders need microseconds.
     const MAX_WAIT_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
@@ -140,7 +146,7 @@ pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
         }
         result = system::lock_byte(file, byte, true);
     }
-    result.map_err(|error| Failure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system"))
+    result.map_err(|error| OutputFailure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system"))
 }
 
 impl Drop for HeaderLock<'_> {
@@ -150,35 +156,35 @@ impl Drop for HeaderLock<'_> {
 }
 
 /// Reads as much of the header as the file has; the rest is zero.
-fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), Failure> {
+fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), OutputFailure> {
     // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
     bytes.fill(0);
-    system::read_at(file, bytes, 0).map(drop).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE_OTHER_FILE))
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| OutputFailure::system(b"it cannot be read", error, CHOOSE_OTHER_FILE))
 }
 
-fn is_ready(header: &RawHeader, image: &Image) -> bool {
+fn is_ready(header: &RawHeader, image: &OwnImage) -> bool {
     FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
 /// Returns the reason for rejecting a file with an unexpected file header.
-fn rejection(header: &RawHeader) -> Failure {
+fn rejection(header: &RawHeader) -> OutputFailure {
     match FileHeader::read(&header.file_header) {
         Err(HeaderError::EarlierFormat) => OTHER_VERSION,
         Err(HeaderError::Checksum) => CORRUPT,
-        _ => Failure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
+        _ => OutputFailure::new(b"it is not a raw profile", CHOOSE_OTHER_FILE),
     }
 }
 
-const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
-const CORRUPT: Failure = Failure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
+const OTHER_VERSION: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", CHOOSE_OTHER_FILE);
+const CORRUPT: OutputFailure = OutputFailure::new(b"its header is corrupt", CHOOSE_OTHER_FILE);
 
-fn check_header(header: &RawHeader, image: &Image, identity: &IdentityBytes) -> Result<(), Failure> {
+fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) -> Result<(), OutputFailure> {
     if header.file_header != *image.file_header() {
         return Err(OTHER_VERSION);
     }
     if header.image != *identity || header.counters != image.counters || header.units != image.len() {
-        return Err(Failure::new(
+        return Err(OutputFailure::new(
             b"it contains counts of a different image",
             b"put %m into the name in TRODDEN_OUTPUT, or remove the file",
         ));
@@ -198,12 +204,12 @@ fn check_header(header: &RawHeader, image: &Image, identity: &IdentityBytes) -> 
 /// Writes the header of an empty or unfinished file; the caller holds the header's lock.
 fn write_header(
     file: &Descriptor,
-    image: &Image,
+    image: &OwnImage,
     identity: IdentityBytes,
     lost: LostThreads,
     scratch: &mut Text,
     header: &mut RawHeader,
-) -> Result<(), Failure> {
+) -> Result<(), OutputFailure> {
     find_path(image.address(), scratch);
     fill_header(header, image, identity, lost, scratch.bytes());
     check_space(file, header.regions_offset, header.regions_offset)?;
@@ -225,7 +231,7 @@ fn write_header(
 }
 
 /// Fills in the raw header of a new file, except for the checksum of its file header.
-fn fill_header(header: &mut RawHeader, image: &Image, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
+fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
@@ -254,7 +260,7 @@ fn fill_header(header: &mut RawHeader, image: &Image, identity: IdentityBytes, l
     header.checksum = checksum(header, image, path);
 }
 
-fn checksum(header: &RawHeader, image: &Image, path: &[u8]) -> u64 {
+fn checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
     let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
@@ -266,14 +272,14 @@ fn bytes_of<T: Copy>(value: &T) -> &[u8] {
 }
 
 /// Describes a failed write.
-pub fn cannot_write(error: Errno) -> Failure {
+pub fn cannot_write(error: Errno) -> OutputFailure {
     match error {
         system::ENOSPC | system::EDQUOT => NO_SPACE,
-        _ => Failure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
+        _ => OutputFailure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
-const NO_SPACE: Failure = Failure::new(
+const NO_SPACE: OutputFailure = OutputFailure::new(
     b"the disk has no space for its counters",
     b"free some space, or let TRODDEN_OUTPUT name a file on a different file system",
 )
@@ -281,9 +287,9 @@ const NO_SPACE: Failure = Failure::new(
 
 /// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. A page that
 /// cannot be stored later would kill the subject.
-pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failure> {
+pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), OutputFailure> {
     if system::file_size_limit() < size {
-        let failure = Failure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
+        let failure = OutputFailure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
         return Err(failure.because(LostReason::SizeLimit));
     }
     let free = system::free_space(file).map_err(cannot_write)?;
@@ -292,7 +298,7 @@ pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), Failu
 
 /// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve space,
 /// the subject may be killed later if the disk fills up.
-pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), Failure> {
+pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), OutputFailure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
         other => other,

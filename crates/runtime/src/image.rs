@@ -1,7 +1,7 @@
 //! The image's unit records and counters, as laid out by the linker. Invariant: all counters of all units are within the section of
 //! counters; otherwise, the complete image is rejected.
 
-use crate::text::Failure;
+use crate::text::OutputFailure;
 use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use crate::wire::stream::{REGION_WORDS, STREAM_VERSION};
 use crate::wire::{
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image that this code is linked into.
 #[derive(Clone, Copy)]
-pub struct Image {
+pub struct OwnImage {
     pub template: usize,
     pub counters: u64,
     /// Number of words in a region before its tail: `counters`, except in stream images.
@@ -150,9 +150,9 @@ fn holds(record: &FunctionRecord, counter: usize) -> bool {
     counter.wrapping_sub(first_counter(record)) / size_of::<u64>() < record.counters as usize
 }
 
-impl Image {
+impl OwnImage {
     /// Reads the bounds of the sections, which the linker defines. An image without units counts nothing.
-    pub fn from_linker() -> Image {
+    pub fn from_linker() -> OwnImage {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
         // SAFETY: the linker defines these symbols as the bounds of the section that contains the UnitRecords.
@@ -161,7 +161,7 @@ impl Image {
         let shared = address_of!("__trodden_shared_bias");
         let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;
         let region_words = if is_stream() { REGION_WORDS } else { counters };
-        Image { template, switch, shared, counters, region_words, records }
+        OwnImage { template, switch, shared, counters, region_words, records }
     }
 
     /// Returns the kind of the image's files.
@@ -205,14 +205,15 @@ impl Image {
     }
 
     /// Checks the versions of the records, and that their counters are within the section.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), OutputFailure> {
         let whole = self.records.iter().all(|record| record.magic == UNIT_MAGIC && record.version == UNIT_VERSION);
         let inside = self.units().all(|unit| unit.first <= self.counters && unit.counters <= self.counters - unit.first);
         match whole && inside {
             true => Ok(()),
-            false => {
-                Err(Failure::new(b"its unit records do not match this runtime", b"rebuild all of its parts with one version of trodden"))
-            }
+            false => Err(OutputFailure::new(
+                b"its unit records do not match this runtime",
+                b"rebuild all of its parts with one version of trodden",
+            )),
         }
     }
 

@@ -6,19 +6,19 @@
 //! image. Invariant: only one process takes locks for a description; a child of `fork` opens the file again, or uses locks that belong to
 //! the child process.
 
-use crate::file::RawFile;
+use crate::file::ImageRawFile;
 use crate::system::{self, Stat};
 
 /// A raw file that stays open, unless the program closes its descriptor.
 pub struct KeptFile {
-    pub raw: RawFile,
+    pub raw: ImageRawFile,
     device: u64,
     inode: u64,
 }
 
 impl KeptFile {
     /// Marks the open file description with the image's number; `None` on failure.
-    pub fn new(raw: RawFile) -> Option<KeptFile> {
+    pub fn new(raw: ImageRawFile) -> Option<KeptFile> {
         let stat = system::stat(&raw.descriptor).ok()?;
         system::set_position(&raw.descriptor, position_mark()).ok()?;
         Some(KeptFile { raw, device: stat.dev, inode: stat.ino })

@@ -5,10 +5,10 @@ use crate::bias::bias;
 use crate::chunks;
 use crate::events;
 use crate::fork_page::is_forked;
-use crate::image::{self, Image};
+use crate::image::{self, OwnImage};
 use crate::lock::{self, Acquired, Guard};
 use crate::region;
-use crate::state::{self, Source, state};
+use crate::state::{self, RegionSource, state};
 use crate::system;
 use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
@@ -27,7 +27,7 @@ pub extern "C" fn enter() -> i64 {
 /// Starts the stream of the calling thread, if the image has streams.
 fn begin_stream(bias: i64) {
     if bias != 0 && image::is_stream() {
-        chunks::begin(Image::from_linker().template.wrapping_add(bias as usize));
+        chunks::begin(OwnImage::from_linker().template.wrapping_add(bias as usize));
     }
 }
 
@@ -41,7 +41,7 @@ pub extern "C" fn enter_shared() -> i64 {
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
     text::print_line(b"trodden: a forking thread blocks the runtime; code that another thread runs from here on is not counted\n");
-    let image = Image::from_linker();
+    let image = OwnImage::from_linker();
     let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
     state::set_bias_to(&region, &image)
 }
@@ -63,13 +63,13 @@ fn start_and_enter() -> bool {
     let Some(mut guard) = Guard::take(is_forked) else { return false };
     let state = state(&mut guard);
     state.start();
-    if state.source == Source::File && Image::from_linker().shared != 0 {
+    if state.source == RegionSource::File && OwnImage::from_linker().shared != 0 {
         state.enter_shared();
-    } else if state.source == Source::File && bias() == 0 {
+    } else if state.source == RegionSource::File && bias() == 0 {
         state.enter();
     }
     state.map_switch();
-    state.source == Source::File
+    state.source == RegionSource::File
 }
 
 /// Runs at the image's end (process exit or `dlclose`): releases the regions that no running thread uses. A later entry starts from

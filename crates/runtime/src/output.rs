@@ -5,14 +5,14 @@
 
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
-use crate::text::{Failure, Full, Text};
+use crate::text::{Full, OutputFailure, Text};
 use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
 
-const TOO_LONG: Failure = Failure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
+const TOO_LONG: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
 /// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). If the variable is unset, uses the
 /// pattern that the image defines, if its folder exists. Returns false if nothing is to be written.
-pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, Failure> {
+pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
     if !is_set && (!read_default(pattern)? || !has_folder(pattern, whole)) {
@@ -29,7 +29,7 @@ pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) ->
 }
 
 /// Appends the pattern that the image defines. Returns false if it defines none.
-fn read_default(pattern: &mut Text) -> Result<bool, Failure> {
+fn read_default(pattern: &mut Text) -> Result<bool, OutputFailure> {
     let Some(default) = image::default_output() else { return Ok(false) };
     pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
 }
@@ -83,7 +83,7 @@ pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
 }
 
 /// Appends the value of a variable's first definition to `value`. Returns false if the variable is unset.
-fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
+fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, OutputFailure> {
     /// Position of the reader in an entry `NAME=value`.
     enum EntryPosition {
         Name(usize),
@@ -132,11 +132,11 @@ pub fn auxiliary(wanted: u64) -> Option<u64> {
 
 /// Prepends the current folder to a relative path. Must be called at the image's start, because the subject may change its folder before
 /// the next thread opens the file.
-fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), Failure> {
+fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
     }
-    let no_folder = Failure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
+    let no_folder = OutputFailure::new(b"the current folder has no path", b"set TRODDEN_OUTPUT to an absolute path");
     if folder.fill(system::current_folder).is_err() || folder.bytes().first() != Some(&b'/') {
         return Err(no_folder);
     }
@@ -162,7 +162,7 @@ pub fn is_per_process(pattern: &Text) -> bool {
 }
 
 /// Expands `pattern` into `path`. Returns the length of the literal prefix, up to the first sequence other than `%%`.
-pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, Failure> {
+pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, OutputFailure> {
     path.clear();
     let mut literal = None;
     let mut bytes = pattern.bytes().iter();
@@ -180,7 +180,7 @@ pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<
                 Some(b'h') => extend_host(path),
                 Some(b'm') => extend_identity(path, image),
                 _ => {
-                    return Err(Failure::new(b"unknown % sequence", b"use %p, %h, %m or %% in TRODDEN_OUTPUT"));
+                    return Err(OutputFailure::new(b"unknown % sequence", b"use %p, %h, %m or %% in TRODDEN_OUTPUT"));
                 }
             }
         };

@@ -8,10 +8,10 @@
 //! locks, so a process examines each region only once ([`RegionSearch::next`]). Invariant: at most one process maps a region and counts in
 //! it.
 
-use crate::file::{self, HeaderLock, RawFile, cannot_write};
+use crate::file::{self, HeaderLock, ImageRawFile, cannot_write};
 use crate::image::is_stream;
 use crate::system::{self, Errno};
-use crate::text::Failure;
+use crate::text::OutputFailure;
 use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -32,7 +32,7 @@ pub struct Region {
 
 impl Region {
     /// Unmaps the region and releases its lock in `raw`, if the file is still open. Counts stay in the file.
-    pub fn release(self, raw: Option<&RawFile>, process: u32, counters: u64) {
+    pub fn release(self, raw: Option<&ImageRawFile>, process: u32, counters: u64) {
         if self.index.is_some() {
             let _ = set_holder(self.address, counters, u64::from(process), 0);
         }
@@ -81,13 +81,13 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
 /// Acquires a region of `raw` for `process` and maps it, at address `over` if given. On the first call, `reopen` opens the file again, and
 /// its result replaces `raw`.
 pub fn acquire(
-    raw: &mut RawFile,
+    raw: &mut ImageRawFile,
     search: &mut RegionSearch,
     process: u32,
     over: Option<usize>,
     counters: u64,
-    reopen: impl FnOnce() -> Result<RawFile, Failure>,
-) -> Result<Region, Failure> {
+    reopen: impl FnOnce() -> Result<ImageRawFile, OutputFailure>,
+) -> Result<Region, OutputFailure> {
     loop {
         let (index, before) = match find_free(raw, search.next, process, counters)? {
             Some(found) => found,
@@ -119,7 +119,7 @@ pub fn acquire(
     }
 }
 
-fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure> {
+fn map(raw: &ImageRawFile, index: u64, over: Option<usize>) -> Result<usize, OutputFailure> {
     let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
     // Regions of streams must be aligned.
     let place = match over {
@@ -128,12 +128,12 @@ fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure>
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
-        Failure::system(b"it cannot be mapped", error, USE_LOCAL_FILE)
+        OutputFailure::system(b"it cannot be mapped", error, USE_LOCAL_FILE)
     })
 }
 
 /// Unmaps a region, unless it was mapped at `over`, where a different mapping will replace it.
-fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
+fn discard(address: usize, over: Option<usize>, raw: &ImageRawFile) {
     if over.is_none() {
         system::unmap(address, raw.region_stride as usize);
     }
@@ -141,16 +141,16 @@ fn discard(address: usize, over: Option<usize>, raw: &RawFile) {
 
 const USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
 
-fn cannot_lock(error: Errno) -> Failure {
-    Failure::system(b"it cannot be locked", error, USE_LOCAL_FILE)
+fn cannot_lock(error: Errno) -> OutputFailure {
+    OutputFailure::system(b"it cannot be locked", error, USE_LOCAL_FILE)
 }
 
-fn unlock(raw: &RawFile, index: u64) {
+fn unlock(raw: &ImageRawFile, index: u64) {
     let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
 }
 
 /// Locks the first free region at or after `next`. Returns the region's index and the holder named in it.
-fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, Failure> {
+fn find_free(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, OutputFailure> {
     for index in next..count(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
             Err(system::EAGAIN | system::EACCES) => continue,
@@ -170,13 +170,13 @@ fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Op
 }
 
 /// Returns the number of complete regions in the file.
-fn count(raw: &RawFile) -> Result<u64, Failure> {
+fn count(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
     let size = system::stat(&raw.descriptor).map_err(cannot_write)?.size as u64;
     Ok(size.saturating_sub(raw.regions_offset).checked_div(raw.region_stride).unwrap_or(0))
 }
 
 /// Appends a region to the file and locks it.
-fn grow(raw: &RawFile) -> Result<u64, Failure> {
+fn grow(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
     let _lock = HeaderLock::acquire(&raw.descriptor)?;
     let index = count(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
@@ -191,11 +191,11 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
 /// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces `raw` by the reopened
 /// file.
 fn probe_lock_lifetime(
-    raw: &mut RawFile,
+    raw: &mut ImageRawFile,
     index: u64,
     search: &mut RegionSearch,
-    reopen: impl FnOnce() -> Result<RawFile, Failure>,
-) -> Result<LockLifetime, Failure> {
+    reopen: impl FnOnce() -> Result<ImageRawFile, OutputFailure>,
+) -> Result<LockLifetime, OutputFailure> {
     if search.life == LockLifetime::Unknown && !raw.descriptor.locks_for_process() {
         // Not the region's own byte, which other processes lock briefly while searching.
         let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_BYTES;
@@ -215,7 +215,7 @@ fn probe_lock_lifetime(
 }
 
 /// Returns the process that the region names as its holder; 0 if it names no process.
-fn read_holder(raw: &RawFile, index: u64, counters: u64) -> u64 {
+fn read_holder(raw: &ImageRawFile, index: u64, counters: u64) -> u64 {
     let mut holder = [0; 8];
     let offset = raw.regions_offset + index * raw.region_stride + region_holder_offset(counters);
     let read = system::read_at(&raw.descriptor, &mut holder, offset);

@@ -7,7 +7,7 @@ use crate::bias::{bias, set_bias};
 use crate::events;
 use crate::file::{self, MissingFile};
 use crate::fork_page::{self, is_forked};
-use crate::image::{self, Image};
+use crate::image::{self, OwnImage};
 use crate::kept::{self, KeptFile};
 use crate::lock::Guard;
 use crate::output;
@@ -15,14 +15,14 @@ use crate::region::{self, LockLifetime, Region, RegionSearch};
 use crate::stream::{self, ShadowFrames};
 use crate::system;
 use crate::table::{PINNED, RegionTable};
-use crate::text::{self, Failure, Text};
+use crate::text::{self, OutputFailure, Text};
 use crate::untested;
 use crate::wire::LostReason;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RegionSource {
     /// Not determined yet.
     Unknown,
     /// Memory that is discarded.
@@ -31,8 +31,8 @@ pub enum Source {
     File,
 }
 
-pub struct State {
-    pub source: Source,
+pub struct RuntimeState {
+    pub source: RegionSource,
     /// True from the image's start, or its first use before that, until the image's end.
     running: bool,
     process: u32,
@@ -50,14 +50,14 @@ pub struct State {
     scratch: Text,
 }
 
-struct Shared(UnsafeCell<State>);
+struct Shared(UnsafeCell<RuntimeState>);
 
 // SAFETY: only accessed with the lock held.
 unsafe impl Sync for Shared {}
 
 /// All zeros, so that it takes no space in the image file.
-static STATE: Shared = Shared(UnsafeCell::new(State {
-    source: Source::Unknown,
+static STATE: Shared = Shared(UnsafeCell::new(RuntimeState {
+    source: RegionSource::Unknown,
     running: false,
     process: 0,
     table: RegionTable::new(),
@@ -72,7 +72,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 }));
 
 /// Returns the state to the holder of the lock.
-pub fn state(_: &mut Guard) -> &mut State {
+pub fn state(_: &mut Guard) -> &mut RuntimeState {
     // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no borrow is live.
     unsafe { &mut *STATE.0.get() }
 }
@@ -90,13 +90,13 @@ pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the calling thread's bias to that of `region`, and returns it.
-pub fn set_bias_to(region: &Region, image: &Image) -> i64 {
+pub fn set_bias_to(region: &Region, image: &OwnImage) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
     set_bias(value, if untested::sees_each_count() { 0 } else { value });
     value
 }
 
-impl State {
+impl RuntimeState {
     pub fn start(&mut self) {
         if self.running {
             return;
@@ -104,7 +104,7 @@ impl State {
         self.running = true;
         self.process = system::process_id();
         fork_page::create();
-        if self.source == Source::Unknown {
+        if self.source == RegionSource::Unknown {
             text::remember_stderr();
             self.find_source();
             untested::prepare(&mut self.path, &mut self.scratch);
@@ -114,13 +114,13 @@ impl State {
 
     fn find_source(&mut self) {
         self.source = match output::find_pattern(&mut self.pattern, &mut self.path, &mut self.scratch) {
-            Ok(true) => Source::File,
-            Ok(false) => Source::Anonymous,
+            Ok(true) => RegionSource::File,
+            Ok(false) => RegionSource::Anonymous,
             Err(failure) => self.disable_output(&failure),
         };
-        let image = Image::from_linker();
-        let check = || image.check().and_then(|()| events::of_image().map_or(Ok(()), events::Events::check));
-        if self.source == Source::File
+        let image = OwnImage::from_linker();
+        let check = || image.check().and_then(|()| events::of_image().map_or(Ok(()), events::ImageEvent::check));
+        if self.source == RegionSource::File
             && let Err(failure) = check()
         {
             file::find_path(image.address(), &mut self.path);
@@ -129,11 +129,11 @@ impl State {
     }
 
     /// Prints the reason why nothing is written from now on, and returns the new source.
-    fn disable_output(&mut self, failure: &Failure) -> Source {
+    fn disable_output(&mut self, failure: &OutputFailure) -> RegionSource {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::print_failure(subject, failure, &mut self.scratch);
         self.lost = Some(failure.lost);
-        Source::Anonymous
+        RegionSource::Anonymous
     }
 
     pub fn enter(&mut self) -> i64 {
@@ -156,12 +156,12 @@ impl State {
                 region
             }
         };
-        set_bias_to(&self.attach_event_counter(region, owner), &Image::from_linker())
+        set_bias_to(&self.attach_event_counter(region, owner), &OwnImage::from_linker())
     }
 
     /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are discarded.
     fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
-        let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
+        let Some(events) = events::of_image().filter(|_| self.source == RegionSource::File) else { return region };
         if owner == PINNED && !events.are_of_processor() {
             // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues with this region.
             events::report_lost();
@@ -174,10 +174,10 @@ impl State {
             Ok(_) => region,
             Err(failure) => {
                 self.path.clear();
-                file::find_path(Image::from_linker().address(), &mut self.path);
+                file::find_path(OwnImage::from_linker().address(), &mut self.path);
                 self.source = self.disable_output(&failure);
                 self.note_lost();
-                region::anonymous(Image::from_linker().region_words, None).unwrap_or(region)
+                region::anonymous(OwnImage::from_linker().region_words, None).unwrap_or(region)
             }
         }
     }
@@ -189,7 +189,7 @@ impl State {
         if is_forked() {
             let _ = self.restart_in_child();
         }
-        let image = Image::from_linker();
+        let image = OwnImage::from_linker();
         let Some(bias) = image.shared_bias() else { return 0 };
         if bias.load(SeqCst) == 0 {
             let Some(region) = self.new_region(None) else { return 0 };
@@ -216,8 +216,8 @@ impl State {
 
     /// Acquires a region of the file, or of anonymous memory if there is no file or an error occurs.
     fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
-        let image = Image::from_linker();
-        if self.source == Source::File {
+        let image = OwnImage::from_linker();
+        if self.source == RegionSource::File {
             match self.acquire(&image, over) {
                 Ok(region) => return Some(region),
                 Err(failure) => self.source = self.disable_output(&failure),
@@ -239,7 +239,7 @@ impl State {
     fn note_lost(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.any_file_region().or(self.inherited) {
-            region.note_lost(Image::from_linker().region_words, reason);
+            region.note_lost(OwnImage::from_linker().region_words, reason);
         } else if let Some(kept) = kept::check(&mut self.kept) {
             file::note_lost(&kept.raw.descriptor, reason);
         }
@@ -247,16 +247,16 @@ impl State {
 
     /// Records the losses that could not be recorded before.
     fn record_unreported_losses(&mut self) {
-        let unsaid = if self.source == Source::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
+        let unsaid = if self.source == RegionSource::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
         if unsaid > 0
             && let Some(region) = self.table.any_file_region()
         {
-            (0..unsaid).for_each(|_| region.note_lost(Image::from_linker().region_words, LostReason::Other));
+            (0..unsaid).for_each(|_| region.note_lost(OwnImage::from_linker().region_words, LostReason::Other));
         }
     }
 
-    fn acquire(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
-        let State { search, pattern, path, scratch, kept, process, .. } = self;
+    fn acquire(&mut self, image: &OwnImage, over: Option<usize>) -> Result<Region, OutputFailure> {
+        let RuntimeState { search, pattern, path, scratch, kept, process, .. } = self;
         let mut open = || file::open(image, pattern, MissingFile::Create, path, scratch);
         if let Some(kept) = kept::check(kept) {
             return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
@@ -274,10 +274,10 @@ impl State {
     /// Acquires an additional region of the file for a thread that already has a region.
     fn add_region(&mut self) -> Option<usize> {
         let owner = self.owner();
-        if self.source != Source::File {
+        if self.source != RegionSource::File {
             return None;
         }
-        let region = match self.acquire(&Image::from_linker(), None) {
+        let region = match self.acquire(&OwnImage::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
                 // Adding a region is retried for each chunk, but the failure is reported only once. Lost events are counted.
@@ -295,7 +295,7 @@ impl State {
     pub fn save_frames(&mut self) {
         let bias = bias();
         if bias != 0 {
-            self.saved_frames = ShadowFrames::save(Image::from_linker().template.wrapping_add(bias as usize));
+            self.saved_frames = ShadowFrames::save(OwnImage::from_linker().template.wrapping_add(bias as usize));
         }
     }
 
@@ -307,7 +307,7 @@ impl State {
     /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region does not change, because
     /// active functions hold its bias in a register. Returns the frames of its stream, which starts at that address.
     pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
-        let image = Image::from_linker();
+        let image = OwnImage::from_linker();
         self.process = system::process_id();
         fork_page::mark_current();
         let bias = bias();
@@ -322,7 +322,7 @@ impl State {
         let kept = self.saved_frames.take();
         let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::save(current)) };
         // A thread without a region has no event counter either.
-        if self.source == Source::File && current != 0 {
+        if self.source == RegionSource::File && current != 0 {
             match events::reopen() {
                 Ok(renewed) => event = renewed,
                 Err(failure) => self.source = self.disable_output(&failure),
@@ -344,8 +344,8 @@ impl State {
 
     /// Maps the raw file's switch over this image's switch. If that fails, the switch stays off, as in a process that has just started.
     pub fn map_switch(&mut self) {
-        let image = Image::from_linker();
-        if image.switch == 0 || self.source != Source::File {
+        let image = OwnImage::from_linker();
+        if image.switch == 0 || self.source != RegionSource::File {
             return;
         }
         let Some(kept) = kept::check(&mut self.kept) else { return };
@@ -356,11 +356,11 @@ impl State {
 
     /// Leaves the open file description to the parent by opening the same file again. If that fails, or opens a different file because the
     /// root folder has changed, uses the parent's description with separate locks.
-    fn leave_description(&mut self, image: &Image) {
-        let State { source, pattern, path, scratch, kept, .. } = self;
+    fn leave_description(&mut self, image: &OwnImage) {
+        let RuntimeState { source, pattern, path, scratch, kept, .. } = self;
         kept::check(kept);
         let Some(mut inherited) = kept.take() else { return };
-        if *source != Source::File {
+        if *source != RegionSource::File {
             return;
         }
         let per_process = output::is_per_process(pattern);
@@ -380,7 +380,7 @@ impl State {
             return;
         }
         self.record_unreported_losses();
-        let image = Image::from_linker();
+        let image = OwnImage::from_linker();
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0, 0);

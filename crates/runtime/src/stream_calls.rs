@@ -2,7 +2,7 @@
 
 use crate::bias::bias;
 use crate::chunks;
-use crate::image::Image;
+use crate::image::OwnImage;
 use crate::life;
 use crate::stream::{WORD, thread_stream};
 use crate::stub;
@@ -58,7 +58,7 @@ extern "C" fn next_chunk(stopped: usize) -> usize {
 
 /// Returns the address of the calling thread's region, acquiring one if necessary; `None` if out of memory.
 fn own_region() -> Option<usize> {
-    let image = Image::from_linker();
+    let image = OwnImage::from_linker();
     let bias = match bias() {
         0 => life::enter(),
         bias => bias,

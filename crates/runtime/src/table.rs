@@ -14,17 +14,17 @@ const NO_OWNER: u32 = 0;
 const INLINE: usize = 8;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct RegionEntry {
     region: Region,
     owner: u32,
 }
 
-const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
+const EMPTY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
 
 /// The regions of this process and image.
 pub struct RegionTable {
     /// The entries, while there are at most [`INLINE`].
-    inline: [Entry; INLINE],
+    inline: [RegionEntry; INLINE],
     /// Address of a mapping with the entries; 0 while they are inline.
     mapped: usize,
     /// Number of entries that fit into the mapping.
@@ -91,7 +91,7 @@ impl RegionTable {
         }
         self.length += 1;
         if let Some(entry) = self.entries().last_mut() {
-            *entry = Entry { region, owner };
+            *entry = RegionEntry { region, owner };
         }
     }
 
@@ -118,29 +118,29 @@ impl RegionTable {
         self.length = kept;
         self.survivors = kept;
         if kept == 0 && self.mapped != 0 {
-            system::unmap(self.mapped, self.capacity * size_of::<Entry>());
+            system::unmap(self.mapped, self.capacity * size_of::<RegionEntry>());
             *self = RegionTable::new();
         }
     }
 
     fn enlarge(&mut self) -> bool {
         let capacity = 4 * self.capacity.max(4 * INLINE);
-        let Ok(address) = system::map_zeros(capacity * size_of::<Entry>(), None) else { return false };
+        let Ok(address) = system::map_zeros(capacity * size_of::<RegionEntry>(), None) else { return false };
         // SAFETY: fresh memory for that many entries, for which all zeros is valid; no other reference exists.
-        let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut Entry, capacity) };
+        let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut RegionEntry, capacity) };
         fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
         if self.mapped != 0 {
-            system::unmap(self.mapped, self.capacity * size_of::<Entry>());
+            system::unmap(self.mapped, self.capacity * size_of::<RegionEntry>());
         }
         (self.mapped, self.capacity) = (address, capacity);
         true
     }
 
-    fn entries(&mut self) -> &mut [Entry] {
+    fn entries(&mut self) -> &mut [RegionEntry] {
         if self.mapped == 0 {
             return self.inline.get_mut(..self.length).unwrap_or(&mut []);
         }
         // SAFETY: the mapping holds `capacity` entries and belongs to this table, and `length` never exceeds `capacity`.
-        unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut Entry, self.length) }
+        unsafe { core::slice::from_raw_parts_mut(self.mapped as *mut RegionEntry, self.length) }
     }
 }

@@ -74,7 +74,7 @@ impl Text {
 }
 
 /// The reason why counts cannot be written, and what the user can do.
-pub struct Failure {
+pub struct OutputFailure {
     pub reason: &'static [u8],
     pub error: Option<Errno>,
     pub advice: &'static [u8],
@@ -82,24 +82,24 @@ pub struct Failure {
     pub lost: LostReason,
 }
 
-impl Failure {
-    pub const fn new(reason: &'static [u8], advice: &'static [u8]) -> Failure {
-        Failure { reason, error: None, advice, lost: LostReason::Other }
+impl OutputFailure {
+    pub const fn new(reason: &'static [u8], advice: &'static [u8]) -> OutputFailure {
+        OutputFailure { reason, error: None, advice, lost: LostReason::Other }
     }
 
     /// A failed system call. If the cause is a limit of the process, the advice is to raise the limit.
-    pub const fn system(reason: &'static [u8], error: Errno, advice: &'static [u8]) -> Failure {
+    pub const fn system(reason: &'static [u8], error: Errno, advice: &'static [u8]) -> OutputFailure {
         let advice: &[u8] = match error.0 {
             12 => b"let the program have more memory (ulimit -v)",
             24 => b"let the program open more files (ulimit -n)",
             _ => advice,
         };
-        Failure { reason, error: Some(error), advice, lost: LostReason::Other }
+        OutputFailure { reason, error: Some(error), advice, lost: LostReason::Other }
     }
 
     /// Sets the reason recorded in the raw file.
-    pub const fn because(self, lost: LostReason) -> Failure {
-        Failure { lost, ..self }
+    pub const fn because(self, lost: LostReason) -> OutputFailure {
+        OutputFailure { lost, ..self }
     }
 }
 
@@ -117,7 +117,7 @@ pub fn remember_stderr() {
 }
 
 /// Prints one line: `trodden: SUBJECT: reason (error): advice; ...`. `scratch` is overwritten.
-pub fn print_failure(subject: &[u8], failure: &Failure, scratch: &mut Text) {
+pub fn print_failure(subject: &[u8], failure: &OutputFailure, scratch: &mut Text) {
     scratch.clear();
     let _ = compose(subject, failure, scratch);
     scratch.set(scratch.bytes().len(), b'\n');
@@ -133,7 +133,7 @@ pub fn print_line(line: &[u8]) {
     }
 }
 
-fn compose(subject: &[u8], failure: &Failure, line: &mut Text) -> Result<(), Full> {
+fn compose(subject: &[u8], failure: &OutputFailure, line: &mut Text) -> Result<(), Full> {
     line.extend(b"trodden: ")?;
     // Leaves room for the remainder of the line, however long the name is.
     for &byte in subject.iter().take(PATH_MAX - 512) {

@@ -7,11 +7,11 @@
 //! Everything is async-signal-safe. If the callback executes untested paths itself, it is not called for them ([`CallbackFrame`]).
 
 use crate::clock;
-use crate::image::{self, Image, address_of};
+use crate::image::{self, OwnImage, address_of};
 use crate::output;
 use crate::stub;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
-use crate::text::{self, Failure, Text};
+use crate::text::{self, OutputFailure, Text};
 use crate::wire::file_header::{FileHeader, FileKind, HeaderError};
 use crate::wire::layout::Layout;
 use crate::wire::{self, KNOWN_VARIABLE, KNOWN_VERSION, KnownHeader, ON_UNTESTED_VARIABLE};
@@ -33,18 +33,19 @@ static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
 /// Whether vector registers wider than 128 bits must be saved: 0 unknown, 1 no, 2 yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
-const UNKNOWN_ACTION: Failure =
-    Failure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
-const NO_CALLBACK: Failure = Failure::new(b"the program does not define the function trodden_untested", b"untested paths are only counted");
-const UNREADABLE: Failure = Failure::new(
+const UNKNOWN_ACTION: OutputFailure =
+    OutputFailure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
+const NO_CALLBACK: OutputFailure =
+    OutputFailure::new(b"the program does not define the function trodden_untested", b"untested paths are only counted");
+const UNREADABLE: OutputFailure = OutputFailure::new(
     b"it cannot be read",
     b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
 );
-const NOT_OF_IMAGE: Failure = Failure::new(b"it contains no known paths of this program", WRITE_AGAIN);
-const OTHER_VERSION: Failure = Failure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
-const CORRUPT: Failure = Failure::new(b"it is corrupt", WRITE_AGAIN);
-const NO_MEMORY: Failure =
-    Failure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
+const NOT_OF_IMAGE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
+const OTHER_VERSION: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
+const CORRUPT: OutputFailure = OutputFailure::new(b"it is corrupt", WRITE_AGAIN);
+const NO_MEMORY: OutputFailure =
+    OutputFailure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
 const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
 /// Reads the settings from the environment, or else from the image, at the image's start. The texts are overwritten.
@@ -55,7 +56,7 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     clock::prepare();
     let mut acting = find_action(text, scratch);
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
-        match load(text, &Image::from_linker()) {
+        match load(text, &OwnImage::from_linker()) {
             Ok(address) => {
                 MORE_KNOWN.store(address, Relaxed);
                 acting |= RELOADED;
@@ -88,7 +89,7 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
 }
 
 /// Prints `trodden: SUBJECT: reason: advice`.
-fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
+fn describe(subject: &Text, failure: &OutputFailure, line: &mut Text) {
     line.clear();
     let parts: [&[u8]; 6] =
         [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.advice];
@@ -98,7 +99,7 @@ fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
 }
 
 /// Loads a file of further known paths of this image, and returns the address of the bitmap.
-fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
+fn load(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
@@ -116,7 +117,7 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
 }
 
 /// Returns the checksum in a header, if it belongs to a file of this image.
-fn checksum_of(bytes: &[u8], image: &Image) -> Result<u64, &'static Failure> {
+fn checksum_of(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
     match FileHeader::read(bytes) {
         Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
         Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
@@ -151,7 +152,7 @@ pub fn sees_each_count() -> bool {
 
 fn is_known(counter: usize) -> bool {
     let bits = MORE_KNOWN.load(Relaxed);
-    let at = counter.wrapping_sub(Image::from_linker().template) / size_of::<u64>();
+    let at = counter.wrapping_sub(OwnImage::from_linker().template) / size_of::<u64>();
     // SAFETY: the bitmap has a bit for each counter of the template, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
