@@ -35,7 +35,7 @@ const STRETCHED_FRACTION: f64 = 0.25;
 
 /// When `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bursts {
+pub struct BurstSchedule {
     /// Length of a burst that is not stretched.
     pub burst: Duration,
     /// Mean time between the starts of two consecutive bursts that are not stretched.
@@ -79,7 +79,7 @@ impl BurstThread {
     ///
     /// # Errors
     /// The bursts are longer than their period.
-    pub fn start(files: BurstFiles, bursts: Bursts) -> Result<BurstThread> {
+    pub fn start(files: BurstFiles, bursts: BurstSchedule) -> Result<BurstThread> {
         ensure!(
             bursts.burst <= bursts.period,
             "a burst cannot be longer than the time between the starts of two bursts. Raise --every or lower --burst"
@@ -92,7 +92,7 @@ impl BurstThread {
             switches: BTreeMap::new(),
             readings: Readings::default(),
             reading_took: Duration::ZERO,
-            random: Random::new(),
+            random: BurstRandom::new(),
             on: SwitchedOn::default(),
             on_since_reading: SwitchedOn::default(),
             stretch: 1,
@@ -117,13 +117,13 @@ impl BurstThread {
 
 struct BurstController {
     files: BurstFiles,
-    bursts: Bursts,
+    bursts: BurstSchedule,
     stopped: Receiver<()>,
     /// Switches by raw file; `None` for images without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
-    random: Random,
+    random: BurstRandom,
     on: SwitchedOn,
     /// The part of `on` since the last reading of the counts.
     on_since_reading: SwitchedOn,
@@ -286,12 +286,12 @@ pub fn log_share(sampling: &SampledRun) {
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
-struct Random(u64);
+struct BurstRandom(u64);
 
-impl Random {
-    fn new() -> Random {
+impl BurstRandom {
+    fn new() -> BurstRandom {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        Random((now ^ u64::from(std::process::id()) << 32) | 1)
+        BurstRandom((now ^ u64::from(std::process::id()) << 32) | 1)
     }
 
     /// A number between 0 (inclusive) and 1 (exclusive).

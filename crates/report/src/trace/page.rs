@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_binary::instruction;
 use trodden_binary::linked::split_address;
 use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
-use trodden_distributed::files::Files;
+use trodden_distributed::files::TracedFiles;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
 const PAGE: &str = include_str!("page/page.html");
@@ -35,7 +35,7 @@ const CALL_BEGIN: i64 = -1;
 const CALL_END: i64 = -2;
 
 /// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<Files>, sources: &Sources) -> Result<String> {
+pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, filter)?;
     let shortest = lengths.shortest(MAX_CALLS);
@@ -223,7 +223,7 @@ fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<Str
 }
 
 /// The instructions of blocks by number, and a note if some or all are missing.
-fn collect_machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
+fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
     let files = match files {
@@ -260,7 +260,7 @@ fn collect_machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u6
 }
 
 /// The disassembly of a block.
-fn disassemble(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
+fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
     let (binary, start) = files.locate(block.address);
     let (mut at, end) = (start, start + u64::from(block.size));
