@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use trodden_analysis::expression::Expression;
+use trodden_analysis::expression::PathExpression;
 use trodden_container::FileKind;
 use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
@@ -239,5 +239,5 @@ fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
 }
 
 fn expressions(_: &Path, input: &[u8]) -> io::Result<bool> {
-    Ok(String::from_utf8_lossy(input).parse::<Expression>().is_ok())
+    Ok(String::from_utf8_lossy(input).parse::<PathExpression>().is_ok())
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use trodden_command::laboratory::folders;
 use trodden_console::output;
-use trodden_report::sequences::RecordedThread;
+use trodden_report::sequences::ThreadChoice;
 use trodden_report::words::plural;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
@@ -40,7 +40,7 @@ struct GrammarRow {
 
 /// Compresses the sequence with each method, and prints the figures.
 pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
-    let input = RecordedThread { thread: job.thread, method: job.method };
+    let input = ThreadChoice { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
     let limits = WindowLimits { max_held: job.held as usize, ..WindowLimits::default() };
     let rows = CompressionMethod::ALL.into_iter().map(|method| compress(&opened.grammar, method, limits)).collect::<Result<_>>()?;

@@ -10,7 +10,7 @@ use trodden_analysis::sequences::{self, OpenedSequence};
 use trodden_command::laboratory::folders;
 use trodden_console::{notes, output};
 use trodden_report::counted_segments;
-use trodden_report::sequences::{self as shown, RecordedThread, iterations};
+use trodden_report::sequences::{self as shown, ThreadChoice, iterations};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -31,7 +31,7 @@ pub fn run(job: &Sequence) -> Result<ExitCode> {
 }
 
 fn open(job: &CountedPaths) -> Result<OpenedSequence> {
-    shown::open(&job.recording, RecordedThread { thread: job.thread, method: None }, &folders())
+    shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
 /// Checks the segments that a program counted against a recording, for one depth or for all counted depths.

@@ -1,6 +1,6 @@
 //! Advice as JSON; the schema is described in the user guide.
 
-use super::{Advice, RankedAdvice, words as say};
+use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of, inline_chain};
@@ -11,7 +11,7 @@ use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// The findings of `trodden advise --json`.
-pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
+pub fn advice(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let findings = advice.savings.iter().chain(&advice.others).enumerate();
     json!({
         "schema_version": SCHEMA_VERSION,

@@ -1,7 +1,7 @@
 //! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. A finding's
 //! locations form a code flow.
 
-use super::{Advice, RankedAdvice, words as say};
+use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::sarif::{self, location};
 use crate::source::SourceCache;
 use crate::view::{Function, View};
@@ -49,7 +49,7 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
 }
 
 /// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
-pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
+pub fn advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
     sarif::build_log(json!(rules), results.collect())

@@ -113,7 +113,7 @@ impl Lengths {
 }
 
 /// A call, or several merged short calls.
-struct Call {
+struct PageCall {
     /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
     /// The number of calls that this entry represents.
@@ -130,7 +130,7 @@ struct Call {
 struct Calls {
     shortest: u64,
     with_steps: bool,
-    calls: Vec<Call>,
+    calls: Vec<PageCall>,
     /// Indices of the open calls.
     open: Vec<usize>,
     steps: Vec<i64>,
@@ -154,7 +154,7 @@ impl Calls {
                 *self.called.entry(function).or_default() += 1;
                 let (depth, step) = (self.open.len() as u32, self.steps.len() as u64);
                 self.open.push(self.calls.len());
-                self.calls.push(Call { function: Some(function), calls: 1, depth, from: number, to: number, step });
+                self.calls.push(PageCall { function: Some(function), calls: 1, depth, from: number, to: number, step });
             }
             CallStep::Close => self.close(number),
             CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
@@ -177,14 +177,14 @@ impl Calls {
                 merged.calls += calls;
                 merged.to = number;
             }
-            None => self.calls.push(Call { function: None, calls, ..call }),
+            None => self.calls.push(PageCall { function: None, calls, ..call }),
         }
     }
 
     /// The calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
     fn columns_json(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
-        let column = |of: &dyn Fn(&Call) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
+        let column = |of: &dyn Fn(&PageCall) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
         json!({ "function": function, "calls": column(&|c| c.calls), "depth": column(&|c| u64::from(c.depth)),
             "from": column(&|c| c.from), "to": column(&|c| c.to), "step": column(&|c| c.step) })
     }

@@ -13,7 +13,7 @@ use trodden_analysis::segments::{ObservedSegments, to_names};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::segments::{SegmentList, Segments as Shown};
+use trodden_report::segments::{SegmentList, SegmentRanking as Shown};
 use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 

@@ -51,8 +51,8 @@ fn list(job: &SuiteList) -> Result<()> {
 }
 
 /// Converts the selection of functions to the type of the library.
-fn selected(functions: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
-    shown::SuiteFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
+fn selected(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
+    shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
