@@ -1,6 +1,6 @@
 //! `trodden-lab sequence`: counts paths in a recorded sequence with published methods, and checks counted segments against the sequence.
 
-use crate::cli::{Check, CountedPaths, Sequence};
+use crate::cli::{Check, CountedPathsJob, Sequence};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -30,7 +30,7 @@ pub fn run(job: &Sequence) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(job: &CountedPaths) -> Result<OpenedSequence> {
+fn open(job: &CountedPathsJob) -> Result<OpenedSequence> {
     shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
