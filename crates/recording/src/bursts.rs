@@ -1,9 +1,9 @@
 //! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
 //!
-//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps running. Pauses
-//! between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost allows, to
-//! estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor time
-//! ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
+//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps
+//! running. Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the
+//! cost allows, to estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor
+//! time ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
 //! estimate how many executions short bursts miss. If a recorder is killed, the next one turns the switch off.
 
 use crate::processor_time::ProcessorTime;

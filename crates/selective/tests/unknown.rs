@@ -86,7 +86,7 @@ impl Ways {
             let word = (sum.wrapping_add(*bias) as u64) >> shift;
             match expected.get(word as usize) {
                 None => self.out_of_range += 1,
-                Some(known) if *known as u64 >> shift == word => self.other_path += 1,
+                Some(known) if *known >> shift == word => self.other_path += 1,
                 Some(_) => self.own_number += 1,
             }
         }

@@ -9,7 +9,7 @@ mod exact;
 pub mod instructions;
 pub mod measure;
 mod overlap;
-mod plot;
+pub mod plot;
 pub mod result;
 mod result_cache;
 pub mod statistics;

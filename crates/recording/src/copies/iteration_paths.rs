@@ -7,7 +7,7 @@
 //! the set are counted together at each end, so none is lost.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Partition, lightest_functions};
+use super::shared::{self, NamedFunction, Partition, lightest_functions};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,6 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
-
-/// Source of a unit, and linkage name of a function in it.
-type NamedFunction = (String, String);
 
 /// Records a run with copies that share the counting of paths over iterations.
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {

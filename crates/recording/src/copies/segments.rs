@@ -7,7 +7,7 @@
 //! paths; each copy counts its part of the set ([`SegmentSet::part`]). Copies do not count all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Partition, lightest_functions};
+use super::shared::{self, NamedFunction, Partition, lightest_functions};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,7 +25,6 @@ use trodden_unit::{SegmentSet, Settings};
 /// contexts and paths.
 const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 
-type NamedFunction = (String, String);
 /// Executions of segments. A segment is a list of (unit, function, path number).
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 

@@ -24,6 +24,9 @@ use trodden_unit::Settings;
 /// Maximum weight of the functions that all copies count, in percent of the total.
 const CHECKED_PERCENT: u64 = 2;
 
+/// A function by the source of its unit and its linkage name.
+pub type NamedFunction = (String, String);
+
 /// Divides the counting of a program among copies, and merges their counts.
 pub trait Partition {
     /// True if copies write streams.

@@ -5,7 +5,7 @@ use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of, inline_chain};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
+use trodden_analysis::advise::{Advice, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -42,10 +42,10 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
         "summary": say::describe(function, &ranked.finding),
         "suggestion": say::suggest(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
-            Found::Correlated(c) => evidence.correlated_json(c),
-            Found::Loop(l) => evidence.loop_json(l),
-            Found::Redundant(r) => evidence.redundant_json(r),
-            Found::Never(n) => evidence.never_together_json(n),
+            Advice::Correlated(c) => evidence.correlated_json(c),
+            Advice::Loop(l) => evidence.loop_json(l),
+            Advice::Redundant(r) => evidence.redundant_json(r),
+            Advice::Never(n) => evidence.never_together_json(n),
         },
     })
 }

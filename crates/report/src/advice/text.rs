@@ -8,7 +8,7 @@ use crate::text::{PageLayout, TextOptions, gutter, new_calls, paint_turn, render
 use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
-use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
+use trodden_analysis::advise::{Advice, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -91,10 +91,10 @@ fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &PageLayout) 
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
     let mut out = writer.wrap(&format!("{}.", capitalise(&say::describe(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
-        Found::Correlated(c) => writer.render_correlated(c),
-        Found::Loop(l) => writer.render_loop(l),
-        Found::Redundant(r) => writer.render_redundant(r),
-        Found::Never(n) => writer.render_never_together(n),
+        Advice::Correlated(c) => writer.render_correlated(c),
+        Advice::Loop(l) => writer.render_loop(l),
+        Advice::Redundant(r) => writer.render_redundant(r),
+        Advice::Never(n) => writer.render_never_together(n),
     });
     if ranked.finding.kind() != AdviceKind::Never {
         out.push_str(&writer.render_labelled("try", &say::suggest(function, &ranked.finding)));

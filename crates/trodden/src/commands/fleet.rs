@@ -1,6 +1,6 @@
 //! `trodden fleet`: reports of untested paths from many machines. `trodden_analysis::field` defines their contents and merges them.
 
-use crate::cli::{Aggregate as AggregateJob, Color, Fleet, FleetCopies, Pack};
+use crate::cli::{Aggregate, Color, Fleet, FleetCopies, Pack};
 use crate::commands::remarks;
 use crate::context::context;
 use crate::notes::{note, warn};
@@ -128,7 +128,7 @@ fn read_copies(folder: &Path) -> Result<DistributedCopies> {
     Ok(DistributedCopies::new(program, copies.collect())?)
 }
 
-fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
+fn aggregate(job: &Aggregate, color: Color) -> Result<ExitCode> {
     let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::max_results(job.top, job.json)), users: SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
@@ -199,7 +199,7 @@ fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> R
 }
 
 /// Prints the paths that most users took, with their source.
-fn show(job: &AggregateJob, color: Color, sums: &FieldAggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
+fn show(job: &Aggregate, color: Color, sums: &FieldAggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
     let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();

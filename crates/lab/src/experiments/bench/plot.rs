@@ -123,8 +123,10 @@ fn draw(chart: &Chart) -> Result<String> {
     Ok(out)
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
+/// A part of a chart.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+/// Whether a part of a chart was drawn.
+pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
