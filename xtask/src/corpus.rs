@@ -22,7 +22,7 @@ Examples:
 pub struct CorpusOptions {
     /// Step to execute, after the steps that it depends on.
     #[arg(value_enum)]
-    step: Step,
+    step: CorpusStep,
     /// Names of programs, or `all`.
     #[arg(default_value = "all")]
     programs: Vec<String>,
@@ -41,7 +41,7 @@ pub struct CorpusOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Step {
+enum CorpusStep {
     /// List the programs.
     List,
     /// Fetch the sources.
@@ -120,22 +120,22 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
     if options.debug {
         steps::use_debug_builds();
     }
-    if options.step == Step::List {
+    if options.step == CorpusStep::List {
         print!("{}", corpus.about()?);
         return Ok(());
     }
     let programs = compilable(&corpus, corpus.programs(&options.programs)?)?;
     packages::ensure(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
-    if options.variant.is_trodden() && options.step != Step::Fetch {
+    if options.variant.is_trodden() && options.step != CorpusStep::Fetch {
         build_trodden()?;
     }
     for program in &programs {
         corpus.fetch(program)?;
         match options.step {
-            Step::List | Step::Fetch => {}
-            Step::Build => corpus.build(program, &options.variant)?,
-            Step::Run => run_and_compare(&corpus, program, options)?,
+            CorpusStep::List | CorpusStep::Fetch => {}
+            CorpusStep::Build => corpus.build(program, &options.variant)?,
+            CorpusStep::Run => run_and_compare(&corpus, program, options)?,
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::path::Path;
 use trodden_corpus::steps;
 
 /// A file, identified by the path of its module. The path of the crate's root is empty.
-type Module = Vec<String>;
+type ModulePath = Vec<String>;
 
 /// Returns a finding for each cycle in each crate.
 pub fn check() -> Result<Vec<String>> {
@@ -30,7 +30,7 @@ pub fn check() -> Result<Vec<String>> {
 }
 
 /// The sources of a crate, without comments, literals and unit tests.
-fn sources(folder: &Path) -> Result<BTreeMap<Module, String>> {
+fn sources(folder: &Path) -> Result<BTreeMap<ModulePath, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![(folder.to_owned(), Vec::new())];
     while let Some((place, module)) = open.pop() {
@@ -91,17 +91,17 @@ fn skipped_length(rest: &str) -> usize {
 }
 
 /// The names that a file uses.
-struct FileNames {
+struct UsedNames {
     /// All paths in expressions and `use` declarations.
-    paths: Vec<Module>,
+    paths: Vec<ModulePath>,
     /// Paths of imported names.
-    imported: BTreeMap<String, Module>,
+    imported: BTreeMap<String, ModulePath>,
     /// Paths of re-exported names.
-    reexported: BTreeMap<String, Module>,
+    reexported: BTreeMap<String, ModulePath>,
 }
 
-fn names_in(code: &str) -> FileNames {
-    let mut all = FileNames { paths: Vec::new(), imported: BTreeMap::new(), reexported: BTreeMap::new() };
+fn names_in(code: &str) -> UsedNames {
+    let mut all = UsedNames { paths: Vec::new(), imported: BTreeMap::new(), reexported: BTreeMap::new() };
     let mut statements = code.split("use ");
     all.paths.extend(paths(statements.next().unwrap_or_default()));
     let mut before = code.split("use ").next().unwrap_or_default();
@@ -128,9 +128,9 @@ fn names_in(code: &str) -> FileNames {
 }
 
 /// All paths of a `use` tree. `a as b` gives `a`.
-fn use_paths(tree: &str) -> Vec<Module> {
+fn use_paths(tree: &str) -> Vec<ModulePath> {
     let tree = tree.trim();
-    let segments = |text: &str| -> Module {
+    let segments = |text: &str| -> ModulePath {
         let plain = text.split(" as ").next().unwrap_or(text);
         plain.split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty() && s != "*").collect()
     };
@@ -154,14 +154,14 @@ fn use_paths(tree: &str) -> Vec<Module> {
 }
 
 /// All paths of two or more segments.
-fn paths(code: &str) -> Vec<Module> {
+fn paths(code: &str) -> Vec<ModulePath> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !is_part(c)).filter(|word| word.contains("::"));
     words.map(|word| word.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()).collect()
 }
 
 /// Resolves a path in file `from` to a file of the same crate. Imports and re-exports are followed up to a fixed depth.
-fn target(sources: &BTreeMap<Module, FileNames>, from: &Module, path: &[String], depth: usize) -> Option<Module> {
+fn target(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, path: &[String], depth: usize) -> Option<ModulePath> {
     let first = path.first()?;
     let (mut base, mut rest) = match first.as_str() {
         "crate" => (Vec::new(), &path[1..]),
@@ -187,11 +187,11 @@ fn target(sources: &BTreeMap<Module, FileNames>, from: &Module, path: &[String],
 /// Maximum number of imports and re-exports to follow.
 const MAX_DEPTH: usize = 6;
 
-fn cycles(sources: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
-    let sources: BTreeMap<Module, FileNames> = sources.iter().map(|(module, code)| (module.clone(), names_in(code))).collect();
-    let modules: Vec<&Module> = sources.keys().collect();
-    let is_family = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
-    let dependencies = |from: &Module| -> BTreeSet<usize> {
+fn cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
+    let sources: BTreeMap<ModulePath, UsedNames> = sources.iter().map(|(module, code)| (module.clone(), names_in(code))).collect();
+    let modules: Vec<&ModulePath> = sources.keys().collect();
+    let is_family = |a: &ModulePath, b: &ModulePath| a.starts_with(b) || b.starts_with(a);
+    let dependencies = |from: &ModulePath| -> BTreeSet<usize> {
         let all = sources[from].paths.iter().filter_map(|path| target(&sources, from, path, 0));
         all.filter(|to| !is_family(from, to)).filter_map(|to| modules.binary_search(&&to).ok()).collect()
     };
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-        let module = |name: &str| name.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
+        let module = |name: &str| name.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<ModulePath>();
         cycles(&files.iter().map(|(name, code)| (module(name), without_comments_and_literals(code))).collect())
     }
 

@@ -36,11 +36,11 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
-    task: Task,
+    task: MaintenanceTask,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum MaintenanceTask {
     /// Build trodden, installing its prerequisites, and profile bzip2 from Debian's sources.
     Demo(demo::DemoOptions),
     /// Run all tests and checks, installing what they need.
@@ -95,19 +95,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<ExitCode> {
+fn run(task: MaintenanceTask) -> Result<ExitCode> {
     match task {
-        Task::Demo(options) => demo::run(&options)?,
-        Task::Test(options) => suite::run(&options)?,
-        Task::ReleaseCheck => release_check::run()?,
-        Task::Tidy => suite::tidy()?,
-        Task::Sessions(options) => suite::sessions(&options)?,
-        Task::Fuzz(options) => fuzz::run(&options)?,
-        Task::Disturb(options) => disturb::run(&options)?,
-        Task::Corpus(options) => corpus::run(&options)?,
-        Task::Compile(options) => compile::run(&options)?,
-        Task::Oracle(options) => oracle::run(&options)?,
-        Task::Dist(options) => dist::run(&options)?,
+        MaintenanceTask::Demo(options) => demo::run(&options)?,
+        MaintenanceTask::Test(options) => suite::run(&options)?,
+        MaintenanceTask::ReleaseCheck => release_check::run()?,
+        MaintenanceTask::Tidy => suite::tidy()?,
+        MaintenanceTask::Sessions(options) => suite::sessions(&options)?,
+        MaintenanceTask::Fuzz(options) => fuzz::run(&options)?,
+        MaintenanceTask::Disturb(options) => disturb::run(&options)?,
+        MaintenanceTask::Corpus(options) => corpus::run(&options)?,
+        MaintenanceTask::Compile(options) => compile::run(&options)?,
+        MaintenanceTask::Oracle(options) => oracle::run(&options)?,
+        MaintenanceTask::Dist(options) => dist::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

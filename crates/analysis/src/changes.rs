@@ -244,14 +244,14 @@ fn decode_c_string(quoted: &str) -> String {
 }
 
 /// First line and number of lines.
-type Range = (u32, u32);
+type HunkRange = (u32, u32);
 
 /// Parses a hunk header into the ranges in the old and in the new file.
-fn parse_hunk_header(line: &str) -> Option<(Range, Range)> {
+fn parse_hunk_header(line: &str) -> Option<(HunkRange, HunkRange)> {
     let mut words = line.split(' ');
     let _ = words.next();
     let (old, new) = (words.next()?.strip_prefix('-')?, words.next()?.strip_prefix('+')?);
-    let range = |text: &str| -> Option<Range> {
+    let range = |text: &str| -> Option<HunkRange> {
         match text.split_once(',') {
             Some((first, count)) => Some((first.parse().ok()?, count.parse().ok()?)),
             None => Some((text.parse().ok()?, 1)),
@@ -278,7 +278,7 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
 }
 
 /// Returns the changed lines of one side of a hunk; `mark` is the character that starts the lines of that side.
-fn changed_lines(mark: u8, (first, count): Range, body: &[&str]) -> BTreeSet<u32> {
+fn changed_lines(mark: u8, (first, count): HunkRange, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
     // The header of a hunk with no lines on this side names the line before the hunk.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };

@@ -215,16 +215,16 @@ pub fn keep_share(set: &mut KnownPaths, share: f64) {
 }
 
 /// Count, unit, function and number of a path.
-type RankedPath = (u64, String, String, u64);
+type PathCandidate = (u64, String, String, u64);
 
-fn rank_by_frequency(set: &KnownPaths) -> Vec<RankedPath> {
+fn rank_by_frequency(set: &KnownPaths) -> Vec<PathCandidate> {
     let paths = set.functions().flat_map(|(unit, name, f)| f.known.iter().map(move |(id, n)| (*n, unit.to_owned(), name.to_owned(), *id)));
-    let mut all: Vec<RankedPath> = paths.collect();
+    let mut all: Vec<PathCandidate> = paths.collect();
     all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (&a.1, &a.2, a.3).cmp(&(&b.1, &b.2, b.3))));
     all
 }
 
-fn retain_paths(set: &mut KnownPaths, kept: &[RankedPath]) {
+fn retain_paths(set: &mut KnownPaths, kept: &[PathCandidate]) {
     let kept: HashSet<(&str, &str, u64)> = kept.iter().map(|(_, unit, name, id)| (unit.as_str(), name.as_str(), *id)).collect();
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }

@@ -15,7 +15,7 @@ const SCHEMA_VERSION: u32 = 2;
 
 /// How the copies were requested, as named on the command line.
 #[derive(Clone, Debug)]
-pub struct CopyChoices {
+pub struct RequestedCopies {
     /// How the counting was divided.
     pub strategy: &'static str,
     /// The engine that ran the copies.
@@ -57,7 +57,7 @@ pub struct Costs {
     /// Number of paths for which several copies counted the same number of executions.
     pub confirmed_paths: u64,
     /// Runs of the program without counting and with all counting, each run alone.
-    pub baseline: Option<Baseline>,
+    pub baseline: Option<BaselineTimes>,
     /// Descriptions of differences between the copies' executions.
     pub diverged: Vec<String>,
     /// What is counted: `paths`, `edges`, or `unknown` (paths not known before; their hits are unknown and reported as 0).
@@ -109,7 +109,7 @@ impl CopyCosts {
 
 /// Times of the original program, and of a single program that counts everything.
 #[derive(Clone, Debug, Serialize)]
-pub struct Baseline {
+pub struct BaselineTimes {
     /// Wall time without counting.
     pub plain_ns: u64,
     /// Wall time with all counting in one program.
@@ -122,7 +122,7 @@ pub struct Baseline {
 
 impl Costs {
     /// Computes the costs of all copies.
-    pub fn new(measured: &CopyMeasurements, choices: &CopyChoices) -> Costs {
+    pub fn new(measured: &CopyMeasurements, choices: &RequestedCopies) -> Costs {
         let (procedures, copies) = (&measured.procedures, measured.times.len());
         let bound = if measured.edges { edge_bound(measured) } else { path_bound(measured, choices.measure) };
         let copy_costs = |at: usize| {
@@ -171,7 +171,7 @@ impl Costs {
 
     /// Adds the baseline, and the overheads and savings relative to it.
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
-        self.baseline = Some(Baseline {
+        self.baseline = Some(BaselineTimes {
             plain_ns: plain.wall_ns,
             sequential_ns: sequential.wall_ns,
             plain_cpu_ns: plain.cpu_ns,

@@ -13,7 +13,7 @@ use trodden_unit::{Identity, MapError};
 const Z_95: f64 = 1.96;
 
 /// A function: the unit's identity, and the index in the unit's map.
-pub type FunctionKey = (Identity, usize);
+pub type UnitFunction = (Identity, usize);
 
 /// Formulas by which suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl RunTally {
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
-    functions: BTreeMap<FunctionKey, FunctionObservations>,
+    functions: BTreeMap<UnitFunction, FunctionObservations>,
 }
 
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ struct FunctionObservations {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// The path's function.
-    pub function: FunctionKey,
+    pub function: UnitFunction,
     /// The path's number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
@@ -140,7 +140,7 @@ impl Isolation {
         }
         self.all.add(failed);
         // A unit that is in several images counts once.
-        let mut executed = BTreeMap::<FunctionKey, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
+        let mut executed = BTreeMap::<UnitFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();
             for path in paths.all().filter(|p| p.count > 0) {
@@ -163,7 +163,7 @@ impl Isolation {
     }
 
     /// Returns the paths that failing runs took, most suspicious first. `edges` returns the edges of a path in the acyclic graph.
-    pub fn suspects(&self, by: SuspiciousnessFormula, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+    pub fn suspects(&self, by: SuspiciousnessFormula, edges: impl Fn(UnitFunction, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
             for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {
@@ -183,7 +183,7 @@ impl Isolation {
         suspects
     }
 
-    fn suspect(&self, function: FunctionKey, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
+    fn suspect(&self, function: UnitFunction, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
         let ((failure, variance), (context, context_variance)) = (runs.failure_share(), executed.failure_share());

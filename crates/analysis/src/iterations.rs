@@ -1,7 +1,7 @@
 //! Which paths does a function take in consecutive iterations? The sets of paths over iterations that programs count, and the counts.
 
 use crate::segments::find_logs;
-use crate::sequences::{IterationDocument, IterationPath as IterationRow, take_top};
+use crate::sequences::{IterationDocument, IterationRow, take_top};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Origin;

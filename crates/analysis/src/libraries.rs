@@ -14,7 +14,7 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 /// A shared library that a program needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Library {
+pub struct NeededLibrary {
     /// The library's name.
     pub name: String,
     /// The library's file; `None` if the loader does not find it.
@@ -27,7 +27,7 @@ pub struct Library {
 ///
 /// # Errors
 /// The program is not an ELF file, its loader is not trusted, or the loader fails; then the text is the loader's message.
-pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<Library>, String> {
+pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrary>, String> {
     let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
     if file.section_by_name(".dynamic").is_none() {
         return Ok(Vec::new());
@@ -73,10 +73,10 @@ fn parse_list(text: &str) -> Vec<(String, Option<PathBuf>)> {
     out
 }
 
-fn read_library(name: String, path: Option<PathBuf>) -> Library {
+fn read_library(name: String, path: Option<PathBuf>) -> NeededLibrary {
     let bytes = path.as_ref().and_then(|p| fs::read(p).ok());
     let units = bytes.and_then(|b| InstrumentedImage::read(&b).ok()).map_or(0, |i| i.units.len());
-    Library { name, path, units }
+    NeededLibrary { name, path, units }
 }
 
 #[cfg(test)]

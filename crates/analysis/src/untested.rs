@@ -234,7 +234,7 @@ impl UntestedSummary {
 
 /// A known path with its executions in the tests and in the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HotPath {
+pub struct KnownHotPath {
     /// The path's function.
     pub function: UntestedFunction,
     /// The path's number.
@@ -249,7 +249,7 @@ pub struct HotPath {
 
 /// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and the share (0 to 1) of the field's
 /// executions that they account for. `field` must count all paths.
-pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
+pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<KnownHotPath>, f64), MapError> {
     let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {
         for (place, function) in unit.map.functions.iter().enumerate() {
@@ -273,11 +273,11 @@ pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec
     ranked.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranks: BTreeMap<_, _> = ranked.iter().enumerate().map(|(at, (_, path))| (*path, at + 1)).collect();
     let total: u128 = ranked.iter().map(|r| u128::from(r.0)).sum();
-    let hot: Vec<HotPath> = tested
+    let hot: Vec<KnownHotPath> = tested
         .into_iter()
         .map(|(tested, function, path)| {
             let field = all.get(&(function, path)).copied().unwrap_or(0);
-            HotPath { function, path, tested, field, rank: ranks.get(&(function, path)).copied() }
+            KnownHotPath { function, path, tested, field, rank: ranks.get(&(function, path)).copied() }
         })
         .collect();
     let covered: u128 = hot.iter().map(|h| u128::from(h.field)).sum();

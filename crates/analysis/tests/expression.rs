@@ -1,6 +1,6 @@
 //! Checks matching of path expressions on random functions against trying all assignments of places to blocks.
 
-use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
+use trodden_analysis::expression::{Begin, BlockSet, End, ExpressionSequence, Gap, Matcher, PathExpression};
 use trodden_flow::{CutReason, Node};
 use trodden_profile::{DecodedPath, PathDecoder, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
@@ -116,7 +116,7 @@ fn matcher_agrees_with_trying_all_assignments() {
         let blocks = subject.map.blocks.len() as u64;
         let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| random_sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
-        let expression = Expression { function: None, patterns };
+        let expression = PathExpression { function: None, patterns };
         let (matcher, walks) = (Matcher::new(&expression, &build_unit(), &subject.map), PathDecoder::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.decode(id).unwrap();
@@ -132,7 +132,7 @@ fn matcher_agrees_with_trying_all_assignments() {
 #[test]
 fn places_in_no_block_are_reported() {
     let subject = RandomFunction::random(&mut Random::new(1), "f", 3);
-    let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
+    let expression: PathExpression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = build_unit();
     let matcher = Matcher::new(&expression, &unit, &subject.map);
     assert_eq!(matcher.unmatched_places().len(), 3);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
-use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
+use trodden_analysis::expression::{Begin, BlockSet, End, ExpressionSequence, Gap, Matcher, PathExpression};
 use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
@@ -121,7 +121,7 @@ fn join_is_sound_for_known_executions() {
                 whole += 1;
             }
         }
-        let expression = Expression { function: None, patterns: vec![vec![random_sequence(&mut random, map.blocks.len() as u64)]] };
+        let expression = PathExpression { function: None, patterns: vec![vec![random_sequence(&mut random, map.blocks.len() as u64)]] };
         let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
         let matcher = Matcher::new(&expression, &unit, map);
         let matches = |p: &&Fragment| matcher.matches(&p.blocks, p.beginning, Some(p.end));

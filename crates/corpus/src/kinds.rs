@@ -4,7 +4,7 @@ use crate::input::Input;
 
 /// A way to build a program.
 #[derive(Debug)]
-pub struct Kind {
+pub struct BuildKind {
     /// Name on the command line and in tables.
     pub name: &'static str,
     /// Description for tables.
@@ -92,7 +92,7 @@ pub enum Rust {
 /// Why other profilers have no build of a Rust program.
 const NOT_RUST: &str = "not available for Rust programs";
 
-const PLAIN: Kind = Kind {
+const PLAIN: BuildKind = BuildKind {
     name: "plain",
     about: "clang -O2 or rustc, nothing counted",
     compiler: BenchCompiler::Clang,
@@ -112,9 +112,9 @@ const PLAIN: Kind = Kind {
 };
 
 /// Base for other profilers' entries: without Rust support, and compared with the plain build by clang.
-const OTHER_PROFILER: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
+const OTHER_PROFILER: BuildKind = BuildKind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
 
-const TRODDEN: Kind = Kind {
+const TRODDEN: BuildKind = BuildKind {
     name: "trodden",
     about: "trodden: every path, exactly",
     compiler: BenchCompiler::Trodden,
@@ -124,32 +124,37 @@ const TRODDEN: Kind = Kind {
 };
 
 /// All ways to build. [`crate::Variant`] relies on the first two.
-pub static KINDS: &[Kind] = &[
+pub static KINDS: &[BuildKind] = &[
     PLAIN,
     TRODDEN,
-    Kind {
+    BuildKind {
         name: "thesis",
         about: "arrays up to 2,500 paths, else tables of 700 slots (Vaswani)",
         options: "array-paths=2500 table-slots=700",
         ..TRODDEN
     },
-    Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN },
-    Kind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN },
-    Kind {
+    BuildKind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN },
+    BuildKind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN },
+    BuildKind {
         name: "ppp",
         about: "the short run's paths, preferentially numbered; all others in one counter",
         scheme: Some("ppp"),
         ..TRODDEN
     },
-    Kind {
+    BuildKind {
         name: "known-table",
         about: "the short run's paths, looked up in tables; all others in one counter",
         scheme: Some("known-table"),
         ..TRODDEN
     },
-    Kind { name: "pspp", about: "paths over the short run's edges, exactly; all others in one counter", scheme: Some("pspp"), ..TRODDEN },
-    Kind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN },
-    Kind {
+    BuildKind {
+        name: "pspp",
+        about: "paths over the short run's edges, exactly; all others in one counter",
+        scheme: Some("pspp"),
+        ..TRODDEN
+    },
+    BuildKind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN },
+    BuildKind {
         name: "sample",
         about: "the same program, sampled by `trodden record`; the recorder's own time is not included",
         options: "when=bursts",
@@ -158,14 +163,14 @@ pub static KINDS: &[Kind] = &[
         counts: &[],
         ..TRODDEN
     },
-    Kind { name: "residual", about: "only paths that the short run did not take", trained: Some(TrainingRuns::Train), ..TRODDEN },
-    Kind {
+    BuildKind { name: "residual", about: "only paths that the short run did not take", trained: Some(TrainingRuns::Train), ..TRODDEN },
+    BuildKind {
         name: "residual-suite",
         about: "only paths that neither the short run nor the suite of tests took",
         trained: Some(TrainingRuns::TrainAndSuite),
         ..TRODDEN
     },
-    Kind {
+    BuildKind {
         name: "clang-edges",
         about: "clang -fprofile-generate: edges, counted by the optimiser",
         flags: "-fprofile-generate",
@@ -175,7 +180,7 @@ pub static KINDS: &[Kind] = &[
         counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "clang-regions",
         about: "clang -fprofile-instr-generate: regions of the source, counted by the front end",
         flags: "-fprofile-instr-generate",
@@ -183,21 +188,21 @@ pub static KINDS: &[Kind] = &[
         counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "sancov-guard",
         about: "clang -fsanitize-coverage=trace-pc-guard, with a callback that counts in a table",
         flags: "-fsanitize-coverage=trace-pc-guard",
         callbacks: Some("guard.c"),
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "sancov-counters",
         about: "clang -fsanitize-coverage=inline-8bit-counters",
         flags: "-fsanitize-coverage=inline-8bit-counters",
         callbacks: Some("counters.c"),
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "gcc",
         about: "gcc -O2, nothing counted",
         compiler: BenchCompiler::Named("gcc", "g++"),
@@ -205,7 +210,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["gcc", "g++"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "gcc-coverage",
         about: "gcc --coverage: edges; compared with gcc",
         compiler: BenchCompiler::Named("gcc", "g++"),
@@ -215,7 +220,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["gcc", "g++"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "gcc-15",
         about: "gcc 15 -O2, nothing counted",
         compiler: BenchCompiler::Named("gcc-15", "g++-15"),
@@ -223,7 +228,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["gcc-15", "g++-15"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "gcc-15-paths",
         about: "gcc 15 -fpath-coverage: which prime paths were taken (not how often); compared with gcc-15",
         compiler: BenchCompiler::Named("gcc-15", "g++-15"),
@@ -233,7 +238,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["gcc-15", "g++-15"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "afl-base",
         about: "the clang that AFL++ uses, -O2, nothing counted",
         compiler: BenchCompiler::AflClang,
@@ -241,7 +246,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["afl++"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "afl",
         about: "AFL++'s afl-clang-fast: 8-bit edge counters; compared with afl-base",
         compiler: BenchCompiler::Named("afl-clang-fast", "afl-clang-fast++"),
@@ -251,7 +256,7 @@ pub static KINDS: &[Kind] = &[
         packages: &["afl++"],
         ..OTHER_PROFILER
     },
-    Kind {
+    BuildKind {
         name: "callgrind",
         about: "the plain build under valgrind --tool=callgrind, one short run",
         rust: Rust::Flags(""),

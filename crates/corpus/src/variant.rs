@@ -3,7 +3,7 @@
 //! `trodden:OPTIONS` passes settings to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`, so any setting that the
 //! drivers know can be measured.
 
-use crate::kinds::{BenchCompiler, KINDS, Kind, Rust};
+use crate::kinds::{BenchCompiler, BuildKind, KINDS, Rust};
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};
@@ -19,7 +19,7 @@ const FLAGS: &str = "-O2 -g";
 /// A way to build a program.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    kind: &'static Kind,
+    kind: &'static BuildKind,
     options: String,
 }
 

@@ -4,7 +4,7 @@
 //! broken by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
 //! executes.
 
-use crate::Lines;
+use crate::LineExecutions;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -31,7 +31,7 @@ struct TestCoverage {
 
 /// A test with its additional coverage.
 #[derive(Debug)]
-struct OrderedTest<'t> {
+struct AddedCoverage<'t> {
     test: &'t TestCoverage,
     new_lines: Vec<CoveredLine>,
     new_paths: usize,
@@ -52,7 +52,7 @@ impl CoverageOfTests {
     ///
     /// # Errors
     /// The run is of a different build than earlier runs.
-    pub fn add(&mut self, profile: &Profile, counts: &Lines) -> Result<()> {
+    pub fn add(&mut self, profile: &Profile, counts: &LineExecutions) -> Result<()> {
         self.suite.add(profile)?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
         self.all.extend(counts.0.iter().flat_map(|(file, lines)| lines.keys().map(|line| (file.clone(), *line))));
@@ -103,7 +103,7 @@ pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
 }
 
 /// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).
-fn order_tests(tests: &[TestCoverage]) -> Vec<OrderedTest<'_>> {
+fn order_tests(tests: &[TestCoverage]) -> Vec<AddedCoverage<'_>> {
     let (mut seen_lines, mut seen_paths) = (BTreeSet::<&CoveredLine>::new(), BTreeSet::<PathIndex>::new());
     let mut remaining: Vec<&TestCoverage> = tests.iter().collect();
     let mut placed = Vec::new();
@@ -120,7 +120,7 @@ fn order_tests(tests: &[TestCoverage]) -> Vec<OrderedTest<'_>> {
         let only_paths = test.paths.iter().filter(|p| !others().any(|t| t.paths.contains(p))).count();
         seen_lines.extend(&test.lines);
         seen_paths.extend(&test.paths);
-        placed.push(OrderedTest { test, new_lines, new_paths, only_lines, only_paths });
+        placed.push(AddedCoverage { test, new_lines, new_paths, only_lines, only_paths });
     }
     placed
 }
@@ -131,7 +131,7 @@ fn group_by_file(lines: &[CoveredLine]) -> BTreeMap<&str, Vec<u32>> {
     files
 }
 
-fn test_json(placed: &OrderedTest) -> Value {
+fn test_json(placed: &AddedCoverage) -> Value {
     json!({
         "test": placed.test.name, "duration_ns": placed.test.duration_ns,
         "lines": placed.test.lines.len(), "paths": placed.test.paths.len(),
@@ -140,7 +140,7 @@ fn test_json(placed: &OrderedTest) -> Value {
     })
 }
 
-fn render_tests(placed: &[OrderedTest], all_lines: usize) -> String {
+fn render_tests(placed: &[AddedCoverage], all_lines: usize) -> String {
     let mut out =
         format!("{:>9} {:>9} {:>10} {:>9} {:>9} {:>10}  test\n", "new lines", "lines", "only here", "new paths", "paths", "only here");
     for p in placed {

@@ -1,6 +1,6 @@
 //! `trodden coverage report --baseline`: the lines and paths that only one of two profiles executes.
 
-use crate::Lines;
+use crate::LineExecutions;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// The difference in coverage between two profiles.
 pub struct CoverageDifference {
-    sides: [Side; 2],
+    sides: [CoverageSide; 2],
 }
 
 /// A profile with its name and the counts of its lines.
@@ -25,7 +25,7 @@ pub struct NamedCoverage<'p> {
     /// The profile.
     pub profile: &'p Profile,
     /// The counts of the profile's lines.
-    pub lines: &'p Lines,
+    pub lines: &'p LineExecutions,
 }
 
 impl CoverageDifference {
@@ -37,7 +37,7 @@ impl CoverageDifference {
         let [first_paths, second_paths] = taken_paths([before, after])?;
         let names = function_names(&[before.profile, after.profile]);
         let (first, second) = (executed_lines(before.lines), executed_lines(after.lines));
-        let side = |of: &NamedCoverage, lines, paths| Side { of: of.name.to_owned(), lines, paths };
+        let side = |of: &NamedCoverage, lines, paths| CoverageSide { of: of.name.to_owned(), lines, paths };
         let sides = [
             side(before, lines_only_in_first(&first, &second), count_by_function(&first_paths, &second_paths, &names)),
             side(after, lines_only_in_first(&second, &first), count_by_function(&second_paths, &first_paths, &names)),
@@ -52,19 +52,19 @@ impl CoverageDifference {
 
     /// The difference as JSON.
     pub fn json(&self) -> Value {
-        let both = self.sides.iter().map(Side::json).collect::<Vec<_>>();
+        let both = self.sides.iter().map(CoverageSide::json).collect::<Vec<_>>();
         json!({ "schema_version": SCHEMA_VERSION, "kind": "coverage-diff", "only": both })
     }
 
     /// The difference as text.
     pub fn text(&self) -> String {
-        escape::escape_lines(&self.sides.iter().map(Side::text).collect::<Vec<_>>().join("\n"))
+        escape::escape_lines(&self.sides.iter().map(CoverageSide::text).collect::<Vec<_>>().join("\n"))
     }
 }
 
 type ExecutedLines = BTreeSet<(String, u32)>;
 
-fn executed_lines(lines: &Lines) -> ExecutedLines {
+fn executed_lines(lines: &LineExecutions) -> ExecutedLines {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
@@ -83,7 +83,7 @@ fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>;
     Ok([of(profiles[0].name), of(profiles[1].name)])
 }
 
-fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::FunctionKey, String> {
+fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::UnitFunction, String> {
     let units = profiles.iter().flat_map(|p| &p.images).flat_map(|i| &i.units);
     let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::from_linkage(&f.name).short)));
     named.collect()
@@ -100,7 +100,7 @@ fn lines_only_in_first(first: &ExecutedLines, second: &ExecutedLines) -> BTreeMa
 fn count_by_function(
     first: &BTreeSet<SuitePathKey>,
     second: &BTreeSet<SuitePathKey>,
-    names: &BTreeMap<trodden_analysis::isolate::FunctionKey, String>,
+    names: &BTreeMap<trodden_analysis::isolate::UnitFunction, String>,
 ) -> BTreeMap<String, u64> {
     let mut functions = BTreeMap::new();
     for path in first.difference(second) {
@@ -110,13 +110,13 @@ fn count_by_function(
 }
 
 /// The lines and paths that only one of the profiles executes.
-struct Side {
+struct CoverageSide {
     of: String,
     lines: BTreeMap<String, Vec<u32>>,
     paths: BTreeMap<String, u64>,
 }
 
-impl Side {
+impl CoverageSide {
     fn json(&self) -> Value {
         json!({ "in": self.of, "lines": self.lines, "paths": self.paths })
     }

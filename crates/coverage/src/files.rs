@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Patterns that select source files.
-pub struct Files {
+pub struct FilePatterns {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
     /// The folder that output names of files below it are relative to.
@@ -18,12 +18,12 @@ pub struct Files {
     missing: RefCell<BTreeSet<String>>,
 }
 
-impl Files {
+impl FilePatterns {
     /// Selects the files that match a pattern in `include` (all if it is empty) and none in `exclude`.
     ///
     /// # Errors
     /// A pattern is invalid, or the project folder does not exist.
-    pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<Files> {
+    pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<FilePatterns> {
         let pattern = |text: &String| {
             Pattern::new(text.trim_end_matches('/'))
                 .with_context(|| format!("`{text}` is not a file pattern (expected a pattern such as src/*.c)"))
@@ -39,7 +39,7 @@ impl Files {
             None => None,
         };
         let all = |texts: &[String]| texts.iter().map(pattern).collect::<Result<Vec<Pattern>>>();
-        Ok(Files { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
+        Ok(FilePatterns { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
     }
 
     /// The output name of a file that debug information calls `path` and that is at `found` now; `None` if it is not selected.
@@ -95,7 +95,7 @@ mod tests {
     fn files_are_selected_by_patterns_and_folders() {
         let wanted = |include: &[&str], exclude: &[&str], path: &str| {
             let texts = |all: &[&str]| all.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-            Files::new(&texts(include), &texts(exclude), None).unwrap().is_selected(Path::new(path), Path::new(path))
+            FilePatterns::new(&texts(include), &texts(exclude), None).unwrap().is_selected(Path::new(path), Path::new(path))
         };
         assert!(wanted(&[], &[], "/home/me/project/src/a.c"));
         for include in ["src", "src/", "*.c", "src/*.c", "/home/me/project", "/home/me/*", "project/src/a.c"] {
@@ -107,12 +107,12 @@ mod tests {
         }
         // With a project folder, relative patterns match only its own files.
         let of_project = |include: &str, name: &str| {
-            let files = Files::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
+            let files = FilePatterns::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
             files.is_selected(Path::new("/home/me/other/src/a.c"), Path::new(name))
         };
         assert!(of_project("src", "src/a.c") && of_project("src/*.c", "src/a.c") && !of_project("src", "/home/me/other/src/a.c"));
         assert!(of_project("/home/me/other", "/home/me/other/src/a.c"));
         assert!(!wanted(&["src"], &["*.c"], "/home/me/project/src/a.c"));
-        assert!(Files::new(&["[".to_owned()], &[], None).is_err());
+        assert!(FilePatterns::new(&["[".to_owned()], &[], None).is_err());
     }
 }

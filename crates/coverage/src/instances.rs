@@ -6,8 +6,8 @@
 //! graph hash. Instances of the same name and files get different numbers of additional empty files, and are written to separate object
 //! files.
 
-use crate::region_code::{Counter, CounterKind, FunctionRegions};
-use crate::sections::{Mapping, Record, hash};
+use crate::region_code::{FunctionRegions, RegionCounter, RegionCounterKind};
+use crate::sections::{Mapping, MappingRecord, hash};
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
@@ -33,7 +33,7 @@ impl Instance {
 }
 
 /// The hash of a function's name, and the function's files.
-type Source = (u64, Vec<String>);
+type FunctionSource = (u64, Vec<String>);
 
 /// The instances of all programs.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub struct Instances {
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
     names: HashSet<u64>,
     /// The number of instances with the same name and files.
-    variants: HashMap<Source, usize>,
+    variants: HashMap<FunctionSource, usize>,
     /// Instance numbers by name hash and graph hash.
     graphs: HashMap<(u64, u64), Vec<usize>>,
     /// Names of executed functions without a record whose name occurs in the record of a different function.
@@ -95,7 +95,7 @@ impl Instances {
         &mut self,
         image: usize,
         mapping: &Mapping,
-        record: &Record,
+        record: &MappingRecord,
         own: Option<FunctionEdges>,
         names: &HashMap<u64, String>,
     ) -> Result<()> {
@@ -131,7 +131,7 @@ impl Instances {
     }
 
     /// The number of a record's instance; `None` if the function has no instance.
-    pub fn number_of(&self, image: usize, record: &Record) -> Option<usize> {
+    pub fn number_of(&self, image: usize, record: &MappingRecord) -> Option<usize> {
         self.of_image.get(&(image, record.name_hash(), record.graph_hash())).copied()
     }
 
@@ -157,8 +157,8 @@ const INSTANCE_SHIFT: u32 = 32;
 fn count_counters(function: &FunctionRegions) -> usize {
     let regions = function.regions.iter().flatten().flat_map(|region| region.counters.iter());
     let all = regions.chain(function.expressions.iter().flatten());
-    let number = |counter: &Counter| match counter.kind() {
-        CounterKind::Plain(number) => usize::try_from(number).map_or(0, |number| number + 1),
+    let number = |counter: &RegionCounter| match counter.kind() {
+        RegionCounterKind::Plain(number) => usize::try_from(number).map_or(0, |number| number + 1),
         _ => 0,
     };
     all.map(number).max().unwrap_or(0).min(MAX_COUNTERS)

@@ -30,7 +30,7 @@ mod tail_calls;
 mod true_counts;
 
 pub use builds::select_builds;
-pub use files::Files;
-pub use lines::{Lines, mapped_lines};
+pub use files::FilePatterns;
+pub use lines::{LineExecutions, mapped_lines};
 pub use mapping::{CoverageMapping, CoverageTools, CoveredSources, is_mapped};
 pub use second_returns::warn_of_second_returns;

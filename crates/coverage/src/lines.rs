@@ -9,18 +9,18 @@ use trodden_report::view::MappedLines;
 
 /// Executions by file and line. Lines without code are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines(pub BTreeMap<String, BTreeMap<u32, u64>>);
+pub struct LineExecutions(pub BTreeMap<String, BTreeMap<u32, u64>>);
 
-impl Lines {
+impl LineExecutions {
     /// Reads the counts of the selected files with `llvm-cov`.
-    pub fn from_mapping(mapping: &CoverageMapping) -> Result<Lines> {
+    pub fn from_mapping(mapping: &CoverageMapping) -> Result<LineExecutions> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
-        Lines::parse_tracefile(&String::from_utf8_lossy(&text))
+        LineExecutions::parse_tracefile(&String::from_utf8_lossy(&text))
     }
 
     /// Reads a tracefile (`geninfo(1)`: `SF` begins a file, `DA` is a line and its count).
-    fn parse_tracefile(text: &str) -> Result<Lines> {
-        let (mut lines, mut file) = (Lines::default(), None);
+    fn parse_tracefile(text: &str) -> Result<LineExecutions> {
+        let (mut lines, mut file) = (LineExecutions::default(), None);
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("SF:") {
                 file = Some(lines.0.entry(name.to_owned()).or_default());
@@ -52,7 +52,7 @@ impl Lines {
 
 /// Line counts of the programs that have a mapping. Files have their names in debug information.
 pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
-    let lines = Lines::from_mapping(mapping)?.0;
+    let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
         view.profile.images.iter().flat_map(|i| &i.units).flat_map(|u| &u.map.files).map(|f| normalize(f)).collect();
     let renamed = mapping.names.renamed(in_code.iter().map(String::as_str));
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_a_tracefile() {
-        let lines = Lines::parse_tracefile(
+        let lines = LineExecutions::parse_tracefile(
             "SF:/x/a.c\nFN:1,main\nDA:1,5\nDA:2,0\nLF:2\nend_of_record\nSF:/x/b.c\nDA:7,18446744073709551615\nend_of_record\n",
         )
         .unwrap();
         assert_eq!(lines.executed().collect::<Vec<_>>(), [("/x/a.c", 1), ("/x/b.c", 7)]);
         assert_eq!(lines.0["/x/a.c"], BTreeMap::from([(1, 5), (2, 0)]));
-        assert!(Lines::parse_tracefile("DA:1,2\n").is_err() && Lines::parse_tracefile("SF:a\nDA:x\n").is_err());
+        assert!(LineExecutions::parse_tracefile("DA:1,2\n").is_err() && LineExecutions::parse_tracefile("SF:a\nDA:x\n").is_err());
     }
 }

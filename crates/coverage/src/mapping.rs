@@ -7,7 +7,7 @@
 use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
 use crate::demangled;
 use crate::file_names::FileNames;
-use crate::files::Files;
+use crate::files::FilePatterns;
 use crate::instances::Instances;
 use crate::not_executed::NotExecuted;
 use crate::sections::Mapping;
@@ -132,7 +132,7 @@ impl CoverageMapping {
     }
 
     fn selected_files(&self, wanted: &CoveredSources) -> Result<Vec<String>> {
-        let files = Files::new(&wanted.include, &wanted.exclude, None)?;
+        let files = FilePatterns::new(&wanted.include, &wanted.exclude, None)?;
         let all = self.list_files()?;
         let chosen: Vec<String> = all.iter().filter(|name| files.is_selected(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(

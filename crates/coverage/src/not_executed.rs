@@ -9,10 +9,10 @@ use crate::caveats::{CallEnds, Caveat, CaveatReason};
 use crate::demangled::linkage_name;
 use crate::file_names::FileNames;
 use crate::instances::Instances;
-use crate::region_code::{Counter, FunctionRegions, Region, RegionKind};
-use crate::sections::{Mapping, Record, hash};
+use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionKind};
+use crate::sections::{Mapping, MappingRecord, hash};
 use crate::stops::{Stop, Stops};
-use crate::true_counts::{Span, TrueCounts};
+use crate::true_counts::{SourceSpan, TrueCounts};
 use anyhow::Result;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -31,7 +31,7 @@ pub struct NotExecuted {
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
     /// The parts of functions after stops.
-    parts_after_stops: HashMap<Declared, BTreeSet<Span>>,
+    parts_after_stops: HashMap<Declared, BTreeSet<SourceSpan>>,
     /// Functions that keep some of LLVM's counts.
     caveats: BTreeSet<Caveat>,
 }
@@ -155,7 +155,7 @@ impl NotExecuted {
     fn correct_record(
         &self,
         mapping: &Mapping,
-        record: &Record,
+        record: &MappingRecord,
         number: usize,
         instances: &mut Instances,
     ) -> Result<Option<FunctionRegions>> {
@@ -176,7 +176,7 @@ impl NotExecuted {
         }
         if changed {
             // A counter minus itself is 0. LLVM interprets the constant 0 as a condition that the compiler folded.
-            function.expressions.push([Counter::FIRST, Counter::FIRST]);
+            function.expressions.push([RegionCounter::FIRST, RegionCounter::FIRST]);
         }
         changed |= instances.get(number).add_variant_files(&mut function);
         Ok(changed.then_some(function))
@@ -192,7 +192,7 @@ struct MappingObject {
 }
 
 impl MappingObject {
-    fn add(&mut self, record: &Record, graph: u64, regions: Option<&FunctionRegions>) {
+    fn add(&mut self, record: &MappingRecord, graph: u64, regions: Option<&FunctionRegions>) {
         self.names.insert(record.name_hash());
         record.append(&mut self.records, graph, regions);
     }
@@ -206,7 +206,7 @@ fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut Mappi
 }
 
 /// A function's files, without `.` and `..`.
-fn normalized_paths(mapping: &Mapping, record: &Record, function: &FunctionRegions) -> Vec<String> {
+fn normalized_paths(mapping: &Mapping, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
@@ -224,18 +224,18 @@ fn correct_counts<'r>(
     function: &mut FunctionRegions,
     files: &[String],
     stops: &[Stop],
-    parts: impl Iterator<Item = &'r Span>,
+    parts: impl Iterator<Item = &'r SourceSpan>,
 ) -> bool {
     let (original, known) = (function.clone(), values.clone());
     let Some(counts) = TrueCounts::new(&original, &known, files, stops) else { return false };
     let mut changed = false;
-    let mut set = |counter: &mut Counter, count: Option<i128>, value: Option<i128>| {
+    let mut set = |counter: &mut RegionCounter, count: Option<i128>, value: Option<i128>| {
         if let Some(count) = count.and_then(|count| u64::try_from(count).ok())
             && value != Some(i128::from(count))
-            && *counter != Counter::ZERO
+            && *counter != RegionCounter::ZERO
         {
             values.push(count);
-            *counter = Counter::plain(values.len() as u64 - 1);
+            *counter = RegionCounter::plain(values.len() as u64 - 1);
             changed = true;
         }
     };
@@ -252,18 +252,18 @@ fn correct_counts<'r>(
         }
     }
     for part in parts {
-        let mut counter = Counter::FIRST;
+        let mut counter = RegionCounter::FIRST;
         set(&mut counter, counts.reached_part(part), None);
-        let gap = Region { kind: RegionKind::Gap, counters: vec![counter], start: part.start, end: part.end, others: Vec::new() };
-        function.regions[part.file].extend((counter != Counter::FIRST).then_some(gap));
+        let gap = CodeRegion { kind: RegionKind::Gap, counters: vec![counter], start: part.start, end: part.end, others: Vec::new() };
+        function.regions[part.file].extend((counter != RegionCounter::FIRST).then_some(gap));
     }
     function.regions.iter_mut().for_each(|regions| regions.sort_by_key(|region| region.start.0));
     changed
 }
 
 /// Sets the counters of regions that were not executed to the expression with value 0. Returns true if anything changed.
-fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
-    let zero = Counter::difference(expression);
+fn correct_file(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
+    let zero = RegionCounter::difference(expression);
     let dead = DeadCode::new(regions, counts, zero);
     let mut changed = !dead.gaps.is_empty();
     let conditions: BTreeMap<u64, usize> = regions.iter().filter(|r| r.is_branch()).fold(BTreeMap::new(), |mut lines, region| {
@@ -276,7 +276,7 @@ fn correct_file(regions: &mut Vec<Region>, counts: &FileCounts, expression: u64,
         let is_dead = dead.is_dead(region, counts);
         let has_sides = region.is_branch() && is_only_condition();
         for (counter, direction) in region.counters.iter_mut().zip([Direction::True, Direction::False]) {
-            if *counter != Counter::ZERO && (is_dead || (has_sides && !is_taken(counts, line, direction))) {
+            if *counter != RegionCounter::ZERO && (is_dead || (has_sides && !is_taken(counts, line, direction))) {
                 *counter = zero;
                 changed = true;
             }
@@ -302,11 +302,11 @@ struct DeadCode {
     /// Start and end of each area. An area ends with the region around it, because an `else`, for example, may begin on the last line.
     areas: Vec<((u64, u64), (u64, u64))>,
     /// Gap regions that cover the areas.
-    gaps: Vec<Region>,
+    gaps: Vec<CodeRegion>,
 }
 
 impl DeadCode {
-    fn new(regions: &[Region], counts: &FileCounts, zero: Counter) -> DeadCode {
+    fn new(regions: &[CodeRegion], counts: &FileCounts, zero: RegionCounter) -> DeadCode {
         let code = || regions.iter().filter(|r| matches!(r.kind, RegionKind::Code));
         let mut dead = DeadCode { areas: Vec::new(), gaps: Vec::new() };
         for line in counts.lines.iter().filter(|(_, count)| **count == 0).map(|(line, _)| u64::from(*line)) {
@@ -322,7 +322,7 @@ impl DeadCode {
                 Some(gap) if gap.end == start && end <= around.end && around.start < gap.start => gap.end = end,
                 _ => {
                     let start = end_of_line(line - 1, regions).max(around.start);
-                    dead.gaps.push(Region { kind: RegionKind::Gap, counters: vec![zero], start, end, others: Vec::new() });
+                    dead.gaps.push(CodeRegion { kind: RegionKind::Gap, counters: vec![zero], start, end, others: Vec::new() });
                 }
             }
         }
@@ -332,7 +332,7 @@ impl DeadCode {
 
 impl DeadCode {
     /// Returns true if a region begins in one of the areas and none of its lines was executed.
-    fn is_dead(&self, region: &Region, counts: &FileCounts) -> bool {
+    fn is_dead(&self, region: &CodeRegion, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let lines = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
         let is_executed = counts.lines.range(lines).any(|(_, count)| *count > 0);
@@ -341,7 +341,7 @@ impl DeadCode {
 }
 
 /// A position after all code on a line. A gap region must begin there to determine the count of the next line.
-fn end_of_line(line: u64, regions: &[Region]) -> (u64, u64) {
+fn end_of_line(line: u64, regions: &[CodeRegion]) -> (u64, u64) {
     const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);
     (line, ends.max().unwrap_or(0).max(MIN_COLUMN))

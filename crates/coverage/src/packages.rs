@@ -14,12 +14,12 @@ pub struct Package {
 
 /// Finds packages, and reads the manifest of each folder once.
 #[derive(Default)]
-pub struct Packages {
+pub struct PackageFinder {
     by_folder: HashMap<PathBuf, Option<Package>>,
     manifests: HashMap<PathBuf, Option<toml::Table>>,
 }
 
-impl Packages {
+impl PackageFinder {
     /// Returns the package of a source file; `None` if its manifest no longer exists, or if the code has no package.
     pub fn of_file(&mut self, file: &Path) -> Option<Package> {
         let folder = file.parent()?;
@@ -65,7 +65,7 @@ mod tests {
         write("one/Cargo.toml", "[package]\nname = \"first\"\n");
         write("two/Cargo.toml", "[package]\nname = \"second\"\n[workspace]\n");
         write("two/three/Cargo.toml", "[package]\nname = \"third\"\nworkspace = \"../../elsewhere\"\n");
-        let mut packages = Packages::default();
+        let mut packages = PackageFinder::default();
         let mut find = |name: &str| {
             let package = packages.of_file(&folder.path().join(name))?;
             Some((package.name, package.workspace.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned()))

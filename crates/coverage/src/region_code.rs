@@ -3,36 +3,36 @@
 
 /// An encoded counter: two bits for the kind, and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Counter(u64);
+pub struct RegionCounter(u64);
 
-impl Counter {
-    pub const ZERO: Counter = Counter(0);
+impl RegionCounter {
+    pub const ZERO: RegionCounter = RegionCounter(0);
     /// The function's first counter.
-    pub const FIRST: Counter = Counter(1);
+    pub const FIRST: RegionCounter = RegionCounter(1);
 
     /// Returns a counter whose value is the difference that the numbered expression computes.
-    pub fn difference(expression: u64) -> Counter {
-        Counter(expression << 2 | 2)
+    pub fn difference(expression: u64) -> RegionCounter {
+        RegionCounter(expression << 2 | 2)
     }
 
     /// The function's counter with this number.
-    pub fn plain(number: u64) -> Counter {
-        Counter(number << 2 | 1)
+    pub fn plain(number: u64) -> RegionCounter {
+        RegionCounter(number << 2 | 1)
     }
 
-    pub fn kind(self) -> CounterKind {
+    pub fn kind(self) -> RegionCounterKind {
         match self.0 & 3 {
-            0 => CounterKind::Zero,
-            1 => CounterKind::Plain(self.0 >> 2),
-            2 => CounterKind::Difference(self.0 >> 2),
-            _ => CounterKind::Sum(self.0 >> 2),
+            0 => RegionCounterKind::Zero,
+            1 => RegionCounterKind::Plain(self.0 >> 2),
+            2 => RegionCounterKind::Difference(self.0 >> 2),
+            _ => RegionCounterKind::Sum(self.0 >> 2),
         }
     }
 }
 
 /// A decoded counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterKind {
+pub enum RegionCounterKind {
     Zero,
     /// The function's counter with this number.
     Plain(u64),
@@ -54,10 +54,10 @@ pub enum RegionKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct CodeRegion {
     pub kind: RegionKind,
     /// One counter, or for a branch, the counters of both directions.
-    pub counters: Vec<Counter>,
+    pub counters: Vec<RegionCounter>,
     /// Line and column of the beginning.
     pub start: (u64, u64),
     /// Line and column after the end.
@@ -74,7 +74,7 @@ const CONDITION: u64 = 6;
 const GAP: u64 = 1 << 31;
 const EXPANSION: u64 = 1 << 2;
 
-impl Region {
+impl CodeRegion {
     /// Returns true if the region is a branch, including conditions of decisions.
     pub fn is_branch(&self) -> bool {
         matches!(self.kind, RegionKind::Other(BRANCH | CONDITION))
@@ -86,17 +86,17 @@ pub struct FunctionRegions {
     /// The function's files, as indices into the unit's list.
     pub files: Vec<u64>,
     /// The operands of each expression.
-    pub expressions: Vec<[Counter; 2]>,
+    pub expressions: Vec<[RegionCounter; 2]>,
     /// The regions in each file.
-    pub regions: Vec<Vec<Region>>,
+    pub regions: Vec<Vec<CodeRegion>>,
 }
 
 impl FunctionRegions {
     /// Decodes the regions; `None` if they are corrupt.
     pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
-        let mut bytes = Bytes(bytes);
-        let files: Vec<u64> = bytes.read_list(Bytes::read_leb128)?;
-        let expressions = bytes.read_list(|bytes| Some([Counter(bytes.read_leb128()?), Counter(bytes.read_leb128()?)]))?;
+        let mut bytes = UnreadBytes(bytes);
+        let files: Vec<u64> = bytes.read_list(UnreadBytes::read_leb128)?;
+        let expressions = bytes.read_list(|bytes| Some([RegionCounter(bytes.read_leb128()?), RegionCounter(bytes.read_leb128()?)]))?;
         let mut regions = Vec::new();
         for _ in &files {
             let mut line = 0u64;
@@ -124,15 +124,15 @@ impl FunctionRegions {
     }
 }
 
-fn read_region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
+fn read_region(bytes: &mut UnreadBytes, line: &mut u64) -> Option<CodeRegion> {
     let head = bytes.read_leb128()?;
     let (mut kind, mut counters, mut others) = (RegionKind::Code, Vec::new(), Vec::new());
     if head & 3 != 0 {
-        counters.push(Counter(head));
+        counters.push(RegionCounter(head));
     } else if head & EXPANSION != 0 {
         kind = RegionKind::Expansion(head >> 3);
     } else if head >> 3 == 0 {
-        counters.push(Counter::ZERO);
+        counters.push(RegionCounter::ZERO);
     } else {
         kind = RegionKind::Other(head >> 3);
         let (sides, numbers) = match head >> 3 {
@@ -141,7 +141,7 @@ fn read_region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
             DECISION => (0, 2),
             _ => (0, 0),
         };
-        counters = (0..sides).map(|_| bytes.read_leb128().map(Counter)).collect::<Option<_>>()?;
+        counters = (0..sides).map(|_| bytes.read_leb128().map(RegionCounter)).collect::<Option<_>>()?;
         others = (0..numbers).map(|_| bytes.read_leb128()).collect::<Option<_>>()?;
     }
     *line = line.checked_add(bytes.read_leb128()?)?;
@@ -149,10 +149,10 @@ fn read_region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
     if kind == RegionKind::Code && last_column & GAP != 0 {
         kind = RegionKind::Gap;
     }
-    Some(Region { kind, counters, start: (*line, first_column), end: (line.checked_add(lines)?, last_column & !GAP), others })
+    Some(CodeRegion { kind, counters, start: (*line, first_column), end: (line.checked_add(lines)?, last_column & !GAP), others })
 }
 
-fn write_region(out: &mut Vec<u8>, region: &Region, line_before: u64) {
+fn write_region(out: &mut Vec<u8>, region: &CodeRegion, line_before: u64) {
     match region.kind {
         RegionKind::Code | RegionKind::Gap => write_leb128(out, region.counters[0].0),
         RegionKind::Expansion(file) => write_leb128(out, file << 3 | EXPANSION),
@@ -170,7 +170,7 @@ fn write_region(out: &mut Vec<u8>, region: &Region, line_before: u64) {
 
 /// Decodes a list of file names, the first of which is the folder of relative names; `None` if the list is corrupt or compressed.
 pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
-    let mut bytes = Bytes(bytes);
+    let mut bytes = UnreadBytes(bytes);
     let (count, _, compressed) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);
     let mut names: Vec<String> = Vec::new();
     for _ in 0..if compressed == 0 { count } else { return None } {
@@ -185,9 +185,9 @@ pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
 }
 
 /// The bytes that remain to be read.
-struct Bytes<'a>(&'a [u8]);
+struct UnreadBytes<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> UnreadBytes<'a> {
     fn take(&mut self, size: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(size)?;
         self.0 = rest;
@@ -236,9 +236,9 @@ mod tests {
         let regions = FunctionRegions::read(&bytes).unwrap();
         assert_eq!((regions.regions[0].len(), regions.regions[0][0].start, regions.regions[0][0].end), (1, (11, 33), (28, 2)));
         let mut all = regions.clone();
-        let other = |kind, counters: usize, others: usize| Region {
+        let other = |kind, counters: usize, others: usize| CodeRegion {
             kind,
-            counters: vec![Counter::FIRST; counters],
+            counters: vec![RegionCounter::FIRST; counters],
             start: (300, 1),
             end: (301, 2),
             others: vec![7; others],

@@ -26,7 +26,7 @@ pub struct Mapping {
 
 /// A function's record in the coverage mapping.
 #[derive(Clone, Copy)]
-pub struct Record<'m> {
+pub struct MappingRecord<'m> {
     header: &'m [u8; RECORD_HEADER],
     code: &'m [u8],
 }
@@ -45,20 +45,20 @@ impl Mapping {
     }
 
     /// The records of the functions in order.
-    pub fn records(&self) -> Result<Vec<Record<'_>>> {
+    pub fn records(&self) -> Result<Vec<MappingRecord<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
         while at + RECORD_HEADER <= self.functions.len() {
             let header: &[u8; RECORD_HEADER] = self.functions[at..at + RECORD_HEADER].try_into().expect("the size of a header");
             let size = u32::from_le_bytes(header[8..12].try_into().expect("four bytes")) as usize;
             let code = self.functions.get(at + RECORD_HEADER..at + RECORD_HEADER + size).context("the coverage mapping is truncated")?;
-            records.push(Record { header, code });
+            records.push(MappingRecord { header, code });
             at = (at + RECORD_HEADER + size).next_multiple_of(ALIGNMENT);
         }
         Ok(records)
     }
 
     /// The names of the files that a function's regions are in; empty for a file that is missing from the mapping.
-    pub fn files_of(&self, record: &Record, function: &FunctionRegions) -> Vec<String> {
+    pub fn files_of(&self, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
         let files = self.files.get(&record.word(20)).map_or(&[][..], Vec::as_slice);
         function.files.iter().map(|file| files.get(*file as usize).cloned().unwrap_or_default()).collect()
     }
@@ -74,7 +74,7 @@ impl Mapping {
     }
 }
 
-impl Record<'_> {
+impl MappingRecord<'_> {
     fn word(&self, from: usize) -> u64 {
         u64::from_le_bytes(self.header[from..from + 8].try_into().expect("eight bytes"))
     }

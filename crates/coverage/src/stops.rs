@@ -60,7 +60,7 @@ impl Stops {
             let is_continued = paths.is_some();
             let paths = paths.map_or(Cow::Borrowed(&function.paths), Cow::Owned);
             let file_of = |file: &str| names_of_files.in_mapping(view.profile, function.image, file).unwrap_or_else(|| normalize(file));
-            Collector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
+            StopCollector { function, paths, image, names, file_of: &file_of, tail_calls: &tail_calls, stops: &mut stops }
                 .collect(is_continued);
         }
         stops
@@ -79,7 +79,7 @@ impl Stops {
     }
 }
 
-struct Collector<'v, 'a> {
+struct StopCollector<'v, 'a> {
     function: &'v Function<'a>,
     paths: Cow<'v, FunctionPaths>,
     image: usize,
@@ -91,7 +91,7 @@ struct Collector<'v, 'a> {
     stops: &'v mut Stops,
 }
 
-impl Collector<'_, '_> {
+impl StopCollector<'_, '_> {
     fn collect(&mut self, is_continued: bool) {
         self.add_caveats(is_continued);
         let function = self.function;

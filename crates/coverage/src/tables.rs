@@ -3,9 +3,9 @@
 use crate::by_test::changed_lines;
 use crate::caveats::Caveat;
 use crate::diff::format_ranges;
-use crate::packages::Packages;
+use crate::packages::PackageFinder;
 use crate::path_columns::{self, all_code, plain_name};
-use crate::{CoverageMapping, Lines};
+use crate::{CoverageMapping, LineExecutions};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     let data = mapping.export(&["-summary-only"])?;
     let paths = path_columns::combinations_by_file(&all_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
-    let mut packages = Packages::default();
+    let mut packages = PackageFinder::default();
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&normalize(name)).copied();
@@ -41,7 +41,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
 }
 
 /// Makes the names of files relative to the Rust workspace or, without one, to their common folder.
-fn shorten_names(rows: &mut [CoverageRow], packages: &mut Packages) {
+fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
     let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
         for row in rows {
@@ -173,7 +173,7 @@ fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
 /// The coverage of the lines that differ from a commit, by file.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed_lines(commit)?;
-    let mut lines = Lines::from_mapping(mapping)?;
+    let mut lines = LineExecutions::from_mapping(mapping)?;
     lines.keep_changed(&changes);
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     let mut total = CoverageRatio::default();

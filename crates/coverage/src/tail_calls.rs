@@ -13,19 +13,19 @@ use trodden_unit::EdgeKind;
 pub struct TailCalls(BTreeSet<usize>);
 
 /// Names of called functions; `None` for an indirect call.
-type Callees<'v> = BTreeSet<Option<&'v str>>;
+type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 
 impl TailCalls {
     pub fn new(view: &View) -> TailCalls {
-        let jumps: Vec<(&Function, Callees)> =
+        let jumps: Vec<(&Function, CalleeNames)> =
             view.executed().map(|function| (function, jumps_to(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
             return TailCalls(BTreeSet::new());
         }
-        let ended: Callees = view.executed().flat_map(callees_at_ends).collect();
+        let ended: CalleeNames = view.executed().flat_map(callees_at_ends).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
         loop {
-            let via: Callees =
+            let via: CalleeNames =
                 jumps.iter().filter(|(f, _)| reached.contains(&map_address(f))).flat_map(|(_, callees)| callees.clone()).collect();
             let is_reached = |function: &Function| {
                 let name = Some(function.map.plain_name());
@@ -54,7 +54,7 @@ fn map_address(function: &Function) -> usize {
 }
 
 /// The callees in the blocks of a function's executed tail calls.
-fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
+fn jumps_to<'v>(function: &'v Function) -> CalleeNames<'v> {
     let edges = function.map.graph.flow_edges().zip(&function.paths.edges);
     let blocks: BTreeSet<_> =
         edges.filter(|(edge, count)| edge.kind == EdgeKind::TailCall && **count > 0).map(|(edge, _)| edge.from).collect();
@@ -62,7 +62,7 @@ fn jumps_to<'v>(function: &'v Function) -> Callees<'v> {
 }
 
 /// The callees in the blocks in which executions of a function ended.
-fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
+fn callees_at_ends<'v>(function: &'v Function) -> CalleeNames<'v> {
     let stopped = stops_by_block(function, &function.paths);
     let unwound =
         function.map.graph.flow_edges().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
@@ -74,7 +74,7 @@ fn callees_at_ends<'v>(function: &'v Function) -> Callees<'v> {
 }
 
 /// The names of functions all of whose executions returned.
-fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -> BTreeSet<&'v str> {
+fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
@@ -84,7 +84,7 @@ fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, Callees<'v>)]) -
     let mut returning: BTreeSet<&str> = finished.into_iter().filter(|(_, is_finished)| *is_finished).map(|(name, _)| name).collect();
     returning.extend(RETURNING_LIBRARY_FUNCTIONS);
     loop {
-        let is_open = |callees: &Callees| callees.iter().any(|callee| callee.is_none_or(|name| !returning.contains(name)));
+        let is_open = |callees: &CalleeNames| callees.iter().any(|callee| callee.is_none_or(|name| !returning.contains(name)));
         let open: Vec<&str> = jumps.iter().filter(|(_, callees)| is_open(callees)).map(|(f, _)| f.map.plain_name()).collect();
         let before = returning.len();
         open.iter().for_each(|name| _ = returning.remove(name));

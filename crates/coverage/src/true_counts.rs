@@ -5,7 +5,7 @@
 //! the region: it ended earlier within a region that contains both, or anywhere in a different region that leads to this one, as a loop's
 //! body leads to its condition.
 
-use crate::region_code::{Counter, CounterKind, FunctionRegions, Region, RegionKind};
+use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionCounterKind, RegionKind};
 use crate::stops::Stop;
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ pub type Place = (u64, u64);
 
 /// A range in a file. Code of macros and included files is located where it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct SourceSpan {
     /// The file's number in the function.
     pub file: usize,
     pub start: Place,
@@ -22,12 +22,12 @@ pub struct Span {
     pub end: Place,
 }
 
-impl Span {
+impl SourceSpan {
     fn contains_place(&self, file: usize, place: Place) -> bool {
         self.file == file && self.start <= place && place < self.end
     }
 
-    fn contains(&self, other: &Span) -> bool {
+    fn contains(&self, other: &SourceSpan) -> bool {
         self.file == other.file && self.start <= other.start && other.end <= self.end
     }
 }
@@ -37,15 +37,15 @@ pub struct TrueCounts<'f> {
     function: &'f FunctionRegions,
     counts: &'f [u64],
     /// The span of each region, by file and number.
-    spans: Vec<Vec<Span>>,
+    spans: Vec<Vec<SourceSpan>>,
     /// For each counter, the code regions with its value.
-    owners: HashMap<u64, Vec<Span>>,
+    owners: HashMap<u64, Vec<SourceSpan>>,
     /// The region at whose beginning a counter is incremented.
-    counted: HashMap<u64, Span>,
+    counted: HashMap<u64, SourceSpan>,
     /// The stops with their files and places.
     stops: Vec<(usize, Place, &'f Stop)>,
     /// For each stop, the regions around it whose counts are computed, with their sums.
-    computed: Vec<Vec<(Span, Terms)>>,
+    computed: Vec<Vec<(SourceSpan, Terms)>>,
 }
 
 /// A sum of counters: the factor of each.
@@ -75,10 +75,10 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The regions with computed counts around a position, with their sums; `None` if the mapping is corrupt.
-    fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(Span, Terms)>> {
+    fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(SourceSpan, Terms)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
         let around = regions.filter(|(region, span)| is_code(region) && span.contains_place(file, place));
-        let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), CounterKind::Plain(_)));
+        let computed = around.filter(|(region, _)| !matches!(region.counters[0].kind(), RegionCounterKind::Plain(_)));
         computed.map(|(region, span)| Some((*span, self.to_terms(region.counters[0])?))).collect()
     }
 
@@ -93,12 +93,12 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// LLVM's value of a counter; `None` if the mapping is corrupt.
-    pub fn value(&self, counter: Counter) -> Option<i128> {
+    pub fn value(&self, counter: RegionCounter) -> Option<i128> {
         self.to_terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
     /// A counter as a sum of the function's counters; `None` if the mapping is corrupt.
-    fn to_terms(&self, counter: Counter) -> Option<Terms> {
+    fn to_terms(&self, counter: RegionCounter) -> Option<Terms> {
         let (mut terms, mut worklist) = (Terms::new(), vec![(counter, 1)]);
         // The expressions of a corrupt mapping may refer to each other in a cycle.
         let mut steps = 0;
@@ -108,13 +108,13 @@ impl<'f> TrueCounts<'f> {
                 return None;
             }
             let (expression, sign) = match counter.kind() {
-                CounterKind::Zero => continue,
-                CounterKind::Plain(number) => {
+                RegionCounterKind::Zero => continue,
+                RegionCounterKind::Plain(number) => {
                     *terms.entry(number).or_insert(0) += times;
                     continue;
                 }
-                CounterKind::Difference(expression) => (expression, -1),
-                CounterKind::Sum(expression) => (expression, 1),
+                RegionCounterKind::Difference(expression) => (expression, -1),
+                RegionCounterKind::Sum(expression) => (expression, 1),
             };
             let [first, second] = *self.function.expressions.get(usize::try_from(expression).ok()?)?;
             worklist.extend([(first, times), (second, times * sign)]);
@@ -124,7 +124,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The number of executions that are part of a counter's value but ended before they reached a span.
-    fn count_ended_before(&self, counter: Counter, span: &Span) -> Option<i128> {
+    fn count_ended_before(&self, counter: RegionCounter, span: &SourceSpan) -> Option<i128> {
         let terms = self.to_terms(counter)?;
         let is_counted = |number: &u64, file: usize, place: Place| {
             let others = || self.owners.get(number).into_iter().flatten().filter(|owner| *owner != span);
@@ -138,7 +138,7 @@ impl<'f> TrueCounts<'f> {
             counted.map(|(_, times)| *times).sum()
         };
         // A computed region before or around this region leads to it if the sum of the computed region is part of this region's sum.
-        let is_part = |(region, sum): &(Span, Terms), place: Place| {
+        let is_part = |(region, sum): &(SourceSpan, Terms), place: Place| {
             let is_before = if region.contains(span) { place < span.start } else { region.start < span.start };
             is_before && sum.iter().all(|(number, times)| terms.get(number) == Some(times))
         };
@@ -155,11 +155,11 @@ impl<'f> TrueCounts<'f> {
         let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
         let counter = *region.counters.first()?;
         // A gap leads to the region that it touches.
-        let is_at = |counted: &Span| match region.kind {
+        let is_at = |counted: &SourceSpan| match region.kind {
             RegionKind::Gap => (counted.file, counted.start) == (span.file, span.end),
             _ => counted == span,
         };
-        let is_exact = matches!(counter.kind(), CounterKind::Plain(number) if self.counted.get(&number).is_some_and(is_at));
+        let is_exact = matches!(counter.kind(), RegionCounterKind::Plain(number) if self.counted.get(&number).is_some_and(is_at));
         let value = self.value(counter)?;
         Some(if is_exact { value } else { value - self.count_ended_before(counter, span)? })
     }
@@ -172,7 +172,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The smallest region of code around a span.
-    fn enclosing_region(&self, span: &Span) -> Option<(usize, usize)> {
+    fn enclosing_region(&self, span: &SourceSpan) -> Option<(usize, usize)> {
         let contains =
             |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
         let numbers = self.function.regions.iter().enumerate().flat_map(|(file, r)| (0..r.len()).map(move |number| (file, number)));
@@ -204,9 +204,9 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// Returns true if a branch's counter is incremented where the branch leads to.
-    fn is_counted_at_target(&self, counter: Counter, branch: &Span) -> bool {
+    fn is_counted_at_target(&self, counter: RegionCounter, branch: &SourceSpan) -> bool {
         match counter.kind() {
-            CounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
+            RegionCounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
             _ => false,
         }
     }
@@ -234,7 +234,7 @@ impl<'f> TrueCounts<'f> {
                 let end = ends(*place).map(|end| end + 1);
                 parts.has_unknown_lines |= end.is_none() && next > place.0 + 1;
                 if let Some(start) = self.start_of_part(file, span, *place, end.unwrap_or(next)) {
-                    parts.spans.push(Span { file, start, end: span.end });
+                    parts.spans.push(SourceSpan { file, start, end: span.end });
                 }
             }
         }
@@ -244,10 +244,10 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The start of the part of a region from `line` on: after everything on the previous line, including regions that begin there.
-    fn start_of_part(&self, file: usize, span: &Span, stop: Place, line: u64) -> Option<Place> {
+    fn start_of_part(&self, file: usize, span: &SourceSpan, stop: Place, line: u64) -> Option<Place> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
-            let other = |other: &&Span| {
+            let other = |other: &&SourceSpan| {
                 span != *other && span.contains(other) && other.contains_place(file, start) && !other.contains_place(file, stop)
             };
             match self.spans[file].iter().filter(other).map(|other| other.end).max() {
@@ -258,7 +258,7 @@ impl<'f> TrueCounts<'f> {
     }
 
     /// The number of executions that reached a part of a region; `None` if it is unknown.
-    pub fn reached_part(&self, part: &Span) -> Option<i128> {
+    pub fn reached_part(&self, part: &SourceSpan) -> Option<i128> {
         let regions = self.function.regions.get(part.file)?;
         let is_around_part = |number: &usize| {
             let span = self.spans[part.file][*number];
@@ -272,7 +272,7 @@ impl<'f> TrueCounts<'f> {
 /// The parts of regions after stops.
 #[derive(Debug, Default)]
 pub struct PartsAfterStops {
-    pub spans: Vec<Span>,
+    pub spans: Vec<SourceSpan>,
     /// Whether lines after a call may belong to the call.
     pub has_unknown_lines: bool,
 }
@@ -282,28 +282,28 @@ const MAX_TERMS: usize = 1 << 16;
 /// A column after all code of a line.
 const END_OF_LINE: u64 = 1 << 20;
 
-fn empty_span(file: usize, place: Place) -> Span {
-    Span { file, start: place, end: place }
+fn empty_span(file: usize, place: Place) -> SourceSpan {
+    SourceSpan { file, start: place, end: place }
 }
 
 /// Returns true if a region is code with a counter.
-fn is_code(region: &Region) -> bool {
-    region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != Counter::ZERO)
+fn is_code(region: &CodeRegion) -> bool {
+    region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != RegionCounter::ZERO)
 }
 
 /// The span of each region. Regions in macros and included files get the span of the expansion; `None` if expansions form a cycle.
-fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
-    let mut expansions: HashMap<usize, (usize, &Region)> = HashMap::new();
+fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
+    let mut expansions: HashMap<usize, (usize, &CodeRegion)> = HashMap::new();
     for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
         if let RegionKind::Expansion(to) = region.kind {
             expansions.insert(usize::try_from(to).ok()?, (file, region));
         }
     }
-    let of_file = |file: usize| -> Option<Option<Span>> {
+    let of_file = |file: usize| -> Option<Option<SourceSpan>> {
         let (mut at, mut span) = (file, None);
         for _ in 0..=function.regions.len() {
             let Some((to, region)) = expansions.get(&at) else { return Some(span) };
-            span = Some(Span { file: *to, start: region.start, end: region.end });
+            span = Some(SourceSpan { file: *to, start: region.start, end: region.end });
             at = *to;
         }
         None
@@ -311,19 +311,19 @@ fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<Span>>> {
     let files = function.regions.iter().enumerate();
     let all = files.map(|(file, regions)| {
         let whole = of_file(file)?;
-        Some(regions.iter().map(|region| whole.unwrap_or(Span { file, start: region.start, end: region.end })).collect())
+        Some(regions.iter().map(|region| whole.unwrap_or(SourceSpan { file, start: region.start, end: region.end })).collect())
     });
     all.collect()
 }
 
 /// For each counter, the code regions with its value, and the region where it is incremented: the outermost one. If there are several
 /// outermost regions, such as a loop's step and body, it is the region that a gap leads to.
-fn assign_counters(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<u64, Vec<Span>>, HashMap<u64, Span>) {
-    let mut owners: HashMap<u64, Vec<Span>> = HashMap::new();
+fn assign_counters(function: &FunctionRegions, spans: &[Vec<SourceSpan>]) -> (HashMap<u64, Vec<SourceSpan>>, HashMap<u64, SourceSpan>) {
+    let mut owners: HashMap<u64, Vec<SourceSpan>> = HashMap::new();
     let mut gap_targets = Vec::new();
     for (regions, spans) in function.regions.iter().zip(spans) {
         for (region, span) in regions.iter().zip(spans) {
-            let Some(CounterKind::Plain(number)) = region.counters.first().map(|counter| counter.kind()) else { continue };
+            let Some(RegionCounterKind::Plain(number)) = region.counters.first().map(|counter| counter.kind()) else { continue };
             match region.kind {
                 RegionKind::Code => owners.entry(number).or_default().push(*span),
                 RegionKind::Gap => gap_targets.push((number, span.file, span.end)),
@@ -331,10 +331,10 @@ fn assign_counters(function: &FunctionRegions, spans: &[Vec<Span>]) -> (HashMap<
             }
         }
     }
-    let choose = |(number, spans): (&u64, &Vec<Span>)| {
-        let is_outer = |span: &&Span| !spans.iter().any(|other| other != *span && other.contains(span));
-        let outer: Vec<Span> = spans.iter().filter(is_outer).copied().collect();
-        let follows = |span: &&Span| gap_targets.contains(&(*number, span.file, span.start));
+    let choose = |(number, spans): (&u64, &Vec<SourceSpan>)| {
+        let is_outer = |span: &&SourceSpan| !spans.iter().any(|other| other != *span && other.contains(span));
+        let outer: Vec<SourceSpan> = spans.iter().filter(is_outer).copied().collect();
+        let follows = |span: &&SourceSpan| gap_targets.contains(&(*number, span.file, span.start));
         Some((*number, *outer.iter().find(follows).or_else(|| outer.iter().min())?))
     };
     let counted = owners.iter().filter_map(choose).collect();

@@ -1,6 +1,6 @@
 //! An image's code as a trace describes it: functions and blocks by address, with source lines.
 
-use crate::files::Files;
+use crate::files::TracedFiles;
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
@@ -9,14 +9,14 @@ use trodden_binary::{Binary, SourceLocations, demangle};
 use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceFunction};
 
 /// The functions and the traced blocks of an image.
-pub struct Code {
+pub struct TracedCode {
     graphs: ProgramGraph,
     names: Vec<String>,
     /// For each block in order of address: its address, its function, and its index in that function.
     blocks: Vec<(u64, usize, u32)>,
 }
 
-impl Code {
+impl TracedCode {
     /// Collects the blocks of all functions for which `is_traced`, given the function's index in the graphs, returns true.
     pub fn new(graphs: ProgramGraph, is_traced: impl Fn(usize) -> bool) -> Self {
         let names = graphs.functions.iter().map(|f| demangle(&f.name)).collect();
@@ -79,7 +79,7 @@ impl Code {
     }
 
     /// Descriptions of all functions, for the trace. If several traced files use the same name, the file's name is appended: `NAME@FILE`.
-    pub fn functions_about(&self, traced: &Files) -> Vec<FunctionInfo> {
+    pub fn functions_about(&self, traced: &TracedFiles) -> Vec<FunctionInfo> {
         let functions = || self.graphs.functions.iter().zip(&self.names);
         let mut file_of: HashMap<&str, usize> = HashMap::new();
         let mut ambiguous: HashSet<&str> = HashSet::new();
@@ -97,7 +97,7 @@ impl Code {
     }
 
     /// Descriptions of all blocks, for the trace, and the source files that their lines refer to.
-    pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockInfo>, Vec<String>)> {
+    pub fn blocks_about(&self, traced: &TracedFiles) -> Result<(Vec<BlockInfo>, Vec<String>)> {
         let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut names = Vec::new();

@@ -16,7 +16,7 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames
 const MAX_LISTED_CALLS: usize = 12;
 
 /// A cursor in one of the traces.
-struct Cursor<'a> {
+struct TraceCursor<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
     /// Buffered events up to and including the next block.
@@ -41,7 +41,7 @@ enum AlignmentStep {
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
-pub struct DiffOptions {
+pub struct TraceDiffOptions {
     /// Functions to ignore, along with all their callees: names of functions or source files.
     pub ignore: Vec<String>,
     /// The thread to compare; `None` means all.
@@ -91,7 +91,7 @@ pub struct AfterDifference {
 ///
 /// # Errors
 /// A trace cannot be read, or lacks an ignored function or the selected thread.
-pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -> Result<TraceDifferences> {
+pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptions) -> Result<TraceDifferences> {
     if has_calls_only(left) != has_calls_only(right) {
         [left, right].into_iter().try_for_each(|trace| check_blocks(trace, "a comparison with the other trace"))?;
     }
@@ -105,8 +105,8 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -
     }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {
-        let mut a = Cursor::new(left, thread, &left_keys, &left_ignored);
-        let mut b = Cursor::new(right, thread, &right_keys, &right_ignored);
+        let mut a = TraceCursor::new(left, thread, &left_keys, &left_ignored);
+        let mut b = TraceCursor::new(right, thread, &right_keys, &right_ignored);
         while options.top == 0 || differences.len() < options.top {
             match next_difference(&mut a, &mut b, thread)? {
                 Some(difference) => differences.push(difference),
@@ -118,7 +118,7 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &DiffOptions) -
 }
 
 /// Advances both traces to the next difference, and then to the end of the frame that contains the difference.
-fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option<TraceDifference>> {
+fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Result<Option<TraceDifference>> {
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
         let (number_a, number_b) = (a.blocks, b.blocks);
@@ -138,7 +138,7 @@ fn next_difference(a: &mut Cursor, b: &mut Cursor, thread: u32) -> Result<Option
     }
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> TraceCursor<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [BlockKey], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
         Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }

@@ -1,7 +1,7 @@
 //! Finds the first step of an execution that the model lacks; merging alone can only report that something is wrong. The search follows the
 //! blocks of a run that watched every block through the model's pushdown automaton, and considers all of the automaton's choices at once.
 
-use crate::model::Model;
+use crate::model::WitnessModel;
 use std::collections::HashSet;
 use std::rc::Rc;
 use trodden_witness::WitnessKind;
@@ -31,7 +31,7 @@ pub struct MissingStep {
 
 /// The first step of an execution that the model lacks; `None` if the model has all steps. `addresses` are the addresses of the executed
 /// blocks.
-pub fn first_missing_step(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
+pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
     let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];
     let mut from = None;
@@ -47,7 +47,7 @@ pub fn first_missing_step(model: &Model, addresses: impl Iterator<Item = u64>) -
 
 /// The configurations that enter the block at address `to` next.
 fn configurations_entering(
-    model: &Model,
+    model: &WitnessModel,
     pushdown: &Pushdown,
     possible: &[(AutomatonState, Stack)],
     to: u64,

@@ -11,18 +11,18 @@ use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
 
 /// The traced files by number, the program first.
-pub struct Files(Vec<File>);
+pub struct TracedFiles(Vec<TracedFile>);
 
-struct File {
+struct TracedFile {
     binary: Binary,
     map: Option<AddressMap>,
 }
 
-impl Files {
+impl TracedFiles {
     /// Reads the files that a trace was recorded from.
-    pub fn from_trace(trace: &TraceFile) -> Result<Files> {
+    pub fn from_trace(trace: &TraceFile) -> Result<TracedFiles> {
         let about = trace.description();
-        Files::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
+        TracedFiles::read([&about.image].into_iter().chain(&about.libraries).map(Path::new))
     }
 
     /// Reads files, the program first.
@@ -30,7 +30,7 @@ impl Files {
         let read = |path: &Path| {
             let binary = Binary::read(path)?;
             let map = AddressMap::read(&binary)?;
-            Ok(File { binary, map })
+            Ok(TracedFile { binary, map })
         };
         Ok(Self(paths.map(read).collect::<Result<_>>()?))
     }

@@ -1,7 +1,7 @@
 //! Indirect jumps with uncertain targets, and the code that trampolines may nevertheless replace.
 
-use crate::code::Code;
-use crate::files::Files;
+use crate::code::TracedCode;
+use crate::files::TracedFiles;
 use crate::imports::{Assumption, ImportingImage, import_switches_stacks, opaque, unversioned};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -61,11 +61,11 @@ pub fn replaceable_blocks(
 }
 
 /// Blocks that switch stacks by loading the stack pointer from memory or an argument, as coroutines, goroutines and `longjmp` do.
-pub fn stack_switching_blocks(code: &Code, files: &Files) -> HashSet<TraceBlock> {
+pub fn stack_switching_blocks(code: &TracedCode, files: &TracedFiles) -> HashSet<TraceBlock> {
     code.blocks().filter(|block| has_stack_switch(code, files, *block)).collect()
 }
 
-fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
+fn has_stack_switch(code: &TracedCode, files: &TracedFiles, block: TraceBlock) -> bool {
     let (graph, index) = code.graph_of(block);
     let block = graph.block(index);
     let leaves = matches!(block.end, BlockEnd::IndirectJump | BlockEnd::Return);
@@ -81,7 +81,7 @@ fn has_stack_switch(code: &Code, files: &Files, block: TraceBlock) -> bool {
 pub fn functions_that_may_switch_stacks(
     graphs: &ProgramGraph,
     image: &ImportingImage,
-    code: &Code,
+    code: &TracedCode,
     switching: &HashSet<TraceBlock>,
 ) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();

@@ -1,9 +1,9 @@
 //! Conversion of partial traces to a complete trace: reconstruction from several runs, or replay of a single run that watched every block.
 
-use crate::code::Code;
+use crate::code::TracedCode;
 use crate::live::LiveHits;
-use crate::model::Model;
-use crate::replay::{Replay, ReplayedCode};
+use crate::model::WitnessModel;
+use crate::replay::{ReplayedCode, ThreadReplay};
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,14 +30,14 @@ impl<E: Into<anyhow::Error>> From<E> for MergeError {
 }
 
 /// The state at the end of a merged trace.
-pub struct Merged {
+pub struct MergedTrace {
     /// Whether the execution continued after the end of the trace.
     pub truncated: bool,
     /// Open functions at the end, outermost first.
     pub open: Vec<String>,
 }
 
-impl Merged {
+impl MergedTrace {
     /// Describes how the trace ended; `None` if the program exited.
     pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
         // The function of the last certain step, which may be long before the end.
@@ -55,13 +55,13 @@ impl Merged {
 
 /// Merges the runs of a distribution. `sites` contains the addresses that each run watched.
 pub fn merge(
-    model: &Model,
-    code: &Code,
+    model: &WitnessModel,
+    code: &TracedCode,
     distribution: &Distribution,
     partials: &[PathBuf],
     sites: &[Vec<u64>],
     writer: &mut TraceWriter,
-) -> Result<Merged, MergeError> {
+) -> Result<MergedTrace, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
     // If the program executes another program, it does so with a call that is known to end the run.
     let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
@@ -83,14 +83,14 @@ pub fn merge(
         }
     }
     let open = walk.frames().iter().filter_map(|(f, _)| model.functions[f.index()]).map(|f| code.name(f).to_owned()).collect();
-    Ok(Merged { truncated: !whole, open })
+    Ok(MergedTrace { truncated: !whole, open })
 }
 
 /// The witnesses that a run recorded. A read error ends the iterator and is stored in `read_error`.
 fn recorded_witnesses<'a>(
     trace: &'a PartialTrace,
     sites: &'a [u64],
-    model: &'a Model,
+    model: &'a WitnessModel,
     read_error: &'a RefCell<Option<TraceFileError>>,
 ) -> impl Iterator<Item = Witness> + 'a {
     trace.stream(ThreadNumber(0)).map_while(move |site| match site {
@@ -104,8 +104,8 @@ fn recorded_witnesses<'a>(
 
 /// Converts the model's events to trace events, leaving out the dispatcher.
 struct MergedEvents<'a> {
-    model: &'a Model,
-    code: &'a Code,
+    model: &'a WitnessModel,
+    code: &'a TracedCode,
     /// Whether the dispatcher was entered by a tail call.
     tail: bool,
 }
@@ -135,7 +135,7 @@ impl MergedEvents<'_> {
 }
 
 /// Describes a witness for messages.
-pub fn describe_witness(model: &Model, code: &Code, witness: Witness) -> String {
+pub fn describe_witness(model: &WitnessModel, code: &TracedCode, witness: Witness) -> String {
     match model.program.site(WitnessKind::Nodes, witness) {
         WitnessSite::Node(function, _) => {
             let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
@@ -158,7 +158,7 @@ pub struct RunHits<'a> {
 }
 
 /// The results of a replay besides the trace.
-pub struct Replayed {
+pub struct ReplayResults {
     /// Pairs of a jump and a target that it took.
     pub targets: BTreeSet<(u64, u64)>,
     /// How often threads switched to a different stack.
@@ -167,7 +167,7 @@ pub struct Replayed {
 
 impl<'a> RunHits<'a> {
     /// Writes the trace. `stacks` holds each thread's call stack at the time it ended, where known.
-    pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
+    pub fn replay(&self, partial: &PartialTrace, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut replay = self.begin();
         for thread in (0..partial.threads()).map(ThreadNumber) {
             for symbol in partial.stream(thread) {
@@ -219,7 +219,7 @@ pub struct HitReplay<'a> {
     /// The block of each site, or [`NOT_PLAIN`].
     plain: Vec<u32>,
     /// For each thread, its call stack, and the jump whose target is the next hit.
-    threads: Vec<(Replay<'a>, Option<usize>)>,
+    threads: Vec<(ThreadReplay<'a>, Option<usize>)>,
     targets: BTreeSet<(u64, u64)>,
 }
 
@@ -247,7 +247,7 @@ impl HitReplay<'_> {
 
     fn begin_thread(&mut self, thread: ThreadNumber) {
         while self.threads.len() <= thread.0 as usize {
-            self.threads.push((Replay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
+            self.threads.push((ThreadReplay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
         }
     }
 
@@ -282,7 +282,7 @@ impl HitReplay<'_> {
     }
 
     /// Writes the ends of all threads, and returns the replay's results.
-    pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<Replayed> {
+    pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut switches = 0;
         for (number, (mut replay, jump)) in (0..).zip(self.threads) {
             let mut writer = writer.thread(ThreadNumber(number));
@@ -296,6 +296,6 @@ impl HitReplay<'_> {
             }
             switches += replay.switches;
         }
-        Ok(Replayed { targets: self.targets, switches })
+        Ok(ReplayResults { targets: self.targets, switches })
     }
 }

@@ -22,7 +22,7 @@ use trodden_witness::{
 };
 
 /// Machine code as a witness program, with the mapping back to addresses.
-pub struct Model {
+pub struct WitnessModel {
     /// The witness program.
     pub program: WitnessProgram,
     /// For each function of the program, its index in the graphs; `None` for the dispatcher.
@@ -34,7 +34,7 @@ pub struct Model {
     /// Names of the functions that are not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
     /// For a model that was reduced to calls and returns, the original model and the reduction.
-    pub reduced_from: Option<Box<(Model, CallProgram)>>,
+    pub reduced_from: Option<Box<(WitnessModel, CallProgram)>>,
 }
 
 /// Facts about the execution that an earlier run has shown.
@@ -98,7 +98,7 @@ pub fn build_model(
     excluded: &[String],
     assumption: Assumption,
     observed: Option<&ObservedCalls>,
-) -> Result<Model> {
+) -> Result<WitnessModel> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("cannot exclude function `{name}`, which does not exist"))?;
     }
@@ -136,20 +136,20 @@ pub fn build_model(
     let name = |f: usize| graphs.functions[f].name.clone();
     let mut opaque: Vec<(String, String)> = closed.into_iter().map(|(f, why)| (name(f), why)).collect();
     opaque.sort();
-    Ok(Model { program, functions, addresses: places, witnesses, opaque, reduced_from: None })
+    Ok(WitnessModel { program, functions, addresses: places, witnesses, opaque, reduced_from: None })
 }
 
-impl Model {
+impl WitnessModel {
     /// Reduces the model to calls and returns.
     ///
     /// # Errors
     /// The reduced program has too many edges.
-    pub fn of_calls(self) -> Result<Model> {
+    pub fn of_calls(self) -> Result<WitnessModel> {
         let calls = CallProgram::new(&self.program)?;
         let count = calls.program.witness_count(WitnessKind::Nodes) as u32;
         let addresses: Vec<Option<u64>> = (0..count).map(|w| self.addresses[calls.origin(Witness(w)).index()]).collect();
         let witnesses = (0..).zip(&addresses).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
-        Ok(Model {
+        Ok(WitnessModel {
             program: calls.program.clone(),
             functions: self.functions.clone(),
             addresses,
@@ -285,7 +285,7 @@ struct ModelBuilder<'a> {
     assumption: Assumption,
 }
 
-struct FunctionParts {
+struct FunctionModel {
     nodes: Vec<(NodeKind, Option<u64>)>,
     /// Nodes with calls that may unwind, and nodes after calls that may return twice.
     unwinding: Vec<Node>,
@@ -295,7 +295,7 @@ struct FunctionParts {
     exit: Node,
 }
 
-impl FunctionParts {
+impl FunctionModel {
     fn node(&mut self, kind: NodeKind, address: Option<u64>) -> Node {
         self.nodes.push((kind, address));
         Node(self.nodes.len() as u32 - 1)
@@ -313,7 +313,7 @@ impl ModelBuilder<'_> {
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
         let mut parts =
-            FunctionParts { nodes, unwinding: Vec::new(), second_returns: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
+            FunctionModel { nodes, unwinding: Vec::new(), second_returns: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
         for block in 0..graph.blocks.len() {
             self.block(graph, block as u32, &mut parts);
         }
@@ -334,7 +334,7 @@ impl ModelBuilder<'_> {
     }
 
     /// Adds the calls of a block, in order, and then its end.
-    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionParts) {
+    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionModel) {
         let index = graph::BlockIndex(number);
         let block = graph.block(index);
         let mut at = Node(number);
@@ -365,7 +365,7 @@ impl ModelBuilder<'_> {
     }
 
     /// Adds a call. Returns the node after it, or `None` if it does not return.
-    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionParts) -> Option<Node> {
+    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
         let callee = self.callee(call);
         let is_branch =
             callee.callees.len() > 1 || callee.callees.contains(&self.dispatcher) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);

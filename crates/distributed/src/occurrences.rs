@@ -23,7 +23,7 @@ pub struct Occurrence {
 
 /// Executions of a place.
 #[derive(Debug)]
-pub struct Occurrences {
+pub struct PlaceOccurrences {
     /// The number of executions.
     pub seen: u64,
     /// The first executions, or only the requested one.
@@ -31,14 +31,14 @@ pub struct Occurrences {
 }
 
 /// Finds the executions of a place in one thread or in all threads, and describes the first `top` of them.
-pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<Occurrences> {
+pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>, top: usize) -> Result<PlaceOccurrences> {
     check_thread(trace, thread)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
     for thread in threads {
         find_in_thread(trace, thread, place, top, &mut found, &mut seen)?;
     }
-    Ok(Occurrences { seen, found })
+    Ok(PlaceOccurrences { seen, found })
 }
 
 /// Searches the pieces of a thread's trace that contain a function of the place.

@@ -4,9 +4,9 @@
 //! A distribution that does not determine the execution is rejected. The message names a branch with two of its targets and, if a search
 //! finds them, two executions with the same partial traces.
 
-use crate::code::Code;
+use crate::code::TracedCode;
 use crate::merge::describe_witness;
-use crate::model::Model;
+use crate::model::WitnessModel;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -33,7 +33,7 @@ const MAX_NAMED_BLOCKS: usize = 12;
 const MAX_SEARCHED_VIOLATIONS: usize = 20;
 
 /// A distribution with its addresses and costs.
-pub struct Plan {
+pub struct DistributionPlan {
     /// The witnesses of each run.
     pub distribution: Distribution,
     /// The addresses of each run's witnesses.
@@ -46,7 +46,7 @@ pub struct Plan {
     pub repaired: usize,
 }
 
-impl Plan {
+impl DistributionPlan {
     /// The runs of each machine, which are executed one after another. Unless machines are `shared`, each run gets a separate machine.
     pub fn runs_by_machine(&self, shared: bool) -> Vec<Vec<usize>> {
         if !shared {
@@ -58,7 +58,7 @@ impl Plan {
     }
 
     /// A plan with one run that watches every block.
-    pub fn watch_all_blocks(model: &Model, code: &Code, weights: &Weights) -> Self {
+    pub fn watch_all_blocks(model: &WitnessModel, code: &TracedCode, weights: &Weights) -> Self {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
         let predicted = vec![weights.sum(KIND, &witnesses)];
@@ -96,7 +96,7 @@ struct DistributionFile {
 
 /// Options for planning.
 #[derive(Clone, Debug)]
-pub struct PlanOptions {
+pub struct DistributionPlanOptions {
     /// Number of runs to distribute witnesses over.
     pub runs: usize,
     /// Maximum number of witnesses per run.
@@ -116,11 +116,11 @@ pub struct PlanOptions {
 /// Plans runs for a model.
 pub struct Planner<'a> {
     /// The planning options.
-    pub options: &'a PlanOptions,
+    pub options: &'a DistributionPlanOptions,
     /// The program in which witnesses are placed.
-    pub model: &'a Model,
+    pub model: &'a WitnessModel,
     /// Names of functions and blocks.
-    pub code: &'a Code,
+    pub code: &'a TracedCode,
     /// Execution frequencies of the blocks.
     pub weights: &'a Weights,
     /// Maximum number of sites that the collector supports in a run.
@@ -135,7 +135,7 @@ impl Planner<'_> {
     /// # Errors
     /// The distribution file is invalid or for a different build, a limit is too small, or the distribution does not determine the
     /// execution.
-    pub fn plan(&self) -> Result<Plan> {
+    pub fn plan(&self) -> Result<DistributionPlan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
         let (distribution, repaired) = match &self.options.distribution {
             Some(path) => (self.read_distribution(path)?, 0),
@@ -147,7 +147,7 @@ impl Planner<'_> {
         let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
         let machines = self.options.machines.unwrap_or(sites.len());
         let machine_of = assign_to_machines(&predicted, machines);
-        Ok(Plan { distribution, sites, machine_of, predicted, repaired })
+        Ok(DistributionPlan { distribution, sites, machine_of, predicted, repaired })
     }
 
     fn limit(&self) -> Option<usize> {
@@ -311,7 +311,7 @@ impl Planner<'_> {
 }
 
 /// Describes a branch by its location.
-pub fn describe_branch(model: &Model, code: &Code, branch: BranchNode) -> String {
+pub fn describe_branch(model: &WitnessModel, code: &TracedCode, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {
         BranchNode::Node(f, n) => node(f, n),

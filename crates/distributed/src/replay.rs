@@ -6,7 +6,7 @@
 //! unwinding to such a caller; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After
 //! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
 
-use crate::code::Code;
+use crate::code::TracedCode;
 use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
 use anyhow::Result;
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent};
 /// The code of a replayed run, and facts about the run.
 pub struct ReplayedCode<'a> {
     /// The traced functions and blocks.
-    pub code: &'a Code,
+    pub code: &'a TracedCode,
     /// Blocks that were not watched: pieces after cuts.
     pub unwatched: HashSet<TraceBlock>,
     /// For each block, whether it loads the stack pointer.
@@ -31,9 +31,9 @@ pub struct ReplayedCode<'a> {
 }
 
 /// The call stack of one thread during a replay.
-pub struct Replay<'a> {
+pub struct ThreadReplay<'a> {
     replayed: &'a ReplayedCode<'a>,
-    code: &'a Code,
+    code: &'a TracedCode,
     frames: Vec<ReplayFrame>,
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
@@ -63,7 +63,7 @@ struct Route {
 
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), TraceFileError>;
 
-impl<'a> Replay<'a> {
+impl<'a> ThreadReplay<'a> {
     /// A thread whose first block is entered from outside code.
     pub fn new(replayed: &'a ReplayedCode<'a>, thread: ThreadNumber) -> Self {
         let interrupted = replayed.interrupted.iter().filter(|(of, _)| *of == thread.0).map(|(_, place)| *place).collect();

@@ -2,7 +2,7 @@
 //! compiler's map if it contains any), measured at function entries and loop heads by a separate run, or taken from an earlier trace.
 
 use crate::calls::{CallStep, TraceFilter, walk_calls};
-use crate::model::Model;
+use crate::model::WitnessModel;
 use crate::place::check_blocks;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ impl Executions {
     }
 
     /// The weights of a model's nodes and edges.
-    pub fn weights(&self, model: &Model, graphs: &ProgramGraph) -> Weights {
+    pub fn weights(&self, model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
         for f in model.program.function_ids() {
             let function = model.functions[f.index()].map(|place| &graphs.functions[place]);
@@ -80,18 +80,18 @@ impl Executions {
 }
 
 /// The start of the block that contains a node.
-fn block_of(model: &Model, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
+fn block_of(model: &WitnessModel, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
     let address = model.addresses[model.program.node_witness(f, node).index()]?;
     function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
 }
 
 /// Whether a node represents the beginning of a block.
-fn begins_block(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
+fn begins_block(model: &WitnessModel, f: WitnessFunctionId, node: Node) -> bool {
     model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
 
 /// Frequencies estimated from the graphs and the compiler's map.
-pub fn estimate(model: &Model, graphs: &ProgramGraph) -> Weights {
+pub fn estimate(model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
     let measured = graphs.functions.iter().any(|f| f.frequencies.as_ref().is_some_and(|f| f.entry_count.is_some_and(|n| n > 0)));
     let known: Vec<EdgeWeights> = model
         .program
@@ -106,7 +106,7 @@ pub fn estimate(model: &Model, graphs: &ProgramGraph) -> Weights {
 
 /// Frequencies of a function's edges according to the compiler's map: per run if the map has entry counts, or else relative to the source
 /// node.
-fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
+fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
     let block = |n: Node| block_of(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
@@ -128,7 +128,7 @@ fn from_compiler_map(model: &Model, f: WitnessFunctionId, function: &FunctionGra
 }
 
 /// The sites of a measuring run: a model's function entries and loop heads, by ascending address.
-pub fn measured_sites(model: &Model) -> Vec<(u64, Witness)> {
+pub fn measured_sites(model: &WitnessModel) -> Vec<(u64, Witness)> {
     let mut sites: Vec<(u64, Witness)> =
         correction_points(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
     sites.sort_unstable();

@@ -111,7 +111,7 @@ fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result
 
 /// The files that a build produced.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Outcome {
+struct BuildOutcome {
     /// Number of existing objects with instrumented units.
     objects: usize,
     /// Instrumented units in the images.
@@ -121,7 +121,7 @@ struct Outcome {
 }
 
 /// Summarises the events of a build. Files that no longer exist (configure checks) and compiler checks that CMake keeps do not count.
-fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
+fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> BuildOutcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
     for event in events {
@@ -133,7 +133,7 @@ fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Ou
             DriverEvent::Link { output, units, .. } => _ = linked.insert(PathBuf::from(output), units),
         }
     }
-    let mut out = Outcome { objects: objects.into_iter().filter(|o| exists(o)).count(), ..Outcome::default() };
+    let mut out = BuildOutcome { objects: objects.into_iter().filter(|o| exists(o)).count(), ..BuildOutcome::default() };
     for (image, units) in linked.into_iter().filter(|(image, _)| exists(image)) {
         out.units.extend(units.iter().cloned());
         if units.is_empty() { out.plain.push(image.clone()) } else { out.images.push(image.clone()) }

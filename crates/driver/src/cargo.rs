@@ -34,14 +34,14 @@ const BUILD_VERBS: [&str; 3] = ["build", "b", "install"];
 
 /// The code that is instrumented in addition to the members of the workspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct InstrumentedScope {
     /// Dependencies of the members.
     pub dependencies: bool,
     /// The standard library.
     pub std: bool,
 }
 
-impl Scope {
+impl InstrumentedScope {
     /// Describes what is not counted, and the options that add it. `None` if everything is counted.
     fn left_out(self) -> Option<&'static str> {
         match (self.dependencies, self.std) {
@@ -67,26 +67,31 @@ pub struct CargoCommand {
 }
 
 /// Runs cargo with these arguments, of which the first is its subcommand, and the user's settings.
-pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, scope: Scope) -> Result<ExitCode> {
+pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, scope: InstrumentedScope) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
-    let runner = if BUILD_VERBS.contains(&&*verb) { Runner::None } else { Runner::Recorder(recorder(&verb)) };
+    let runner = if BUILD_VERBS.contains(&&*verb) { ProgramRunner::None } else { ProgramRunner::Recorder(recorder(&verb)) };
     let mut cargo = cargo(context, &Invocation::read(arguments)?, settings, scope, runner)?;
     cargo.command.env(rust::STORE_VARIABLE, cargo.workspace.join(store::FOLDER));
     run_cargo(&mut cargo.command)
 }
 
 /// Returns cargo's command for tests or benchmarks, whose programs are run by [`rust::run_program`]. `None` for other subcommands.
-pub fn tests(context: &DriverContext, arguments: &[OsString], settings: &Settings, scope: Scope) -> Result<Option<CargoCommand>> {
+pub fn tests(
+    context: &DriverContext,
+    arguments: &[OsString],
+    settings: &Settings,
+    scope: InstrumentedScope,
+) -> Result<Option<CargoCommand>> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default();
     if !TEST_VERBS.contains(&verb) {
         return Ok(None);
     }
-    cargo(context, &Invocation::read(arguments.to_vec())?, settings.clone(), scope, Runner::Shared).map(Some)
+    cargo(context, &Invocation::read(arguments.to_vec())?, settings.clone(), scope, ProgramRunner::Shared).map(Some)
 }
 
 /// How the programs that cargo builds are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Runner {
+enum ProgramRunner {
     /// Cargo runs no programs.
     None,
     /// By `trodden` with these arguments, which records each program.
@@ -107,8 +112,8 @@ pub fn check_verb(verb: &str) -> Result<()> {
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
-    let runner = Runner::Recorder(step.map(str::to_owned).to_vec());
-    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, Scope::default(), runner)?.command)
+    let runner = ProgramRunner::Recorder(step.map(str::to_owned).to_vec());
+    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, InstrumentedScope::default(), runner)?.command)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -167,7 +172,13 @@ impl Invocation {
     }
 }
 
-fn cargo(context: &DriverContext, invocation: &Invocation, settings: Settings, scope: Scope, runner: Runner) -> Result<CargoCommand> {
+fn cargo(
+    context: &DriverContext,
+    invocation: &Invocation,
+    settings: Settings,
+    scope: InstrumentedScope,
+    runner: ProgramRunner,
+) -> Result<CargoCommand> {
     let rustc = RustcVersion::read(context).context("install Rust from https://rustup.rs")?;
     let llvm = rustc.compiler(context)?;
     assets::check_plugin(context, &llvm)?;
@@ -287,7 +298,7 @@ impl RustcVersion {
 
 /// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
 /// the plugin itself, and the version of LLVM.
-fn configuration(context: &DriverContext, llvm: &Llvm, request: &Path, scope: Scope) -> Result<Identity> {
+fn configuration(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
@@ -314,16 +325,16 @@ fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
     Ok(format!("target.{target}.runner=[{}]", words.collect::<Result<Vec<_>>>()?.join(",")).into())
 }
 
-impl Runner {
+impl ProgramRunner {
     /// Returns the command that runs programs.
     fn words(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
         Ok(match self {
-            Runner::None => None,
-            Runner::Recorder(arguments) => {
+            ProgramRunner::None => None,
+            ProgramRunner::Recorder(arguments) => {
                 let program = [context.executable_folder()?.join("trodden").into_os_string()];
                 Some(program.into_iter().chain(arguments.iter().map(OsString::from)).chain(["--".into()]).collect())
             }
-            Runner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),
+            ProgramRunner::Shared => Some(vec![wrappers.join(assets::CARGO_RUNNER).into_os_string()]),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What the drivers of all languages share: source languages, command lines, and additions to them.
 
-use crate::cc::arguments::{CommandLine, InputKind};
+use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::toolchain::Tool;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -47,5 +47,5 @@ pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
 
 /// Returns the name of the first source, for messages.
 pub fn first_source(line: &CommandLine) -> &OsStr {
-    line.inputs_of(InputKind::Source).next().unwrap_or(OsStr::new("-"))
+    line.inputs_of(CompilerInputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -11,7 +11,7 @@ use trodden_unit::experiment::InputFolder;
 use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
 /// Callback that advances a progress display by one item.
-pub type Step = Box<dyn Fn() + Send + Sync>;
+pub type ProgressCallback = Box<dyn Fn() + Send + Sync>;
 
 /// The environment of the running process, and callbacks of its program.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct DriverContext {
     /// The folder for temporary files.
     pub temporary: PathBuf,
     /// Starts a progress display for this many items, which a plural noun names.
-    pub progress: fn(usize, &'static str) -> Step,
+    pub progress: fn(usize, &'static str) -> ProgressCallback,
 }
 
 impl DriverContext {

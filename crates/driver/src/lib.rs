@@ -41,4 +41,4 @@ pub mod store_size;
 pub mod toolchain;
 pub mod variant;
 
-pub use context::{DriverContext, Step};
+pub use context::{DriverContext, ProgressCallback};

@@ -4,7 +4,7 @@
 //! of symbols) are found among the arguments of the command line.
 
 use crate::assets;
-use crate::cc::arguments::{CommandLine, InputKind};
+use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::compile_step::{SourceLanguage, with_added};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
@@ -139,7 +139,7 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
 
 /// Explains a failed link if the counters are too large for code to address, which linkers report as thousands of relocation errors.
 fn explain_failure(job: &LinkJob) {
-    let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
+    let files = job.line.inputs_of(CompilerInputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MAX_COUNTER_BYTES {
         log::error!(
@@ -283,7 +283,7 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
 fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
     let line = job.line;
     let named = line.arguments.iter().flat_map(|argument| possible_file_names(argument));
-    let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.index).collect();
+    let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != CompilerInputKind::Linkable).map(|i| i.index).collect();
     let not_inputs: HashSet<&OsStr> =
         sources.iter().map(|at| line.arguments[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
     let named = named.filter(|n| !not_inputs.contains(n));
@@ -350,9 +350,9 @@ fn compiled_sources(
         }
     }
     let mut out = Vec::new();
-    for input in job.line.inputs.iter().filter(|i| i.kind != InputKind::Linkable) {
+    for input in job.line.inputs.iter().filter(|i| i.kind != CompilerInputKind::Linkable) {
         let name = job.line.arguments[input.index].to_string_lossy();
-        let made = match units.iter().find(|(source, _)| *source == name).filter(|_| input.kind == InputKind::Source) {
+        let made = match units.iter().find(|(source, _)| *source == name).filter(|_| input.kind == CompilerInputKind::Source) {
             Some((_, frame)) => {
                 store.put(frame)?;
                 BuildProduct::Unit(frame.unit.to_string())
@@ -366,7 +366,7 @@ fn compiled_sources(
 
 /// Assembles the sources of a command that compiles nothing else.
 fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
-    let assembly = job.line.inputs.iter().filter(|i| i.kind == InputKind::Assembly);
+    let assembly = job.line.inputs.iter().filter(|i| i.kind == CompilerInputKind::Assembly);
     assembly.map(|i| Ok(SourceInput { at: i.index, made: BuildProduct::Object(compile_object(job, recipes, i.index)?) })).collect()
 }
 

@@ -4,7 +4,7 @@
 //! At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles it with the plugin, and the link is repeated with the
 //! resulting object instead of all bitcode. Objects and archives of machine code are linked unchanged.
 
-use crate::cc::arguments::{CommandLine, InputKind};
+use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::cc::debug_information;
 use crate::cc::pgo::{self, LlvmCounters};
 use crate::compile_step::{parse_command_line, with_added};
@@ -87,7 +87,7 @@ fn link_whole(
 
 /// Checks that LLVM can read all bitcode that is linked. lld does not always reject the bitcode of a later version.
 fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
-    for input in line.inputs_of(InputKind::Linkable) {
+    for input in line.inputs_of(CompilerInputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
             llvm.check_bitcode(&bytes, input)?;
         }
@@ -120,7 +120,7 @@ fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
 /// Returns the arguments of the link with the whole program's object first, and without the bitcode that went into it.
 fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
     let archives = rebuilt_archives(context, &named_archives(line), scratch)?;
-    let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
+    let inputs: HashMap<usize, CompilerInputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
     let mut skip = false;
     for (at, argument) in line.arguments.iter().enumerate() {
@@ -128,8 +128,8 @@ fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, s
             continue;
         }
         match inputs.get(&at) {
-            Some(InputKind::Source | InputKind::Header) => continue,
-            Some(InputKind::Linkable) if fs::read(Path::new(argument)).is_ok_and(|b| is_bitcode(&b)) => continue,
+            Some(CompilerInputKind::Source | CompilerInputKind::Header) => continue,
+            Some(CompilerInputKind::Linkable) if fs::read(Path::new(argument)).is_ok_and(|b| is_bitcode(&b)) => continue,
             _ => {}
         }
         if argument == "-x" {

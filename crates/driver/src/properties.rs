@@ -39,7 +39,7 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
         for (unit, map) in units {
             let codegen = codegen_options(map).map_err(|e| e.to_string());
             match codegen.and_then(|codegen| Ok((codegen, bitcode(unit, &frames, &store)?))) {
-                Ok((codegen, bitcode)) => work.push(Job { unit, map, codegen, bitcode }),
+                Ok((codegen, bitcode)) => work.push(PropertyJob { unit, map, codegen, bitcode }),
                 Err(reason) => drop(known.missing.insert(unit, format!("{}: {reason}", map.source))),
             }
         }
@@ -83,7 +83,7 @@ fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache)
 }
 
 /// A unit whose properties are to be determined.
-struct Job<'a> {
+struct PropertyJob<'a> {
     unit: Identity,
     map: &'a UnitMap,
     codegen: CodegenOptions,
@@ -91,7 +91,7 @@ struct Job<'a> {
 }
 
 /// Determines the properties of units, in parallel.
-fn describe_units(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
+fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());
     }
@@ -107,7 +107,11 @@ fn describe_units(context: &DriverContext, work: &[Job]) -> Result<Vec<(Identity
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-fn describe_unit(compiler: &DriverCompiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
+fn describe_unit(
+    compiler: &DriverCompiler,
+    folder: &Path,
+    PropertyJob { unit, map, codegen, bitcode }: &PropertyJob,
+) -> Result<UnitProperties> {
     let [input, output, result] = ["bc", "o", "properties"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));

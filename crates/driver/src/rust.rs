@@ -28,7 +28,7 @@ use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
 use crate::toolchain::{Tool, compiler_on_path};
 use anyhow::{Context, Result, bail};
-use job::Job;
+use job::CrateJob;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -69,7 +69,7 @@ const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 /// Runs rustc, whose name is the first of the `arguments`. Additions to rustc's output are written to `out`.
 pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
-    let Some(job) = Job::read(rest) else {
+    let Some(job) = CrateJob::read(rest) else {
         if rest == ["-vV"] {
             return version(context, rustc, out);
         }
@@ -98,7 +98,7 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
 }
 
 /// Compiles a crate, and instruments it.
-fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &Job) -> Result<ExitCode> {
+fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<ExitCode> {
     let status = job.crate_command(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if status.success() {
         crates::instrument_archives(context, job)?;

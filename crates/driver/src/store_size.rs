@@ -30,7 +30,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A folder of the cache.
 #[derive(Debug)]
-pub struct Part {
+pub struct CacheFolder {
     /// Name of the folder.
     pub folder: &'static str,
     /// Description of its contents.
@@ -52,23 +52,23 @@ pub struct Size {
 
 /// Measures a folder of the cache. If `prune` is given, first removes the files that were not used for this number of days. Last use is the
 /// later of the file system's access and modification times.
-fn measure(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<Part> {
+fn measure(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<CacheFolder> {
     let all = files(&store.root().join(folder))?;
-    let Some(days) = prune else { return Ok(Part { folder, description, removed: None, kept: size(&all) }) };
+    let Some(days) = prune else { return Ok(CacheFolder { folder, description, removed: None, kept: size(&all) }) };
     // If the limit cannot be represented, everything is kept.
     let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
-    let (old, kept): (Vec<File>, Vec<File>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
+    let (old, kept): (Vec<CacheFile>, Vec<CacheFile>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
     remove(&old)?;
-    Ok(Part { folder, description, removed: Some(size(&old)), kept: size(&kept) })
+    Ok(CacheFolder { folder, description, removed: Some(size(&old)), kept: size(&kept) })
 }
 
 /// Iterates over the folders of the cache. Each is measured when it is requested, after files that were not used for `prune` days are
 /// removed. An item is an error if its folder cannot be read or written.
-pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<Part>> {
+pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<CacheFolder>> {
     PARTS.into_iter().map(move |(folder, what)| measure(store, folder, what, prune))
 }
 
-struct File {
+struct CacheFile {
     path: PathBuf,
     bytes: u64,
     /// Last access or modification, whichever is later.
@@ -76,7 +76,7 @@ struct File {
 }
 
 /// Returns all files below a folder, which need not exist. Ignores files that other processes remove concurrently.
-fn files(folder: &Path) -> Result<Vec<File>> {
+fn files(folder: &Path) -> Result<Vec<CacheFile>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -91,14 +91,14 @@ fn files(folder: &Path) -> Result<Vec<File>> {
                 folders.push(entry.path());
             } else {
                 let used = metadata.modified()?.max(metadata.accessed().unwrap_or(SystemTime::UNIX_EPOCH));
-                files.push(File { path: entry.path(), bytes: metadata.len(), used });
+                files.push(CacheFile { path: entry.path(), bytes: metadata.len(), used });
             }
         }
     }
     Ok(files)
 }
 
-fn remove(files: &[File]) -> Result<()> {
+fn remove(files: &[CacheFile]) -> Result<()> {
     for file in files {
         match fs::remove_file(&file.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -110,7 +110,7 @@ fn remove(files: &[File]) -> Result<()> {
     Ok(())
 }
 
-fn size(files: &[File]) -> Size {
+fn size(files: &[CacheFile]) -> Size {
     // Names of files that are being written start with a dot.
     let whole = files.iter().filter(|f| !f.path.file_name().is_some_and(starts_with_dot));
     Size { files: whole.count(), bytes: files.iter().map(|f| f.bytes).sum() }

@@ -317,25 +317,25 @@ impl Dag {
 /// entry, possibly over cut edges.
 fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum NodeState {
         New,
         Open,
         Done,
     }
-    let mut state = vec![State::New; graph.node_count()];
+    let mut state = vec![NodeState::New; graph.node_count()];
     let mut roots = vec![graph.entry()];
     let mut next_root = 0;
     while next_root < roots.len() {
         let root = roots[next_root];
         next_root += 1;
-        if state[root.index()] != State::New {
+        if state[root.index()] != NodeState::New {
             continue;
         }
-        state[root.index()] = State::Open;
+        state[root.index()] = NodeState::Open;
         let mut stack = vec![(root, 0)];
         while let Some((node, next)) = stack.last_mut() {
             let Some(&edge) = graph.out(*node).get(*next) else {
-                state[node.index()] = State::Done;
+                state[node.index()] = NodeState::Done;
                 stack.pop();
                 continue;
             };
@@ -343,15 +343,15 @@ fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet
             let to = graph.to(edge);
             if cut[edge.index()].is_some() {
                 roots.push(to);
-            } else if state[to.index()] == State::Open || to == graph.entry() {
+            } else if state[to.index()] == NodeState::Open || to == graph.entry() {
                 cut[edge.index()] = Some(CutReason::Back);
-            } else if state[to.index()] == State::New {
-                state[to.index()] = State::Open;
+            } else if state[to.index()] == NodeState::New {
+                state[to.index()] = NodeState::Open;
                 stack.push((to, 0));
             }
         }
     }
-    NodeSet::from_fn(graph.node_count(), |node| state[node.index()] == State::Done)
+    NodeSet::from_fn(graph.node_count(), |node| state[node.index()] == NodeState::Done)
 }
 
 fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {

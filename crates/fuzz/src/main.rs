@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use targets::{TARGETS, Target};
+use targets::{FuzzTarget, TARGETS};
 
 /// Maximum address space of a worker, in bytes.
 const MAX_MEMORY: u64 = 3 << 30;
@@ -47,7 +47,7 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let chosen: Vec<&Target> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
+    let chosen: Vec<&FuzzTarget> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
         eprintln!("trodden-fuzz: unknown target; choose from {}", names.join(", "));
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the workers of all targets, as many at a time as there are processors. Starts no further worker after one has failed.
-fn supervise_all(targets: &[&Target], cli: &Cli) -> ExitCode {
+fn supervise_all(targets: &[&FuzzTarget], cli: &Cli) -> ExitCode {
     let next = AtomicUsize::new(0);
     let has_failed = AtomicBool::new(false);
     let run_targets = || {
@@ -88,7 +88,7 @@ fn exit_code(result: io::Result<()>) -> ExitCode {
 }
 
 /// Reads the corpus of a target.
-fn corpus(target: &Target) -> io::Result<Vec<Vec<u8>>> {
+fn corpus(target: &FuzzTarget) -> io::Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read the corpus {}: {error}", folder.display()));
     let mut paths: Vec<PathBuf> = fs::read_dir(&folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -103,7 +103,7 @@ fn current_input(folder: &Path) -> PathBuf {
 }
 
 /// Reads the unchanged inputs of the corpus, then mutated inputs until the time is over.
-fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
+fn run_worker(target: &FuzzTarget, folder: &Path, cli: &Cli) -> io::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     let corpus = corpus(target)?;
@@ -130,7 +130,7 @@ fn run_worker(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
 }
 
 /// Runs a worker. If it fails, saves the input that caused the failure.
-fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
+fn supervise(target: &FuzzTarget, cli: &Cli) -> io::Result<()> {
     let folder = tempfile::Builder::new().prefix("trodden-fuzz-").tempdir()?;
     let errors = folder.path().join("errors");
     let mut worker = Command::new(std::env::current_exe()?)

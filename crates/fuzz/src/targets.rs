@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use trodden_analysis::expression::Expression;
+use trodden_analysis::expression::PathExpression;
 use trodden_container::FileKind;
 use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
@@ -23,7 +23,7 @@ use trodden_wire::RAW_VERSION;
 use trodden_wire::stream::STREAM_VERSION;
 
 /// A fuzz target.
-pub struct Target {
+pub struct FuzzTarget {
     /// The name of the target and of its corpus folder.
     pub name: &'static str,
     /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
@@ -32,22 +32,22 @@ pub struct Target {
 }
 
 /// All targets.
-pub static TARGETS: [Target; 15] = [
-    Target { name: "profiles", read: profiles },
-    Target { name: "raw", read: raw },
-    Target { name: "frames", read: frames },
-    Target { name: "maps", read: maps },
-    Target { name: "traces", read: traces },
-    Target { name: "streams-live", read: streams_live },
-    Target { name: "streams-stored", read: streams_stored },
-    Target { name: "waits", read: waits },
-    Target { name: "otf2", read: otf2 },
-    Target { name: "perf-script", read: perf_script },
-    Target { name: "scheduler", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
-    Target { name: "chrome", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
-    Target { name: "graphs", read: |folder, input| run_laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
-    Target { name: "toml", read: toml },
-    Target { name: "expressions", read: expressions },
+pub static TARGETS: [FuzzTarget; 15] = [
+    FuzzTarget { name: "profiles", read: profiles },
+    FuzzTarget { name: "raw", read: raw },
+    FuzzTarget { name: "frames", read: frames },
+    FuzzTarget { name: "maps", read: maps },
+    FuzzTarget { name: "traces", read: traces },
+    FuzzTarget { name: "streams-live", read: streams_live },
+    FuzzTarget { name: "streams-stored", read: streams_stored },
+    FuzzTarget { name: "waits", read: waits },
+    FuzzTarget { name: "otf2", read: otf2 },
+    FuzzTarget { name: "perf-script", read: perf_script },
+    FuzzTarget { name: "scheduler", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
+    FuzzTarget { name: "chrome", read: |folder, input| run_commands(folder, "F", input, &["report F --json"]) },
+    FuzzTarget { name: "graphs", read: |folder, input| run_laboratory(folder, input, &["graph number F", "graph partition F --copies 3"]) },
+    FuzzTarget { name: "toml", read: toml },
+    FuzzTarget { name: "expressions", read: expressions },
 ];
 
 /// Writes the input to a file and runs commands with `F` replaced by the file's path. Returns true if all commands succeed.
@@ -239,5 +239,5 @@ fn toml(folder: &Path, input: &[u8]) -> io::Result<bool> {
 }
 
 fn expressions(_: &Path, input: &[u8]) -> io::Result<bool> {
-    Ok(String::from_utf8_lossy(input).parse::<Expression>().is_ok())
+    Ok(String::from_utf8_lossy(input).parse::<PathExpression>().is_ok())
 }

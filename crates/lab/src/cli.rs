@@ -16,19 +16,19 @@ mod witnesses;
 
 pub use convert::Convert;
 pub use extract::{Extract, GraphFormat};
-pub use grammar::Grammar;
-pub use graph::Graph;
+pub use grammar::GrammarJob;
+pub use graph::GraphJob;
 pub use loops::Loops;
 pub use numbering::{Interesting, ModelJob, ModelScheme, NumberJob};
 pub use patterns::{Length, PatternKind, Patterns};
-pub use plan::Plan;
-pub use sequence::{Check, CountedPaths, Sequence};
-pub use simulate::Simulate;
+pub use plan::PlanJob;
+pub use sequence::{Check, CountedPathsJob, Sequence};
+pub use simulate::SimulateJob;
 pub use sweep::Sweep;
 pub use untested::{HotPaths, Schemes};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
-use crate::experiments::Experiment;
+use crate::experiments::LabExperiment;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,27 +49,27 @@ pub struct Cli {
     pub color: Color,
     /// The subcommand to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: LabCommand,
 }
 
 /// A subcommand.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum LabCommand {
     /// Run the graph algorithms on graphs from files, and extract graphs from programs.
     #[command(subcommand)]
-    Graph(Graph),
+    Graph(GraphJob),
     /// Divide counting among copies of a program, and show the expected cost of each copy without running it.
-    Plan(Plan),
+    Plan(PlanJob),
     /// Show the hottest loops' machine code with and without counting, side by side.
     Loops(Loops),
     /// Simulate a hardware path profiler on a program; all parameters of the model can be set.
-    Simulate(Box<Simulate>),
+    Simulate(Box<SimulateJob>),
     /// Simulate all configurations of an experiment (TOML) with the hardware path profiler, reading each recording once.
     Sweep(Sweep),
     /// Convert a trace from another simulator (CBP-5, CBP2025, ChampSim) to a recording for `trodden simulate --from`.
     Convert(Convert),
     /// Compare compression methods on a sequence of paths and calls: size, symbols, depth and time.
-    Grammar(Grammar),
+    Grammar(GrammarJob),
     /// Count paths in a recorded sequence with published methods, or check counted segments against the sequence.
     #[command(subcommand)]
     Sequence(Sequence),
@@ -83,7 +83,7 @@ pub enum Command {
     With(Box<With>),
     /// Measure cost and benefit of counting, recording and analysis on real programs. Needs a checkout of the sources.
     #[command(subcommand)]
-    Experiment(Experiment),
+    Experiment(LabExperiment),
     /// Run a command and append its resource usage to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 use trodden_command::laboratory::folders;
 use trodden_console::output;
-use trodden_report::sequences::RecordedThread;
+use trodden_report::sequences::ThreadChoice;
 use trodden_report::words::plural;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Serialize)]
-struct Document {
+struct GrammarDocument {
     schema_version: u32,
     events: u64,
     distinct: usize,
@@ -39,12 +39,12 @@ struct GrammarRow {
 }
 
 /// Compresses the sequence with each method, and prints the figures.
-pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
-    let input = RecordedThread { thread: job.thread, method: job.method };
+pub fn run(job: &cli::GrammarJob) -> Result<ExitCode> {
+    let input = ThreadChoice { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
     let limits = WindowLimits { max_held: job.held as usize, ..WindowLimits::default() };
     let rows = CompressionMethod::ALL.into_iter().map(|method| compress(&opened.grammar, method, limits)).collect::<Result<_>>()?;
-    let document = Document {
+    let document = GrammarDocument {
         schema_version: SCHEMA_VERSION,
         events: opened.grammar.len(),
         distinct: opened.grammar.terminals().len(),
@@ -60,7 +60,7 @@ pub fn run(job: &cli::Grammar) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Document {
+impl GrammarDocument {
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}, {} of them distinct", plural(self.events.into(), "event", "events"), self.distinct)?;
         writeln!(

@@ -21,7 +21,7 @@ mod with;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use clap_complete::Shell;
-use cli::{Cli, Command};
+use cli::{Cli, LabCommand};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_command::laboratory::{end, read_variables};
@@ -37,24 +37,24 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(command: Command, color: Color) -> Result<ExitCode> {
+fn run(command: LabCommand, color: Color) -> Result<ExitCode> {
     match command {
-        Command::Graph(job) => graph::run(&job),
-        Command::Plan(job) => plan::run(&job),
-        Command::Loops(job) => loops::run(&job, color),
-        Command::Simulate(job) => trodden_command::laboratory::simulate(&job.options, &job.model),
-        Command::Sweep(job) => sweep::run(&job),
-        Command::Convert(job) => convert::run(&job),
-        Command::Grammar(job) => grammar::run(&job),
-        Command::Sequence(job) => sequence::run(&job),
-        Command::Patterns(job) => patterns::run(&job),
-        Command::Schemes(job) => untested::schemes(&job, color),
-        Command::HotPaths(job) => untested::hot_paths(&job, color),
-        Command::With(job) => with::run(&job),
-        Command::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
-        Command::Measure { file, command } => experiments::measure(&file, &command),
-        Command::Man { folder } => write_manual(&folder),
-        Command::Completions { shell } => write_completions(shell),
+        LabCommand::Graph(job) => graph::run(&job),
+        LabCommand::Plan(job) => plan::run(&job),
+        LabCommand::Loops(job) => loops::run(&job, color),
+        LabCommand::Simulate(job) => trodden_command::laboratory::simulate(&job.options, &job.model),
+        LabCommand::Sweep(job) => sweep::run(&job),
+        LabCommand::Convert(job) => convert::run(&job),
+        LabCommand::Grammar(job) => grammar::run(&job),
+        LabCommand::Sequence(job) => sequence::run(&job),
+        LabCommand::Patterns(job) => patterns::run(&job),
+        LabCommand::Schemes(job) => untested::schemes(&job, color),
+        LabCommand::HotPaths(job) => untested::hot_paths(&job, color),
+        LabCommand::With(job) => with::run(&job),
+        LabCommand::Experiment(job) => experiments::run(&job).map(|()| ExitCode::SUCCESS),
+        LabCommand::Measure { file, command } => experiments::measure(&file, &command),
+        LabCommand::Man { folder } => write_manual(&folder),
+        LabCommand::Completions { shell } => write_completions(shell),
     }
 }
 

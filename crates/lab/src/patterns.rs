@@ -10,7 +10,7 @@ use trodden_command::laboratory::{folders, recording};
 use trodden_console::arguments::choices::word;
 use trodden_console::output;
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::sequences::{self as shown, RecordedThread, iterations, phases, phases_page};
+use trodden_report::sequences::{self as shown, ThreadChoice, iterations, phases, phases_page};
 use trodden_stored::named;
 
 /// Version of the JSON.
@@ -105,5 +105,5 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
 
 /// Opens the stream of a thread.
 fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
-    shown::open(recording, RecordedThread { thread, method: None }, &folders())
+    shown::open(recording, ThreadChoice { thread, method: None }, &folders())
 }

@@ -24,7 +24,7 @@ const SCHEMA_VERSION: u32 = 1;
 const BOUNDED: &str = "bounded";
 
 /// Makes the plans, and prints their costs.
-pub fn run(job: &cli::Plan) -> Result<ExitCode> {
+pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
     let profile = job.profile.as_deref().map(named::load).transpose()?;
@@ -43,7 +43,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     if let Some(max_probes) = job.max_probes {
         let plan = program.bounded(&basis, max_probes as usize, measure)?;
         let bound = bound(&procedures, plan.copies.len(), measure);
-        answers.push(Answer::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
+        answers.push(PlanDocument::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
     }
     for copies in job.copies.iter().filter(|_| job.max_probes.is_none()) {
         let bound = bound(&procedures, *copies, measure);
@@ -51,7 +51,7 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
             let profitable = job.profitable.into();
             let options = PartitionOptions { copies: *copies, profitable, fold_again: job.fold_again, measure };
             let plan = program.divide(&basis, *strategy, &options)?;
-            answers.push(Answer::new(word_for(&COPY_STRATEGIES, strategy), measure, &procedures, &plan, &bound, measured));
+            answers.push(PlanDocument::new(word_for(&COPY_STRATEGIES, strategy), measure, &procedures, &plan, &bound, measured));
         }
     }
     if job.json {
@@ -71,12 +71,12 @@ struct Answers<'a> {
     /// Whether frequencies were measured, rather than estimated.
     measured: bool,
     procedures: usize,
-    plans: Vec<Answer>,
+    plans: Vec<PlanDocument>,
 }
 
 /// A plan with its costs.
 #[derive(Serialize)]
-struct Answer {
+struct PlanDocument {
     strategy: &'static str,
     hits_counted: &'static str,
     copies: Vec<Copy>,
@@ -107,7 +107,7 @@ struct BoundRow {
     proven_for_whole_ends: u64,
 }
 
-impl Answer {
+impl PlanDocument {
     fn new(
         strategy: &'static str,
         measure: Measure,
@@ -115,7 +115,7 @@ impl Answer {
         plan: &trodden_partition::PartitionPlan,
         bound: &LowerBound,
         measured: bool,
-    ) -> Answer {
+    ) -> PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::of_copy(procedures, copy);
@@ -127,7 +127,7 @@ impl Answer {
                 label_hits: labels,
             }
         };
-        Answer {
+        PlanDocument {
             strategy,
             hits_counted: word_for(&HITS, &measure),
             copies: plan.copies.iter().map(copy).collect(),

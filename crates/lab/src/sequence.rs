@@ -1,6 +1,6 @@
 //! `trodden-lab sequence`: counts paths in a recorded sequence with published methods, and checks counted segments against the sequence.
 
-use crate::cli::{Check, CountedPaths, Sequence};
+use crate::cli::{Check, CountedPathsJob, Sequence};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use trodden_analysis::sequences::{self, OpenedSequence};
 use trodden_command::laboratory::folders;
 use trodden_console::{notes, output};
 use trodden_report::counted_segments;
-use trodden_report::sequences::{self as shown, RecordedThread, iterations};
+use trodden_report::sequences::{self as shown, ThreadChoice, iterations};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -30,8 +30,8 @@ pub fn run(job: &Sequence) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(job: &CountedPaths) -> Result<OpenedSequence> {
-    shown::open(&job.recording, RecordedThread { thread: job.thread, method: None }, &folders())
+fn open(job: &CountedPathsJob) -> Result<OpenedSequence> {
+    shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
 /// Checks the segments that a program counted against a recording, for one depth or for all counted depths.

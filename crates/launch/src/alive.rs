@@ -4,7 +4,7 @@
 //! thread. When the thread gets the lock, the launcher is gone, and the thread kills its process group, which includes all programs that
 //! the task started and that did not leave the group.
 
-use crate::{Error, LaunchJob};
+use crate::{LaunchError, LaunchJob};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::getpgrp;
 use std::fs::File;
@@ -19,9 +19,9 @@ pub(crate) struct Alive {
 }
 
 impl Alive {
-    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<Alive, Error> {
+    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<Alive, LaunchError> {
         let path = job.folder.join("alive");
-        let failed = |source| Error::File { path: path.clone(), source };
+        let failed = |source| LaunchError::File { path: path.clone(), source };
         let file = File::create(&path).map_err(failed)?;
         file.lock().map_err(failed)?;
         Ok(Alive { path, _locked: file })

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum LaunchError {
     /// A temporary folder cannot be created.
     #[error("cannot create a temporary folder in {base}: set TMPDIR to a writable folder")]
     TemporaryFolder {

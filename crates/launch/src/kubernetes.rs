@@ -2,7 +2,7 @@
 //!
 //! The job's folder must be on a volume that pods mount at the same path. Kubernetes restarts the pod of each failed task.
 
-use crate::{Error, JobEvent, LaunchJob, StopFlag};
+use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -59,9 +59,14 @@ spec:
     )
 }
 
-pub(crate) fn run(job: &LaunchJob, kubernetes: &Kubernetes, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(
+    job: &LaunchJob,
+    kubernetes: &Kubernetes,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
     let path = job.folder.join("job.yaml");
-    fs::write(&path, manifest(job, kubernetes)).map_err(|source| Error::File { path: path.clone(), source })?;
+    fs::write(&path, manifest(job, kubernetes)).map_err(|source| LaunchError::File { path: path.clone(), source })?;
     report(JobEvent::Note(format!("waiting for results. Start the job with: kubectl apply -f {}", path.display())));
     let mut known = 0;
     loop {

@@ -18,7 +18,7 @@ pub mod slurm;
 pub mod template;
 pub mod temporary;
 
-pub use error::Error;
+pub use error::LaunchError;
 pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use slurm::Slurm;
@@ -88,8 +88,8 @@ pub enum JobEvent {
 /// Runs a job until all results exist. Returns the number of attempts of each task, or 1 where the engine does not know it.
 ///
 /// # Errors
-/// See [`Error`]. Running tasks are ended, and existing results are kept.
-pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+/// See [`LaunchError`]. Running tasks are ended, and existing results are kept.
+pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     job.write()?;
     let attempts = match engine {
         Engine::Local(local) => local::run(job, local, stop, report),
@@ -108,11 +108,11 @@ impl LaunchJob {
     }
 
     /// Checks that all results exist and that no task produced two different results.
-    fn check_results(&self) -> Result<(), Error> {
+    fn check_results(&self) -> Result<(), LaunchError> {
         for (task, known) in self.tasks.iter().enumerate() {
             let other = script::second_result(&known.result);
             if other.exists() {
-                return Err(Error::Duplicate { task, one: known.result.clone(), other });
+                return Err(LaunchError::Duplicate { task, one: known.result.clone(), other });
             }
         }
         match self.tasks_without_result().first() {
@@ -121,11 +121,11 @@ impl LaunchJob {
         }
     }
 
-    fn failure(&self, task: usize) -> Error {
+    fn failure(&self, task: usize) -> LaunchError {
         let log = self.log(task);
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last: Vec<&str> = text.lines().rev().take(3).collect();
-        Error::Failed { task, log, last: last.into_iter().rev().collect::<Vec<_>>().join("; ") }
+        LaunchError::Failed { task, log, last: last.into_iter().rev().collect::<Vec<_>>().join("; ") }
     }
 }
 
@@ -141,11 +141,11 @@ static USE_DEFAULT_ACTION: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl StopFlag {
     /// Starts to catch these signals.
-    pub fn new() -> Result<StopFlag, Error> {
+    pub fn new() -> Result<StopFlag, LaunchError> {
         if USE_DEFAULT_ACTION.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
-                signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(Error::Signals)?;
+                signal_hook::flag::register_conditional_default(signal, idle.clone()).map_err(LaunchError::Signals)?;
             }
             // If a different thread stores its flag first, this thread's flag stays unset and has no effect.
             let _ = USE_DEFAULT_ACTION.set(idle);
@@ -154,14 +154,14 @@ impl StopFlag {
         let mut stop = StopFlag { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
         set_default_action(false);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(Error::Signals)?);
+            stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(LaunchError::Signals)?);
         }
         Ok(stop)
     }
 
     /// Fails if a signal has asked this process to end.
-    pub fn check(&self) -> Result<(), Error> {
-        if self.flag.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    pub fn check(&self) -> Result<(), LaunchError> {
+        if self.flag.load(Ordering::Relaxed) { Err(LaunchError::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -2,7 +2,7 @@
 //! stops, all tasks are ended.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
-use crate::{Error, JobEvent, LaunchJob, MEMORY_VARIABLE, StopFlag};
+use crate::{JobEvent, LaunchError, LaunchJob, MEMORY_VARIABLE, StopFlag};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -36,7 +36,7 @@ impl Default for Local {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     let alive = Alive::hold_lock(job)?;
     let cores = cores();
     let pinned = local.parallel <= cores.len() && is_installed("taskset");
@@ -77,18 +77,18 @@ fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-struct Running {
+struct RunningTask {
     task: usize,
     slot: usize,
     child: Child,
 }
 
 /// Running tasks, which are ended when this is dropped.
-struct RunningTasks(Vec<Running>);
+struct RunningTasks(Vec<RunningTask>);
 
 impl Drop for RunningTasks {
     fn drop(&mut self) {
-        let group = |running: &Running| Pid::from_raw(running.child.id() as i32);
+        let group = |running: &RunningTask| Pid::from_raw(running.child.id() as i32);
         self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
         let begun = Instant::now();
         while begun.elapsed() < GRACE && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
@@ -110,7 +110,7 @@ pub(crate) fn run_commands(
     start: &dyn Fn(usize, usize) -> Command,
     stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
-) -> Result<Vec<u32>, Error> {
+) -> Result<Vec<u32>, LaunchError> {
     let mut attempts = vec![0; job.tasks.len()];
     let mut waiting: VecDeque<usize> = job.tasks_without_result().into();
     let mut free: Vec<usize> = (0..parallel.max(1)).rev().collect();
@@ -122,7 +122,7 @@ pub(crate) fn run_commands(
             waiting.pop_front();
             free.pop();
             attempts[task] += 1;
-            running.0.push(Running { task, slot, child });
+            running.0.push(RunningTask { task, slot, child });
         }
         sleep(POLL_EVERY);
         for done in take_ended(job, &mut running)? {
@@ -140,23 +140,24 @@ pub(crate) fn run_commands(
     Ok(attempts)
 }
 
-fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, Error> {
+fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, LaunchError> {
     let path = job.log(task);
-    let log = OpenOptions::new().create(true).append(true).open(&path).map_err(|source| Error::File { path: path.clone(), source })?;
-    let copy = log.try_clone().map_err(|source| Error::File { path, source })?;
+    let log =
+        OpenOptions::new().create(true).append(true).open(&path).map_err(|source| LaunchError::File { path: path.clone(), source })?;
+    let copy = log.try_clone().map_err(|source| LaunchError::File { path, source })?;
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(log).stderr(copy).process_group(0);
-    command.spawn().map_err(|source| Error::Tool { program, source, advice: "Install it" })
+    command.spawn().map_err(|source| LaunchError::Tool { program, source, advice: "Install it" })
 }
 
 /// Removes ended tasks from `running` and returns them. If a task has no result, the processes that it started are killed first, so that
 /// they do not run at the same time as the next attempt.
-fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<Running>, Error> {
-    let failed = |source| Error::Tool { program: "sh".into(), source, advice: "Run the job again" };
+fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
+    let failed = |source| LaunchError::Tool { program: "sh".into(), source, advice: "Run the job again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
-        let Running { task, child, .. } = &mut running.0[at];
+        let RunningTask { task, child, .. } = &mut running.0[at];
         // Read the state without reaping the process, so that neither the process ID nor the group ID is reused yet.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

@@ -1,7 +1,7 @@
 //! Processes that run on behalf of the user: forwarding of signals, exit statuses, and errors at the start.
 
 use crate::signals::ignored_signals;
-use crate::{Error, temporary};
+use crate::{LaunchError, temporary};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -22,7 +22,7 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
 }
 
 /// The error for a program named by the user that could not be run, with advice that depends on the cause.
-pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
+pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     let name = program.as_ref().display();
     let advice = match error.kind() {
         io::ErrorKind::NotFound => {
@@ -35,7 +35,7 @@ pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> Error {
         }
         _ => "",
     };
-    Error::NotRun { program: name.to_string(), error, advice }
+    LaunchError::NotRun { program: name.to_string(), error, advice }
 }
 
 /// Finds a file by name in the folders of a search path (a value of `PATH`). Returns the first file that `is_wanted` accepts.

@@ -4,7 +4,7 @@
 //! path. If the result already exists, linking fails, and the two results are compared. Results thus appear atomically, once, and never
 //! change.
 
-use crate::{Error, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
+use crate::{LaunchError, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,8 +15,8 @@ const RANK_VARIABLES: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RAN
 
 impl LaunchJob {
     /// Writes the scripts of all tasks.
-    pub fn write(&self) -> Result<(), Error> {
-        fs::create_dir_all(&self.folder).map_err(|source| Error::File { path: self.folder.clone(), source })?;
+    pub fn write(&self) -> Result<(), LaunchError> {
+        fs::create_dir_all(&self.folder).map_err(|source| LaunchError::File { path: self.folder.clone(), source })?;
         for (at, task) in self.tasks.iter().enumerate() {
             write(&self.script(at), &script_text(task))?;
         }
@@ -54,8 +54,8 @@ pub fn second_result(result: &Path) -> PathBuf {
     name.into()
 }
 
-fn write(path: &Path, text: &[u8]) -> Result<(), Error> {
-    fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
+fn write(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
+    fs::write(path, text).map_err(|source| LaunchError::File { path: path.to_owned(), source })
 }
 
 fn script_text(task: &LaunchTask) -> Vec<u8> {

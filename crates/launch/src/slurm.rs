@@ -4,7 +4,7 @@
 //! again. The queue is polled here, since `sbatch --wait` polls less and less often.
 
 use crate::script::shell_quoted;
-use crate::{Error, JobEvent, LaunchJob, StopFlag};
+use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -51,7 +51,7 @@ impl Drop for Submitted {
     }
 }
 
-pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
         let open = job.tasks_without_result();
@@ -70,18 +70,18 @@ pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut 
     Ok(attempts)
 }
 
-fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
+fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, LaunchError> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
     text.extend(shell_quoted(job.folder.as_os_str()));
     // `each.sh` cannot be used here: if a different job submitted this job, the environment may contain numbers from other launchers.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
-    fs::write(&path, text).map_err(|source| Error::File { path: path.clone(), source })?;
+    fs::write(&path, text).map_err(|source| LaunchError::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
     let mut command = Command::new("sbatch");
     command.args(["--parsable", "--requeue", "--open-mode=append"]).arg(format!("--array={}", array.join(",")));
     command.arg(format!("--job-name={}", job.name)).arg("--output").arg(log_pattern(job)).args(&slurm.options).arg(&path);
-    let output = command.output().map_err(|source| Error::Tool {
+    let output = command.output().map_err(|source| LaunchError::Tool {
         program: "sbatch".into(),
         source,
         advice: "Run this where Slurm jobs can be submitted (package slurm-client)",
@@ -100,12 +100,18 @@ fn log_pattern(job: &LaunchJob) -> OsString {
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
 
-fn tool_error(program: &str, output: &Output) -> Error {
-    Error::ToolFailed { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
+fn tool_error(program: &str, output: &Output) -> LaunchError {
+    LaunchError::ToolFailed { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
 /// Waits until no task of the array is left in the queue.
-fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<(), Error> {
+fn wait(
+    job: &LaunchJob,
+    slurm: &Slurm,
+    submitted: &Submitted,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<(), LaunchError> {
     let (mut known, mut failed_queries) = (usize::MAX, 0);
     loop {
         let mut left = slurm.poll;
@@ -134,7 +140,7 @@ fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &StopFlag, 
 }
 
 /// Waits for results that become visible late because another machine wrote them.
-fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
+fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), LaunchError> {
     let mut left = MAX_RESULT_DELAY;
     while !job.tasks_without_result().is_empty() && !left.is_zero() {
         stop.check()?;
@@ -145,9 +151,10 @@ fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), Error> {
 }
 
 /// Returns true if any task of a job is pending or running.
-fn is_pending_or_running(id: &str) -> Result<bool, Error> {
+fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
-    let output = output.map_err(|source| Error::Tool { program: "squeue".into(), source, advice: "Install the package slurm-client" })?;
+    let output =
+        output.map_err(|source| LaunchError::Tool { program: "squeue".into(), source, advice: "Install the package slurm-client" })?;
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),

@@ -6,7 +6,7 @@
 
 use crate::local::run_commands;
 use crate::script::shell_word;
-use crate::{Error, JobEvent, LaunchJob, StopFlag};
+use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
@@ -22,10 +22,15 @@ pub struct Template {
     pub retries: u32,
 }
 
-pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(
+    job: &LaunchJob,
+    template: &Template,
+    stop: &StopFlag,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, LaunchError> {
     let runs_per_task = template.line.contains("{script}") || template.line.contains("{index}");
     if !runs_per_task && !template.line.contains("{each}") {
-        return Err(Error::NoPlaceholder(template.line.clone()));
+        return Err(LaunchError::NoPlaceholder(template.line.clone()));
     }
     let start = |task: usize, _: usize| {
         let mut command = Command::new("sh");
@@ -45,7 +50,7 @@ fn run_all_at_once(
     start: &dyn Fn(usize, usize) -> Command,
     stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
-) -> Result<Vec<u32>, Error> {
+) -> Result<Vec<u32>, LaunchError> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=template.retries {
         let open = job.tasks_without_result();
@@ -59,7 +64,7 @@ fn run_all_at_once(
         let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, report) {
             // Results are checked again at the end.
-            Ok(_) | Err(Error::Failed { .. }) => {}
+            Ok(_) | Err(LaunchError::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
         for task in job.tasks_without_result().into_iter().filter(|task| *task != 0) {

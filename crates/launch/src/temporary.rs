@@ -1,6 +1,6 @@
 //! Temporary files and folders, which are removed when the command ends, even by an error or by a signal other than SIGKILL.
 
-use crate::Error;
+use crate::LaunchError;
 use crate::signals::ignored_signals;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,13 +18,13 @@ static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
 /// Creates a folder in `base` that only its owner can read.
-pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
-    TemporaryFolder::create_in(base, prefix, 0o700).map_err(|source| Error::TemporaryFolder { base: base.to_owned(), source })
+pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
+    TemporaryFolder::create_in(base, prefix, 0o700).map_err(|source| LaunchError::TemporaryFolder { base: base.to_owned(), source })
 }
 
 /// Creates a folder in `base` with the permissions of `base`.
-pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, Error> {
-    private::temporary_folder_in(base, prefix).map_err(|source| Error::NotWritable { folder: base.to_owned(), source })
+pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
+    private::temporary_folder_in(base, prefix).map_err(|source| LaunchError::NotWritable { folder: base.to_owned(), source })
 }
 
 /// Makes signals neither remove temporary files nor end this command. From now on, the caller forwards signals or polls for them.

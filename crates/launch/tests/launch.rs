@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trodden_launch::{Engine, Error, JobEvent, Kubernetes, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
+use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchError, LaunchJob, LaunchTask, Local, StopFlag, Template, kubernetes};
 
 fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     let task = |(at, words): (usize, &&[&str])| LaunchTask {
@@ -18,7 +18,7 @@ fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
     LaunchJob { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
 }
 
-fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     trodden_launch::run(job, engine, &StopFlag::new().unwrap(), report)
 }
 
@@ -53,10 +53,10 @@ fn task_without_result_is_an_error_and_ends_the_others() {
     let job = job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
     let begun = Instant::now();
     let error = run(&job, &local(), &mut |_| {}).unwrap_err();
-    assert!(matches!(&error, Error::Failed { task: 1, last, .. } if last == "no luck; no luck"), "{error}");
+    assert!(matches!(&error, LaunchError::Failed { task: 1, last, .. } if last == "no luck; no luck"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(60));
     let silent = self::job(&folder.path().join("."), &[&["true"]]);
-    assert!(matches!(run(&silent, &local(), &mut |_| {}), Err(Error::Failed { task: 0, .. })));
+    assert!(matches!(run(&silent, &local(), &mut |_| {}), Err(LaunchError::Failed { task: 0, .. })));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn second_result_must_equal_the_first() {
     };
     run(&job, &line("0"), &mut |_| {}).unwrap();
     fs::remove_file(&job.tasks[0].result).unwrap();
-    assert!(matches!(run(&job, &line("1"), &mut |_| {}), Err(Error::Duplicate { task: 0, .. })));
+    assert!(matches!(run(&job, &line("1"), &mut |_| {}), Err(LaunchError::Duplicate { task: 0, .. })));
     assert_eq!(result(folder.path(), 0), "0\n");
 }
 
@@ -106,7 +106,7 @@ fn templates_expand_placeholders_and_launchers_assign_numbers() {
     run(&job(other.path(), &[&write, &write]), &template(mpi), &mut |_| {}).unwrap();
     assert_eq!((result(other.path(), 0), result(other.path(), 1)), ("r0\n".into(), "r1\n".into()));
     let none = job(&folder.path().join("."), &[&write]);
-    assert!(matches!(run(&none, &template("ssh host"), &mut |_| {}), Err(Error::NoPlaceholder(_))));
+    assert!(matches!(run(&none, &template("ssh host"), &mut |_| {}), Err(LaunchError::NoPlaceholder(_))));
 }
 
 #[test]

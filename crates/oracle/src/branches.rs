@@ -4,9 +4,9 @@
 //! The trace of all branches must give the same value for every counter. Windows of branches give estimates, whose overlap with the counts
 //! is measured.
 
-use crate::check::{Build, Variant};
+use crate::check::{CheckBuild, CheckVariant};
 use crate::counts::{UnitCounts, counts_of};
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::random::RandomLanguage;
 use crate::step::{record, windows};
 use crate::subject::{Subject, SubjectRun};
@@ -51,24 +51,24 @@ pub struct BranchFindings {
 pub fn check(
     sources: &[PathBuf],
     language: RandomLanguage,
-    variant: &Variant,
+    variant: &CheckVariant,
     kind: &str,
     samplers: &[Sampler],
     tools: &Toolkit,
     folder: &Path,
-) -> Result<BranchFindings, Error> {
+) -> Result<BranchFindings, OracleError> {
     // Settings of the counters' storage are invalid for a build without counters.
     let is_common = |setting: &&str| !["table-slots=", "array-paths=", "threads="].iter().any(|key| setting.starts_with(key));
     let parameters = variant.parameters.split_whitespace().filter(is_common).collect::<Vec<_>>().join(" ");
-    let variant = &Variant { parameters, ..variant.clone() };
-    let counting = Build { language, variant, tools, folder };
+    let variant = &CheckVariant { parameters, ..variant.clone() };
+    let counting = CheckBuild { language, variant, tools, folder };
     let counted = folder.join("counted");
     counting.link(&counting.compile_objects(sources, true)?, &counted, true)?;
     let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
     let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
-    let addresses = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
-    let marking = Build { variant: &addresses, ..counting };
+    let addresses = CheckVariant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
+    let marking = CheckBuild { variant: &addresses, ..counting };
     let probed = folder.join("addresses");
     let objects = marking.compile_objects(sources, true)?;
     // Link statically, since the dynamic linker would take most of the steps.

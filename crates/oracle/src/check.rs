@@ -1,8 +1,8 @@
 //! Checks a generated program, or one given as source files, against all oracles.
 
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::random::{RandomLanguage, RandomProgram};
-use crate::subject::{Link, LinkArgument, Subject, SubjectRun};
+use crate::subject::{LinkArgument, LinkCommand, Subject, SubjectRun};
 use crate::tools::{Toolkit, run};
 use crate::{counts, log, pgo};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use trodden_unit::{InstrumentedImage, Settings, UnitCache};
 
 /// How a program is compiled and instrumented.
 #[derive(Clone, Debug)]
-pub struct Variant {
+pub struct CheckVariant {
     /// Options for clang.
     pub options: Vec<String>,
     /// Instrumentation settings, in the drivers' syntax.
@@ -39,9 +39,9 @@ pub struct CheckFindings {
 ///
 /// # Errors
 /// The program cannot be built or run, or an oracle fails.
-pub fn check(program: &RandomProgram, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<CheckFindings, Error> {
+pub fn check(program: &RandomProgram, variant: &CheckVariant, tools: &Toolkit, folder: &Path) -> Result<CheckFindings, OracleError> {
     let source = folder.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
-    fs::write(&source, &program.text).map_err(Error::file(&source))?;
+    fs::write(&source, &program.text).map_err(OracleError::file(&source))?;
     check_sources(&[source], program.language, variant, tools, folder)
 }
 
@@ -52,11 +52,11 @@ pub fn check(program: &RandomProgram, variant: &Variant, tools: &Toolkit, folder
 pub fn check_sources(
     sources: &[PathBuf],
     language: RandomLanguage,
-    variant: &Variant,
+    variant: &CheckVariant,
     tools: &Toolkit,
     folder: &Path,
-) -> Result<CheckFindings, Error> {
-    let build = Build { language, variant, tools, folder };
+) -> Result<CheckFindings, OracleError> {
+    let build = CheckBuild { language, variant, tools, folder };
     let (objects, plain) = (build.compile_objects(sources, true)?, build.compile_objects(sources, false)?);
     let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
     build.link(&objects, &instrumented, true)?;
@@ -92,24 +92,24 @@ pub fn check_sources(
 ///
 /// # Errors
 /// The settings are invalid or inconsistent, or name a file that cannot be read.
-pub fn write_request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
+pub fn write_request(settings: &str, store: &Path) -> Result<PathBuf, OracleError> {
     let inputs = UnitCache::new(store).inputs();
     Ok(settings.parse::<Settings>()?.request(&inputs)?.write(&inputs)?)
 }
 
-pub(crate) struct Build<'a> {
+pub(crate) struct CheckBuild<'a> {
     pub language: RandomLanguage,
-    pub variant: &'a Variant,
+    pub variant: &'a CheckVariant,
     pub tools: &'a Toolkit,
     pub folder: &'a Path,
 }
 
-impl Build<'_> {
+impl CheckBuild<'_> {
     pub fn driver(&self) -> &'static str {
         if self.language == RandomLanguage::C { "clang" } else { "clang++" }
     }
 
-    pub fn compile_objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
+    pub fn compile_objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, OracleError> {
         let mut objects = Vec::new();
         for (i, source) in sources.iter().enumerate() {
             let object = self.folder.join(format!("{i}.{}.o", if instrumented { "instrumented" } else { "plain" }));
@@ -128,7 +128,7 @@ impl Build<'_> {
         Ok(objects)
     }
 
-    pub fn link(&self, objects: &[PathBuf], program: &Path, instrumented: bool) -> Result<(), Error> {
+    pub fn link(&self, objects: &[PathBuf], program: &Path, instrumented: bool) -> Result<(), OracleError> {
         let mut link = self.tools.command(self.driver());
         link.args(objects).args(["-pthread", "-o"]).arg(program);
         if instrumented {
@@ -141,27 +141,27 @@ impl Build<'_> {
     }
 
     /// Compiles the variant's additional object; `None` if it has none.
-    fn compile_helper(&self) -> Result<Option<PathBuf>, Error> {
+    fn compile_helper(&self) -> Result<Option<PathBuf>, OracleError> {
         let Some(text) = self.variant.helper else { return Ok(None) };
         let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
-        fs::write(&source, text).map_err(Error::file(&source))?;
+        fs::write(&source, text).map_err(OracleError::file(&source))?;
         run(self.tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
         Ok(Some(object))
     }
 
     /// The link command that rebuilds an instrumented program from its units.
-    pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
-        let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
+    pub fn link_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
+        let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
         arguments.push(LinkArgument::Plain("-pthread".into()));
         arguments.extend(self.compile_helper()?.map(|helper| LinkArgument::Plain(helper.into())));
-        Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), arguments })
+        Ok(LinkCommand { driver: self.driver(), directory: self.folder.to_owned(), arguments })
     }
 }
 
-impl Variant {
+impl CheckVariant {
     /// Returns one variant for each level of optimisation. The seed decides which parameters each level is combined with.
-    pub fn for_seed(seed: u64) -> Vec<Variant> {
+    pub fn for_seed(seed: u64) -> Vec<CheckVariant> {
         const LEVELS: [&str; 5] = ["-O0", "-O1", "-O2", "-O3", "-Os"];
         const PARAMETERS: [&str; 12] = [
             "",
@@ -177,7 +177,7 @@ impl Variant {
             "early=off",
             "max-paths=64 trip-counts=on",
         ];
-        let variant = |(i, level): (usize, &&str)| Variant {
+        let variant = |(i, level): (usize, &&str)| CheckVariant {
             options: vec![(*level).into()],
             parameters: PARAMETERS[(seed as usize + i) % PARAMETERS.len()].into(),
             helper: None,

@@ -4,7 +4,7 @@
 //! unfinished ones included, must equal them. The exception is the block after a tail call that does not return, which trodden counts
 //! before the call (see [`crate::probes`]).
 
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::probes::{FunctionProbes, ProbePurpose};
 use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
 use crate::tools::Toolkit;
@@ -19,7 +19,11 @@ use trodden_unit::{BlockKind, FunctionMap};
 pub type UnitCounts = HashMap<u64, u64>;
 
 /// Builds the program with block counters only and runs it. The returned counts are indexed by probe number.
-pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), Error> {
+pub fn count_blocks(
+    subject: &Subject,
+    tools: &Toolkit,
+    run: &SubjectRun,
+) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
     let file = fresh_file(subject)?;
     let outcome = run.execute(&probed.program, &[("ORACLE_FILE", &file)])?;
@@ -32,7 +36,7 @@ pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Res
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or a map is corrupt.
-pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), Error> {
+pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = fresh_file(subject)?;
     let both = subject.reread(&probed.program)?;
@@ -41,16 +45,16 @@ pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -
     Ok((outcome, verdict))
 }
 
-fn fresh_file(subject: &Subject) -> Result<PathBuf, Error> {
+fn fresh_file(subject: &Subject) -> Result<PathBuf, OracleError> {
     let file = subject.folder.join("block-counts");
     if file.exists() {
-        fs::remove_file(&file).map_err(Error::file(&file))?;
+        fs::remove_file(&file).map_err(OracleError::file(&file))?;
     }
     Ok(file)
 }
 
-fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
-    let bytes = fs::read(file).map_err(Error::file(file))?;
+fn read_counts(file: &Path) -> Result<Vec<u64>, OracleError> {
+    let bytes = fs::read(file).map_err(OracleError::file(file))?;
     Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect())
 }
 
@@ -58,7 +62,7 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
 ///
 /// # Errors
 /// A map is corrupt.
-pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, Error> {
+pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, OracleError> {
     let mut verdict = CountVerdict::default();
     for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&probed.functions) {
         for (function, probes) in unit.map.functions.iter().zip(functions) {
@@ -85,7 +89,7 @@ pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)>
 ///
 /// # Errors
 /// The map is corrupt.
-pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPaths, Error> {
+pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPaths, OracleError> {
     Ok(FunctionPaths::decode(function, counts_of(function, counts))?)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why something could not be checked.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum OracleError {
     /// A file cannot be read or written.
     #[error("cannot read or write {path}: {source}")]
     File {
@@ -81,9 +81,9 @@ pub enum Error {
     Profile(#[from] trodden_profile::ProfileError),
 }
 
-impl Error {
+impl OracleError {
     /// Returns a function for `map_err` that adds the file's path to an I/O error.
-    pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
-        move |source| Error::File { path: path.to_owned(), source }
+    pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> OracleError + '_ {
+        move |source| OracleError::File { path: path.to_owned(), source }
     }
 }

@@ -24,7 +24,7 @@ pub mod tools;
 pub mod untested;
 pub mod verdict;
 
-pub use error::Error;
-pub use subject::{Link, LinkArgument, Subject, SubjectOutcome, SubjectRun, SubjectUnit};
+pub use error::OracleError;
+pub use subject::{LinkArgument, LinkCommand, Subject, SubjectOutcome, SubjectRun, SubjectUnit};
 pub use tools::Toolkit;
 pub use verdict::{CountDifference, CountVerdict};

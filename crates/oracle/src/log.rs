@@ -5,7 +5,7 @@
 //! counter. The result does not depend on where trodden inserts its probes or how it decodes paths.
 
 use crate::counts::{UnitCounts, counts_of, decode};
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::probes::ProbePurpose;
 use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
 use crate::tools::Toolkit;
@@ -41,29 +41,32 @@ enum LogStep {
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or corrupt.
-pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, Replay), Error> {
+pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, LogReplay), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Log, MAX_LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
-        fs::remove_file(&file).map_err(Error::file(&file))?;
+        fs::remove_file(&file).map_err(OracleError::file(&file))?;
     }
     let outcome = run.execute(&probed.program, &[("ORACLE_FILE", &file)])?;
     let records = read_log(&file)?;
-    fs::remove_file(&file).map_err(Error::file(&file))?;
-    Ok((outcome, Replay::new(subject, &probed, &records)?))
+    fs::remove_file(&file).map_err(OracleError::file(&file))?;
+    Ok((outcome, LogReplay::new(subject, &probed, &records)?))
 }
 
-fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
+fn read_log(file: &Path) -> Result<Vec<u64>, OracleError> {
     use std::io::Read;
-    let mut log = fs::File::open(file).map_err(Error::file(file))?;
+    let mut log = fs::File::open(file).map_err(OracleError::file(file))?;
     let mut word = [0; 8];
-    log.read_exact(&mut word).map_err(Error::file(file))?;
+    log.read_exact(&mut word).map_err(OracleError::file(file))?;
     let used = u64::from_le_bytes(word) + HEADER_WORDS as u64;
     if used > MAX_LOG_BYTES / 8 {
-        return Err(Error::Unusable { path: file.to_owned(), what: format!("the log exceeds {MAX_LOG_BYTES} bytes. Check a shorter run") });
+        return Err(OracleError::Unusable {
+            path: file.to_owned(),
+            what: format!("the log exceeds {MAX_LOG_BYTES} bytes. Check a shorter run"),
+        });
     }
     let mut bytes = vec![0; (used as usize - 1) * 8];
-    log.read_exact(&mut bytes).map_err(Error::file(file))?;
+    log.read_exact(&mut bytes).map_err(OracleError::file(file))?;
     let words = bytes.chunks_exact(8).skip(HEADER_WORDS - 1);
     // A record is zero if its thread was killed after reserving it and before writing it.
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
@@ -71,7 +74,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
 
 /// Counts from a log, for all functions.
 #[derive(Debug)]
-pub struct Replay {
+pub struct LogReplay {
     /// Indexed by unit and by function in the unit's map.
     units: Vec<Vec<Observed>>,
 }
@@ -93,7 +96,7 @@ struct Observed {
 }
 
 /// A function's map, indexed for following the steps of a log.
-struct Walk<'a> {
+struct LogWalk<'a> {
     map: &'a FunctionMap,
     /// Outgoing edges by node, except `Reach` edges.
     out: Vec<Vec<u32>>,
@@ -122,15 +125,15 @@ struct Activation {
     in_tail_call: bool,
 }
 
-impl Replay {
-    fn new(subject: &Subject, probed: &ProbedProgram, records: &[u64]) -> Result<Replay, Error> {
-        let mut walks: Vec<Vec<Walk>> = Vec::new();
+impl LogReplay {
+    fn new(subject: &Subject, probed: &ProbedProgram, records: &[u64]) -> Result<LogReplay, OracleError> {
+        let mut walks: Vec<Vec<LogWalk>> = Vec::new();
         let mut owner = Vec::new();
         for (u, (unit, functions)) in subject.units.iter().zip(&probed.functions).enumerate() {
-            walks.push(unit.map.functions.iter().map(Walk::new).collect());
+            walks.push(unit.map.functions.iter().map(LogWalk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
-        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(Walk::no_counts).collect()).collect();
+        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(LogWalk::no_counts).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse(record)?;
@@ -158,14 +161,14 @@ impl Replay {
             let (unit, function) = (activation.unit, activation.function);
             walks[unit][function].leave_unfinished(activation, &mut observed[unit][function]);
         }
-        Ok(Replay { units: observed })
+        Ok(LogReplay { units: observed })
     }
 
     /// Compares counters, paths, unfinished paths, and the counts of blocks and edges, of every function.
     ///
     /// # Errors
     /// A map is corrupt.
-    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, Error> {
+    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, OracleError> {
         let mut verdict = CountVerdict::default();
         for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
             for (function, observed) in unit.map.functions.iter().zip(observed) {
@@ -179,11 +182,11 @@ impl Replay {
     }
 }
 
-fn corrupt(what: &str) -> Error {
-    Error::Unusable { path: "log of steps".into(), what: what.into() }
+fn corrupt(what: &str) -> OracleError {
+    OracleError::Unusable { path: "log of steps".into(), what: what.into() }
 }
 
-fn parse(record: u64) -> Result<(u32, LogStep, u32), Error> {
+fn parse(record: u64) -> Result<(u32, LogStep, u32), OracleError> {
     let step = match record >> 29 & 7 {
         0 => LogStep::Enter,
         1 => LogStep::Block,
@@ -195,8 +198,8 @@ fn parse(record: u64) -> Result<(u32, LogStep, u32), Error> {
     Ok(((record >> 32) as u32, step, (record & 0x1fff_ffff) as u32))
 }
 
-impl<'a> Walk<'a> {
-    fn new(map: &'a FunctionMap) -> Walk<'a> {
+impl<'a> LogWalk<'a> {
+    fn new(map: &'a FunctionMap) -> LogWalk<'a> {
         let nodes = map.blocks.len() + 1;
         let (mut out, mut reach) = (vec![Vec::new(); nodes], vec![None; nodes]);
         for (i, edge) in map.graph.flow_edges().enumerate() {
@@ -214,7 +217,7 @@ impl<'a> Walk<'a> {
                 Origin::Stop(_) => {}
             }
         }
-        Walk { map, out, real, leave, enter, reach }
+        LogWalk { map, out, real, leave, enter, reach }
     }
 
     fn no_counts(&self) -> Observed {

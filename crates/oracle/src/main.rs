@@ -10,21 +10,21 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
-use trodden_oracle::check::{Variant, check, check_sources};
+use trodden_oracle::check::{CheckVariant, check, check_sources};
 use trodden_oracle::delta::DeltaLimits;
 use trodden_oracle::interesting::compare;
-use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
+use trodden_oracle::{OracleError, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
 /// Check path profiles against independent oracles.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
-    task: Task,
+    task: OracleTask,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum OracleTask {
     /// Check random programs, each in several variants.
     Random {
         /// Number of seeds.
@@ -120,25 +120,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<ExitCode, Error> {
+fn run(task: OracleTask) -> Result<ExitCode, OracleError> {
     match task {
-        Task::Show { seed } => {
+        OracleTask::Show { seed } => {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
-        Task::Interesting { full, interesting } => interesting_paths(&full, &interesting),
-        Task::Untested { tests, field } => untested_paths(&tests, &field),
-        Task::Delta { profile, limit_ms, total_s } => {
+        OracleTask::Interesting { full, interesting } => interesting_paths(&full, &interesting),
+        OracleTask::Untested { tests, field } => untested_paths(&tests, &field),
+        OracleTask::Delta { profile, limit_ms, total_s } => {
             compact_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
-        Task::Branches { output, window, interval, command } => branches(&output, window, interval, &command),
-        Task::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
-        Task::File { sources, options } => files(&sources, &options),
-        Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
+        OracleTask::Branches { output, window, interval, command } => branches(&output, window, interval, &command),
+        OracleTask::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
+        OracleTask::File { sources, options } => files(&sources, &options),
+        OracleTask::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
     }
 }
 
-fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Error> {
+fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, OracleError> {
     let found = compare(&Profile::read(full)?, &Profile::read(interesting)?)?;
     let text = serde_json::json!({
         "functions": found.functions,
@@ -154,7 +154,7 @@ fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Error>
     Ok(ExitCode::SUCCESS)
 }
 
-fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
+fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, OracleError> {
     let found = untested::compare(&Profile::read(tests)?, &Profile::read(field)?)?;
     let text = serde_json::json!({
         "tested_paths": found.tested_paths,
@@ -172,7 +172,7 @@ fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
+fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, OracleError> {
     for row in delta::measure(&Profile::read(profile)?, limits)? {
         let line = serde_json::json!({
             "function": row.function,
@@ -189,30 +189,30 @@ fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, E
     Ok(ExitCode::SUCCESS)
 }
 
-fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsString]) -> Result<ExitCode, Error> {
+fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsString]) -> Result<ExitCode, OracleError> {
     let (program, arguments) = command.split_first().expect("the command line requires a program");
-    let here = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
+    let here = std::env::current_dir().map_err(OracleError::file(Path::new(".")))?;
     let mut trace = Vec::new();
     let outcome = step::record(Path::new(program), arguments, Stdio::inherit(), &here, &mut trace)?;
     if let Some(size) = window {
         trace = step::windows(&String::from_utf8_lossy(&trace), size, interval).into_bytes();
     }
-    std::fs::write(output, trace).map_err(Error::file(output))?;
-    std::io::stdout().write_all(&outcome.output).map_err(Error::file(Path::new("standard output")))?;
+    std::fs::write(output, trace).map_err(OracleError::file(output))?;
+    std::io::stdout().write_all(&outcome.output).map_err(OracleError::file(Path::new("standard output")))?;
     let status = outcome.status.code().unwrap_or_else(|| 128 + outcome.status.signal().unwrap_or(0));
     Ok(ExitCode::from(status as u8))
 }
 
-fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
-    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleError> {
+    let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
     let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
-    for (number, mut variant) in (0..6).flat_map(Variant::for_seed).enumerate() {
+    for (number, mut variant) in (0..6).flat_map(CheckVariant::for_seed).enumerate() {
         variant.options.extend_from_slice(options);
         let place = folder.path().join(number.to_string());
-        std::fs::create_dir(&place).map_err(Error::file(&place))?;
+        std::fs::create_dir(&place).map_err(OracleError::file(&place))?;
         let findings = check_sources(sources, language, &variant, &tools, &place)?;
         println!("{variant:?}: functions {}, with unfinished paths {}", findings.functions, findings.unfinished);
         findings.differences.iter().for_each(|d| println!("  differs: {d}"));
@@ -221,18 +221,18 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(differences > 0)))
 }
 
-fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, Error> {
-    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, OracleError> {
+    let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);
-        for variant in Variant::for_seed(seed) {
+        for variant in CheckVariant::for_seed(seed) {
             let place = match &keep {
                 Some(keep) => keep.join(format!("{seed}{}", variant.options[0])),
                 None => folder.path().join(format!("{seed}{}", variant.options[0])),
             };
-            std::fs::create_dir_all(&place).map_err(Error::file(&place))?;
+            std::fs::create_dir_all(&place).map_err(OracleError::file(&place))?;
             let findings = check(&program, &variant, &tools, &place)?;
             checked += 1;
             functions += findings.functions;

@@ -7,7 +7,7 @@
 //! matched by names given to them before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::probes::strip_memory_attribute;
 use crate::subject::{Subject, SubjectOutcome, SubjectRun, SubjectUnit};
 use crate::text::TextModule;
@@ -47,7 +47,7 @@ pub fn check(
     tools: &Toolkit,
     run: &SubjectRun,
     left_by_tail_call: &[String],
-) -> Result<(SubjectOutcome, CountVerdict), Error> {
+) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
     let both = subject.reread(&build(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
@@ -91,11 +91,11 @@ fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a 
     kept
 }
 
-fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
+fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
         let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
-        fs::write(&counting, prepare_module(&tools.disassemble(&unit.bitcode)?, unit)).map_err(Error::file(&counting))?;
+        fs::write(&counting, prepare_module(&tools.disassemble(&unit.bitcode)?, unit)).map_err(OracleError::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
         run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
         subject.object(tools, unit, &counting, &object, true)?;
@@ -120,14 +120,14 @@ __attribute__((destructor(101))) static void write_at_the_end(void) {
 }
 ";
 
-fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, Error> {
+fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
     let (source, object) = (subject.folder.join("writer.c"), subject.folder.join("writer.o"));
-    fs::write(&source, WRITER).map_err(Error::file(&source))?;
+    fs::write(&source, WRITER).map_err(OracleError::file(&source))?;
     run(tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
 }
 
-fn merge(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, Error> {
+fn merge(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, OracleError> {
     let merged = subject.folder.join("pgo.profdata");
     run(tools.command("llvm-profdata").arg("merge").arg(raw).arg("-o").arg(&merged))?;
     Ok(merged)
@@ -155,7 +155,7 @@ fn prepare_module(text: &str, unit: &SubjectUnit) -> String {
     out
 }
 
-fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Error> {
+fn profiled_functions(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, OracleError> {
     let shown = run(tools.command("llvm-profdata").args(["show", "--all-functions"]).arg(profile))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let name = |line: &str| line.strip_prefix("  ").and_then(|l| l.strip_suffix(':')).filter(|l| !l.starts_with(' ')).map(str::to_owned);
@@ -168,7 +168,7 @@ fn dump_unit(
     tools: &Toolkit,
     profile: &Path,
     profiled: &HashSet<String>,
-) -> Result<UnitDump, Error> {
+) -> Result<UnitDump, OracleError> {
     let named = named_module(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
@@ -177,7 +177,7 @@ fn dump_unit(
     let output = run(opt.arg(file).arg(&named))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     let counting = counting_module(subject, unit);
-    let text = fs::read_to_string(&counting).map_err(Error::file(&counting))?;
+    let text = fs::read_to_string(&counting).map_err(OracleError::file(&counting))?;
     let labels = TextModule::read(&text)
         .functions
         .into_iter()

@@ -6,7 +6,7 @@
 //! tail call before a return gets two further probes: the function may end before the call, and trodden counts it that way, so the
 //! returning block is counted even if the callee never returns.
 
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -71,13 +71,13 @@ pub fn insert_probes(
     map: &UnitMap,
     purpose: ProbePurpose,
     numbers: &mut NodeNumbers,
-) -> Result<(String, Vec<FunctionProbes>), Error> {
+) -> Result<(String, Vec<FunctionProbes>), OracleError> {
     let module = TextModule::read(text);
     let place: HashMap<&str, usize> = module.functions.iter().enumerate().map(|(i, f)| (f.name.as_str(), i)).collect();
     let mut probes = Insertions::default();
     let mut probed = Vec::new();
     for function in &map.functions {
-        let mismatch = |what: String| Error::Text { function: function.name.clone(), what };
+        let mismatch = |what: String| OracleError::Text { function: function.name.clone(), what };
         let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("the unit's bitcode does not define it".into()))?;
         let first = numbers.assign(function.blocks.len());
         let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };

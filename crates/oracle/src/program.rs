@@ -2,8 +2,8 @@
 //!
 //! The link's inputs come from the cache too, so the build folder need not exist any more.
 
-use crate::error::Error;
-use crate::subject::{Link, LinkArgument, Subject};
+use crate::error::OracleError;
+use crate::subject::{LinkArgument, LinkCommand, Subject};
 use object::read::archive::ArchiveFile;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,24 +17,24 @@ use trodden_unit::{Identity, InstrumentedImage};
 ///
 /// # Errors
 /// The program is not instrumented, or the cache does not contain its link recipe.
-pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Error> {
-    let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
+pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, OracleError> {
+    let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
     let build = image.build_id.as_deref().unwrap_or("none");
     let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
-    let text = fs::read(&path).map_err(Error::file(&path))?;
-    let recipe: Value = serde_json::from_slice(&text).map_err(|e| Error::Unusable { path: path.clone(), what: e.to_string() })?;
-    let link = Recipe { value: &recipe, store, folder }.link()?;
+    let text = fs::read(&path).map_err(OracleError::file(&path))?;
+    let recipe: Value = serde_json::from_slice(&text).map_err(|e| OracleError::Unusable { path: path.clone(), what: e.to_string() })?;
+    let link = RecipeReader { value: &recipe, store, folder }.link()?;
     Subject::read(program, link, folder)
 }
 
-struct Recipe<'a> {
+struct RecipeReader<'a> {
     value: &'a Value,
     store: &'a Path,
     folder: &'a Path,
 }
 
-impl Recipe<'_> {
-    fn link(&self) -> Result<Link, Error> {
+impl RecipeReader<'_> {
+    fn link(&self) -> Result<LinkCommand, OracleError> {
         let directory = PathBuf::from(parse_os_string(&self.value["directory"]));
         let inputs = self.inputs()?;
         let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
@@ -61,16 +61,16 @@ impl Recipe<'_> {
         }
         let driver = if self.value["driver"] == "clang++" { "clang++" } else { "clang" };
         let directory = if directory.is_dir() { directory } else { self.folder.to_owned() };
-        Ok(Link { driver, directory, arguments: linked })
+        Ok(LinkCommand { driver, directory, arguments: linked })
     }
 
     /// The link arguments that replace the input files, by path.
-    fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
+    fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, OracleError> {
         let mut inputs = HashMap::new();
         for (number, file) in elements(&self.value["files"]).enumerate() {
             let path = PathBuf::from(parse_os_string(&file["path"]));
             let content = self.content(&file["content"]);
-            let bytes = fs::read(&content).map_err(Error::file(&content))?;
+            let bytes = fs::read(&content).map_err(OracleError::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
             let copy = self.folder.join(format!("input-{number}")).join(name);
             inputs.insert(normalized(&path), input(&bytes, &copy)?);
@@ -83,19 +83,19 @@ impl Recipe<'_> {
         self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    fn source_argument(&self, source: &Value) -> Result<LinkArgument, Error> {
+    fn source_argument(&self, source: &Value) -> Result<LinkArgument, OracleError> {
         if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
             return Ok(LinkArgument::Unit(unit));
         }
         let content = self.content(&source["object"]);
         let copy = self.folder.join(format!("source-{}.o", source["at"]));
-        fs::copy(&content, &copy).map_err(Error::file(&content))?;
+        fs::copy(&content, &copy).map_err(OracleError::file(&content))?;
         Ok(LinkArgument::Plain(copy.into()))
     }
 }
 
 /// The link argument that replaces an input file: the units in the file, or a copy of it if it contains none.
-fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
+fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, OracleError> {
     let mut units = InstrumentedImage::read(bytes)
         .map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect())
         .unwrap_or_else(|_| vec![]);
@@ -108,7 +108,7 @@ fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let Ok(archive) = ArchiveFile::parse(bytes) else { return copy_input(bytes, copy) };
     let mut members = Vec::new();
     for (number, member) in archive.members().enumerate() {
-        let unusable = |e: object::Error| Error::Unusable { path: copy.to_owned(), what: e.to_string() };
+        let unusable = |e: object::Error| OracleError::Unusable { path: copy.to_owned(), what: e.to_string() };
         // Copy the member, since the reader of ELF files needs aligned data.
         let data = member.and_then(|m| m.data(bytes)).map_err(unusable)?.to_vec();
         members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
@@ -119,10 +119,10 @@ fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     Ok(LinkArgument::Archive(members))
 }
 
-fn copy_input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
+fn copy_input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, OracleError> {
     let folder = copy.parent().unwrap_or(copy);
-    fs::create_dir_all(folder).map_err(Error::file(folder))?;
-    fs::write(copy, bytes).map_err(Error::file(copy))?;
+    fs::create_dir_all(folder).map_err(OracleError::file(folder))?;
+    fs::write(copy, bytes).map_err(OracleError::file(copy))?;
     Ok(LinkArgument::Plain(copy.into()))
 }
 

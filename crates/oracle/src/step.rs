@@ -4,7 +4,7 @@
 //! samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched if the next one does not follow it within the maximum
 //! length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their opcodes.
 
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::subject::SubjectOutcome;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
@@ -38,13 +38,13 @@ pub fn record(
     input: Stdio,
     directory: &Path,
     trace: &mut dyn Write,
-) -> Result<SubjectOutcome, Error> {
+) -> Result<SubjectOutcome, OracleError> {
     let _pinned = PinnedThread::new();
-    let failed = |what: &'static str| move |source: nix::Error| Error::Trace { program: program.to_owned(), what, source };
+    let failed = |what: &'static str| move |source: nix::Error| OracleError::Trace { program: program.to_owned(), what, source };
     // The shell stops itself, so that it can be seized before it executes the program.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "kill -STOP $$; exec \"$0\" \"$@\""]).arg(program).args(arguments).current_dir(directory);
-    let mut child = shell.stdin(input).stdout(Stdio::piped()).env_remove("TRODDEN_OUTPUT").spawn().map_err(Error::file(program))?;
+    let mut child = shell.stdin(input).stdout(Stdio::piped()).env_remove("TRODDEN_OUTPUT").spawn().map_err(OracleError::file(program))?;
     let mut output = child.stdout.take().expect("it is piped");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -57,9 +57,9 @@ pub fn record(
     nix::sys::signal::kill(pid, Signal::SIGCONT).map_err(failed("continue"))?;
     let status = Stepper::new(pid, trace).run().map_err(|error| match error {
         StepError::Trace(source) => failed("single-step")(source),
-        StepError::Write(source) => Error::File { path: "trace of branches".into(), source },
+        StepError::Write(source) => OracleError::File { path: "trace of branches".into(), source },
     })?;
-    let output = reader.join().expect("the reader does not panic").map_err(Error::file(program))?;
+    let output = reader.join().expect("the reader does not panic").map_err(OracleError::file(program))?;
     Ok(SubjectOutcome { status, output })
 }
 
@@ -150,7 +150,7 @@ enum InstructionKind {
 
 /// State of a thread.
 #[derive(Default)]
-struct SteppedThread {
+struct ThreadSteps {
     /// Address of the next instruction; `None` before the first.
     next: Option<u64>,
 }
@@ -160,13 +160,13 @@ struct Stepper<'a> {
     trace: &'a mut dyn Write,
     memory: Option<File>,
     kinds: HashMap<u64, InstructionKind>,
-    threads: HashMap<Pid, SteppedThread>,
+    threads: HashMap<Pid, ThreadSteps>,
     mapped: HashSet<ProcessMapping>,
 }
 
 impl<'a> Stepper<'a> {
     fn new(pid: Pid, trace: &'a mut dyn Write) -> Stepper<'a> {
-        let (kinds, threads, mapped) = (HashMap::new(), HashMap::from([(pid, SteppedThread::default())]), HashSet::new());
+        let (kinds, threads, mapped) = (HashMap::new(), HashMap::from([(pid, ThreadSteps::default())]), HashSet::new());
         Stepper { pid, trace, memory: None, kinds, threads, mapped }
     }
 

@@ -1,6 +1,6 @@
 //! The program under test: its units with maps and bitcode, and its link, so that it can be rebuilt from other objects and run.
 
-use crate::error::Error;
+use crate::error::OracleError;
 use crate::probes::{FunctionProbes, NodeNumbers, ProbePurpose, insert_probes};
 use crate::tools::{RECORDER, Toolkit, run};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub struct Subject {
     /// Its units, in link order.
     pub units: Vec<SubjectUnit>,
     /// The command that links it.
-    pub link: Link,
+    pub link: LinkCommand,
     /// The folder for the oracle's files.
     pub folder: PathBuf,
     /// Files derived from earlier profiles that the build used.
@@ -40,7 +40,7 @@ pub struct SubjectUnit {
 
 /// A command that links a program.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct LinkCommand {
     /// `clang` or `clang++`.
     pub driver: &'static str,
     /// The folder in which the driver runs.
@@ -102,17 +102,17 @@ impl Subject {
     ///
     /// # Errors
     /// The program is not instrumented, or its bitcode was not kept.
-    pub fn read(program: &Path, link: Link, folder: &Path) -> Result<Subject, Error> {
-        let image = InstrumentedImage::read(&fs::read(program).map_err(Error::file(program))?)?;
+    pub fn read(program: &Path, link: LinkCommand, folder: &Path) -> Result<Subject, OracleError> {
+        let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let frames: HashMap<Identity, _> = image.frames.iter().map(|f| (f.unit, f)).collect();
         let mut units = Vec::new();
         for placed in &image.units {
-            let frame = frames.get(&placed.unit).ok_or_else(|| Error::Unusable {
+            let frame = frames.get(&placed.unit).ok_or_else(|| OracleError::Unusable {
                 path: program.to_owned(),
                 what: format!("the frame of unit {} is missing. Link the program without stripping it", placed.unit),
             })?;
             let bitcode = folder.join(format!("{}.bc", placed.unit));
-            fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
+            fs::write(&bitcode, frame.bitcode()?).map_err(OracleError::file(&bitcode))?;
             units.push(SubjectUnit { identity: placed.unit, map: frame.map()?, bitcode });
         }
         let inputs = UnitCache::new(folder.join("store")).inputs();
@@ -129,16 +129,22 @@ impl Subject {
     ///
     /// # Errors
     /// A tool fails, or a unit's text does not match its map.
-    pub fn with_probes(&self, tools: &Toolkit, purpose: ProbePurpose, log_bytes: u64, combined: bool) -> Result<ProbedProgram, Error> {
+    pub fn with_probes(
+        &self,
+        tools: &Toolkit,
+        purpose: ProbePurpose,
+        log_bytes: u64,
+        combined: bool,
+    ) -> Result<ProbedProgram, OracleError> {
         let name = if purpose == ProbePurpose::Log { "log" } else { "counts" };
         let mut numbers = NodeNumbers::default();
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
         for unit in &self.units {
             let (text, probed) = insert_probes(&tools.disassemble(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
             let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
-            fs::write(&module, text).map_err(Error::file(&module))?;
+            fs::write(&module, text).map_err(OracleError::file(&module))?;
             self.object(tools, unit, &module, &object, combined)?;
-            fs::remove_file(&module).map_err(Error::file(&module))?;
+            fs::remove_file(&module).map_err(OracleError::file(&module))?;
             functions.push(probed);
             objects.insert(unit.identity, object);
         }
@@ -155,7 +161,7 @@ impl Subject {
     ///
     /// # Errors
     /// clang fails, or an input of the build cannot be read.
-    pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
+    pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), OracleError> {
         let store = self.folder.join("store");
         let request = match probes {
             true => Some(self.request(unit, &UnitCache::new(&store).inputs())?),
@@ -165,7 +171,7 @@ impl Subject {
     }
 
     /// Writes the request by which a unit was built, and the files that it names, to `folder`, and returns the request's file.
-    fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, Error> {
+    fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, OracleError> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
         }
@@ -176,12 +182,12 @@ impl Subject {
     ///
     /// # Errors
     /// The program has a different number of units.
-    pub fn reread(&self, program: &Path) -> Result<Subject, Error> {
+    pub fn reread(&self, program: &Path) -> Result<Subject, OracleError> {
         let new = Subject { inputs: self.inputs.clone(), ..Subject::read(program, self.link.clone(), &self.folder)? };
         let names = |s: &Subject| s.units.iter().map(|u| u.map.source.clone()).collect::<Vec<_>>();
         match new.units.len() == self.units.len() {
             true => Ok(new),
-            false => Err(Error::Unusable {
+            false => Err(OracleError::Unusable {
                 path: program.to_owned(),
                 what: format!("its units are {:?}, but the program under test has the units {:?}", names(&new), names(self)),
             }),
@@ -193,9 +199,9 @@ impl Subject {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }
 
-    fn recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, Error> {
+    fn recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
         let (source, object) = (self.folder.join("probes.c"), self.folder.join(format!("probes-{purpose:?}.o")));
-        fs::write(&source, RECORDER).map_err(Error::file(&source))?;
+        fs::write(&source, RECORDER).map_err(OracleError::file(&source))?;
         let size = match purpose {
             ProbePurpose::Counts => format!("-DSLOTS={slots}ul"),
             ProbePurpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),
@@ -208,17 +214,17 @@ impl Subject {
     ///
     /// # Errors
     /// The program cannot be run, or its raw file cannot be read.
-    pub fn count_paths(&self, run: &SubjectRun, more: &[(&str, &Path)]) -> Result<(SubjectOutcome, Vec<HashMap<u64, u64>>), Error> {
+    pub fn count_paths(&self, run: &SubjectRun, more: &[(&str, &Path)]) -> Result<(SubjectOutcome, Vec<HashMap<u64, u64>>), OracleError> {
         let folder = self.folder.join("raw");
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+            fs::remove_dir_all(&folder).map_err(OracleError::file(&folder))?;
         }
-        fs::create_dir(&folder).map_err(Error::file(&folder))?;
+        fs::create_dir(&folder).map_err(OracleError::file(&folder))?;
         let pattern = folder.join("%m.raw");
         let outcome = run.execute(&self.program, &[&[("TRODDEN_OUTPUT", pattern.as_path())], more].concat())?;
         let mut counts = vec![HashMap::new(); self.units.len()];
-        for file in fs::read_dir(&folder).map_err(Error::file(&folder))? {
-            let path = file.map_err(Error::file(&folder))?.path();
+        for file in fs::read_dir(&folder).map_err(OracleError::file(&folder))? {
+            let path = file.map_err(OracleError::file(&folder))?.path();
             let maps: Vec<&UnitMap> = self.units.iter().map(|u| &u.map).collect();
             for (counted, decoded) in counts.iter_mut().zip(counters(&path, &maps)?) {
                 counted.extend(decoded?.counts.executions);
@@ -228,12 +234,12 @@ impl Subject {
     }
 }
 
-impl Link {
+impl LinkCommand {
     /// Links the program from these objects of its units, with the additional arguments `more`.
     ///
     /// # Errors
     /// The link fails.
-    pub fn run(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), Error> {
+    pub fn run(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), OracleError> {
         let mut command = tools.command(self.driver);
         command.current_dir(&self.directory).args(["-Qunused-arguments", "-o"]).arg(output).args(more);
         for (i, argument) in self.arguments.iter().enumerate() {
@@ -257,7 +263,7 @@ fn add(command: &mut Command, argument: &LinkArgument, objects: &HashMap<Identit
     }
 }
 
-fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, Error> {
+fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, OracleError> {
     let mut command = tools.command("llvm-ar");
     command.arg("qc").arg(output);
     members.iter().for_each(|m| add(&mut command, m, objects));
@@ -271,27 +277,27 @@ impl SubjectRun {
     ///
     /// # Errors
     /// The program cannot be copied to [`SubjectRun::place`] or started.
-    pub fn execute(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, Error> {
+    pub fn execute(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, OracleError> {
         self.copy_to_place(program)?;
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", &self.limit_s.to_string()]).arg(&self.place).args(&self.arguments).current_dir(&self.directory);
         let input = match &self.input {
-            Some(path) => Stdio::from(fs::File::open(path).map_err(Error::file(path))?),
+            Some(path) => Stdio::from(fs::File::open(path).map_err(OracleError::file(path))?),
             None => Stdio::null(),
         };
         command.env_remove("TRODDEN_OUTPUT").envs(variables.iter().copied()).stdin(input).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let output = command.output().map_err(|source| Error::Tool { tool: program.display().to_string(), source })?;
+        let output = command.output().map_err(|source| OracleError::Tool { tool: program.display().to_string(), source })?;
         Ok(SubjectOutcome { status: output.status, output: output.stdout })
     }
 
     /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could
     /// inherit the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
-    fn copy_to_place(&self, program: &Path) -> Result<(), Error> {
+    fn copy_to_place(&self, program: &Path) -> Result<(), OracleError> {
         if let Some(folder) = self.place.parent() {
-            fs::create_dir_all(folder).map_err(Error::file(folder))?;
+            fs::create_dir_all(folder).map_err(OracleError::file(folder))?;
         }
         if self.place.exists() {
-            fs::remove_file(&self.place).map_err(Error::file(&self.place))?;
+            fs::remove_file(&self.place).map_err(OracleError::file(&self.place))?;
         }
         run(Command::new("cp").arg("--").args([program, &self.place])).map(drop)
     }
@@ -358,11 +364,11 @@ mod tests {
             line_graphs: Default::default(),
         };
         let unit = SubjectUnit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
-        let link = Link { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
+        let link = LinkCommand { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
         let inputs = InputFolder::new(place.path().join("nothing"));
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
         let missing = subject.request(&unit, &InputFolder::new(&oracle));
-        assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
+        assert!(matches!(missing, Err(OracleError::Input(InputError::Missing { .. }))), "{missing:?}");
         let file = subject.with_inputs_of(&store).request(&unit, &InputFolder::new(&oracle)).unwrap();
         let (read, folder) = PluginRequest::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));

@@ -1,6 +1,6 @@
 //! Running LLVM's tools, and locating the parts of trodden under test.
 
-use crate::error::Error;
+use crate::error::OracleError;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ impl Toolkit {
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder cannot be written.
-    pub fn prepare(folder: &Path) -> Result<Toolkit, Error> {
+    pub fn prepare(folder: &Path) -> Result<Toolkit, OracleError> {
         let clang = std::env::var_os("TRODDEN_CLANG").unwrap_or_else(|| DEFAULT_CLANG.into());
         let plugin = match std::env::var_os("TRODDEN_PLUGIN") {
             Some(plugin) => plugin.into(),
@@ -39,7 +39,7 @@ impl Toolkit {
         };
         let found = run(Command::new(&clang).arg("-print-prog-name=clang"))?;
         let llvm = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim()).with_file_name("");
-        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        fs::create_dir_all(folder).map_err(OracleError::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
         write_atomically(&runtime, RUNTIME)?;
         Ok(Toolkit { llvm, plugin, runtime })
@@ -56,7 +56,7 @@ impl Toolkit {
     ///
     /// # Errors
     /// `opt` cannot read the bitcode.
-    pub fn disassemble(&self, bitcode: &Path) -> Result<String, Error> {
+    pub fn disassemble(&self, bitcode: &Path) -> Result<String, OracleError> {
         let output = run(self.command("opt").args(["--strip-debug", "-S", "-o", "-"]).arg(bitcode))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -66,7 +66,7 @@ impl Toolkit {
     ///
     /// # Errors
     /// clang fails.
-    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &Path)>) -> Result<(), Error> {
+    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &Path)>) -> Result<(), OracleError> {
         let mut clang = self.command("clang");
         clang.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes", "-x", "ir", "-c"]);
         if let Some((store, request)) = probes {
@@ -79,18 +79,18 @@ impl Toolkit {
 }
 
 /// Replaces a file atomically: concurrent readers see either the old or the new content.
-fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), OracleError> {
     let temporary = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&temporary, bytes).map_err(Error::file(&temporary))?;
-    fs::rename(&temporary, path).map_err(Error::file(path))
+    fs::write(&temporary, bytes).map_err(OracleError::file(&temporary))?;
+    fs::rename(&temporary, path).map_err(OracleError::file(path))
 }
 
-fn build_plugin() -> Result<PathBuf, Error> {
+fn build_plugin() -> Result<PathBuf, OracleError> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--package", "trodden-instrument", "--message-format", "json", "--manifest-path"]).arg(manifest);
     let messages = run(&mut cargo)?;
-    plugin_path(&messages.stdout).ok_or_else(|| Error::Failed {
+    plugin_path(&messages.stdout).ok_or_else(|| OracleError::Failed {
         command: "cargo build --package trodden-instrument".into(),
         message: "its output names no libtrodden_instrument.so".into(),
     })
@@ -106,14 +106,14 @@ fn plugin_path(messages: &[u8]) -> Option<PathBuf> {
 ///
 /// # Errors
 /// The command cannot be started or fails; the message contains the beginning of its standard error.
-pub fn run(command: &mut Command) -> Result<Output, Error> {
+pub fn run(command: &mut Command) -> Result<Output, OracleError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|source| Error::Tool { tool: program.clone(), source })?;
+    let output = command.stdin(Stdio::null()).output().map_err(|source| OracleError::Tool { tool: program.clone(), source })?;
     if !output.status.success() {
         let words: Vec<&OsStr> = command.get_args().collect();
         let words: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
         let message = format!("{} {}", output.status, String::from_utf8_lossy(&output.stderr).chars().take(4000).collect::<String>());
-        return Err(Error::Failed { command: format!("{program} {}", words.join(" ")), message });
+        return Err(OracleError::Failed { command: format!("{program} {}", words.join(" ")), message });
     }
     Ok(output)
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_oracle::{CountVerdict, Error, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
+use trodden_oracle::{CountVerdict, OracleError, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
 use trodden_unit::UnitCache;
 
 /// Options of a check.
@@ -23,8 +23,8 @@ pub struct Trial {
 }
 
 /// Checks the run. Returns the program's exit status if all counts are equal, and 1 otherwise.
-pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
-    let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
+pub fn check(trial: &Trial) -> Result<ExitCode, OracleError> {
+    let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line requires a program");
     let run = prepare_run(name, arguments, folder.path())?;
@@ -39,7 +39,7 @@ pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
         let (_, paths) = subject.count_paths(&run, &[])?;
         equal &= replay(&subject, &tools, &run, &paths, &mut text, name)?;
     }
-    std::io::stdout().write_all(&outcome.output).map_err(Error::file(Path::new("standard output")))?;
+    std::io::stdout().write_all(&outcome.output).map_err(OracleError::file(Path::new("standard output")))?;
     report(trial, &text)?;
     let status = outcome.status.code().unwrap_or_else(|| 128 + outcome.status.signal().unwrap_or(0));
     Ok(ExitCode::from(if equal { status as u8 } else { 1 }))
@@ -52,18 +52,18 @@ fn replay(
     paths: &[counts::UnitCounts],
     text: &mut String,
     name: &OsString,
-) -> Result<bool, Error> {
+) -> Result<bool, OracleError> {
     let (_, replay) = log::replay(subject, tools, run)?;
     Ok(describe(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
 /// The run requested by the user. Standard input is saved to a file, since the program runs several times.
-fn prepare_run(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, Error> {
+fn prepare_run(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, OracleError> {
     let mut input = Vec::new();
-    std::io::stdin().read_to_end(&mut input).map_err(Error::file(Path::new("standard input")))?;
+    std::io::stdin().read_to_end(&mut input).map_err(OracleError::file(Path::new("standard input")))?;
     let kept = folder.join("standard-input");
-    fs::write(&kept, &input).map_err(Error::file(&kept))?;
-    let directory = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
+    fs::write(&kept, &input).map_err(OracleError::file(&kept))?;
+    let directory = std::env::current_dir().map_err(OracleError::file(Path::new(".")))?;
     let place = folder.join("run").join(Path::new(name).file_name().unwrap_or(name));
     Ok(SubjectRun { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
 }
@@ -87,11 +87,11 @@ fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &Count
     verdict.is_equal()
 }
 
-fn report(trial: &Trial, text: &str) -> Result<(), Error> {
+fn report(trial: &Trial, text: &str) -> Result<(), OracleError> {
     let Some(path) = &trial.report else {
         eprint!("{text}");
         return Ok(());
     };
-    let mut file = fs::File::options().create(true).append(true).open(path).map_err(Error::file(path))?;
-    file.write_all(text.as_bytes()).map_err(Error::file(path))
+    let mut file = fs::File::options().create(true).append(true).open(path).map_err(OracleError::file(path))?;
+    file.write_all(text.as_bytes()).map_err(OracleError::file(path))
 }

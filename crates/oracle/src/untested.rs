@@ -11,7 +11,7 @@ use trodden_unit::{FunctionMap, MapError};
 
 /// How much of the field's execution is untested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Untested {
+pub struct UntestedExecution {
     /// Complete paths that the tests executed.
     pub tested_paths: u64,
     /// Complete paths that the field executed.
@@ -35,7 +35,7 @@ pub struct Untested {
 }
 
 /// Identifies a function across builds: source of its unit, name and shape.
-type FunctionKey<'p> = (&'p str, &'p str, u64);
+type FunctionAcrossBuilds<'p> = (&'p str, &'p str, u64);
 
 /// The paths and edge counts of a function in the tests.
 #[derive(Default)]
@@ -48,8 +48,8 @@ struct Tested {
 ///
 /// # Errors
 /// A map is corrupt.
-pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
-    let mut tested: HashMap<FunctionKey, Tested> = HashMap::new();
+pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecution, MapError> {
+    let mut tested: HashMap<FunctionAcrossBuilds, Tested> = HashMap::new();
     for (_, unit, function) in tests.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
         let of = tested.entry((&unit.map.source, &function.name, function.shape)).or_default();
@@ -57,7 +57,7 @@ pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
         of.edges.iter_mut().zip(&paths.edges).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
         of.paths.extend(paths.complete.iter().filter(|p| p.count > 0).map(|p| origins(function, &p.path)));
     }
-    let mut found = Untested { tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(), ..Untested::default() };
+    let mut found = UntestedExecution { tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(), ..UntestedExecution::default() };
     let nothing = Tested::default();
     for (_, unit, function) in field.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
@@ -67,7 +67,7 @@ pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
     Ok(found)
 }
 
-fn add(found: &mut Untested, function: &FunctionMap, field: &FunctionPaths, tested: &Tested) {
+fn add(found: &mut UntestedExecution, function: &FunctionMap, field: &FunctionPaths, tested: &Tested) {
     let (mut new_paths, mut new_edges) = (0, BTreeSet::new());
     for path in field.complete.iter().filter(|p| p.count > 0) {
         let edges = origins(function, &path.path);

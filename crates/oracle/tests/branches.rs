@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use trodden_oracle::branches::{BranchFindings, Sampler, check};
-use trodden_oracle::check::Variant;
+use trodden_oracle::check::CheckVariant;
 use trodden_oracle::random::{RandomLanguage, program};
 use trodden_oracle::{Toolkit, step};
 
@@ -18,7 +18,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = Vec::new();
     for seed in seeds() {
-        let variants = Variant::for_seed(seed);
+        let variants = CheckVariant::for_seed(seed);
         // All levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
@@ -40,7 +40,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 
-fn findings(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
+fn findings(seed: u64, variant: &CheckVariant, tools: &Toolkit, place: &Path) -> BranchFindings {
     let program = program(seed);
     let source = place.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();

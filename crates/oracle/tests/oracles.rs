@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use trodden_oracle::check::{Variant, check_sources};
+use trodden_oracle::check::{CheckVariant, check_sources};
 use trodden_oracle::random::RandomLanguage;
 use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
@@ -45,7 +45,7 @@ impl Workspace {
                 fs::create_dir(&folder).unwrap();
                 let mut options = vec![level.to_owned()];
                 options.extend((language == RandomLanguage::Cxx).then(|| "-std=c++20".to_owned()));
-                let variant = Variant { options, parameters: parameters.into(), helper: None };
+                let variant = CheckVariant { options, parameters: parameters.into(), helper: None };
                 let findings = check_sources(sources, language, &variant, self.tools, &folder).unwrap();
                 assert!(findings.differences.is_empty(), "{level} {parameters}: {:#?}", findings.differences);
                 unfinished.push(findings.unfinished);
@@ -180,7 +180,7 @@ fn small_subject(workspace: &Workspace, source: &Path) -> (Subject, SubjectRun) 
     );
     let image = trodden_unit::InstrumentedImage::read(&fs::read(&program).unwrap()).unwrap();
     let arguments = image.units.iter().map(|u| trodden_oracle::LinkArgument::Unit(u.unit)).collect();
-    let link = trodden_oracle::Link { driver: "clang", directory: folder.to_owned(), arguments };
+    let link = trodden_oracle::LinkCommand { driver: "clang", directory: folder.to_owned(), arguments };
     let run = SubjectRun { place: folder.join("run/a"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     (Subject::read(&program, link, folder).unwrap(), run)
 }

@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use trodden_oracle::check::{CheckFindings, Variant, check};
+use trodden_oracle::check::{CheckFindings, CheckVariant, check};
 use trodden_oracle::{Toolkit, random};
 
 /// A few programs that together contain every construct, since each takes seconds in five variants.
@@ -31,7 +31,7 @@ fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFinding
     let mut all = Vec::new();
     for &seed in seeds {
         let program = random::program(seed);
-        for variant in Variant::for_seed(seed) {
+        for variant in CheckVariant::for_seed(seed) {
             let place = folder.join(format!("{seed}{}", variant.options[0]));
             std::fs::create_dir(&place).unwrap();
             let mut findings = check(&program, &variant, tools, &place).unwrap();

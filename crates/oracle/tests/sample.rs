@@ -3,7 +3,7 @@
 
 mod plain;
 
-use trodden_oracle::check::{Variant, check};
+use trodden_oracle::check::{CheckVariant, check};
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_oracle::{Toolkit, random};
 
@@ -47,8 +47,8 @@ fn seeds() -> Vec<u64> {
     (first.parse().unwrap()..=last.parse().unwrap()).collect()
 }
 
-fn variant(level: &str, parameters: &str) -> Variant {
-    Variant { options: vec![level.into()], parameters: format!("when=bursts {parameters}"), helper: Some(HELPER) }
+fn variant(level: &str, parameters: &str) -> CheckVariant {
+    CheckVariant { options: vec![level.into()], parameters: format!("when=bursts {parameters}"), helper: Some(HELPER) }
 }
 
 #[test]

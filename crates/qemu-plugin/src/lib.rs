@@ -9,9 +9,9 @@
 mod qemu;
 mod stream;
 
-use qemu::{Info, PluginId, Translation};
+use qemu::{PluginId, QemuInfo, Translation};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use stream::Stream;
+use stream::ProcessStream;
 
 /// The version of QEMU's plugin interface that this plugin uses.
 #[unsafe(no_mangle)]
@@ -23,7 +23,7 @@ pub static qemu_plugin_version: c_int = 1;
 /// # Safety
 /// `arguments` points to `count` C strings, as QEMU's documentation promises.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, count: c_int, arguments: *const *const c_char) -> c_int {
+pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const QemuInfo, count: c_int, arguments: *const *const c_char) -> c_int {
     let mut output = None;
     let mut memory = false;
     for at in 0..usize::try_from(count).unwrap_or(0) {
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, c
         eprintln!("trodden's QEMU plugin: the argument out=FILE is missing");
         return -1;
     };
-    if let Err(error) = Stream::open(&output, memory) {
+    if let Err(error) = ProcessStream::open(&output, memory) {
         eprintln!("trodden's QEMU plugin: cannot write {output}: {error}");
         return -1;
     }
@@ -55,11 +55,11 @@ pub unsafe extern "C" fn qemu_plugin_install(id: PluginId, _info: *const Info, c
 }
 
 extern "C" fn on_thread_begin(_: PluginId, thread: c_uint) {
-    Stream::get().begin_thread(thread);
+    ProcessStream::get().begin_thread(thread);
 }
 
 extern "C" fn on_thread_end(_: PluginId, thread: c_uint) {
-    Stream::get().end_thread(thread);
+    ProcessStream::get().end_thread(thread);
 }
 
 /// Handles the system calls that affect the stream: those that end the program, install signal handlers, or create processes.
@@ -76,7 +76,7 @@ extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64,
     const TGKILL: i64 = 234;
     const EXECVEAT: i64 = 322;
     const CLONE3: i64 = 435;
-    let stream = Stream::get();
+    let stream = ProcessStream::get();
     match number {
         RT_SIGACTION => stream.send_handler(two),
         RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::LEAVES_HANDLER),
@@ -91,12 +91,12 @@ extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64,
 }
 
 extern "C" fn on_program_end(_: PluginId, _: *mut c_void) {
-    Stream::get().end();
+    ProcessStream::get().end();
 }
 
 /// Describes a translated block, and requests callbacks for its executions.
 extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
-    let stream = Stream::get();
+    let stream = ProcessStream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
     let number = unsafe { stream.describe(block) };
     // SAFETY: the same block. QEMU only passes the number back and does not use it as a pointer.
@@ -129,13 +129,13 @@ fn is_call_or_return(code: &[u8]) -> bool {
 }
 
 extern "C" fn on_execution(thread: c_uint, number: *mut c_void) {
-    Stream::get().push(thread, number.addr() as u64);
+    ProcessStream::get().push(thread, number.addr() as u64);
 }
 
 extern "C" fn on_access(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
     // SAFETY: QEMU passed `info` to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    Stream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
+    ProcessStream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
 }
 
 #[cfg(test)]

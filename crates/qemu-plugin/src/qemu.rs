@@ -7,7 +7,7 @@ pub type PluginId = u64;
 
 /// QEMU's information about itself, which is not used.
 #[repr(C)]
-pub struct Info {
+pub struct QemuInfo {
     _private: [u8; 0],
 }
 
@@ -19,7 +19,7 @@ pub struct Translation {
 
 /// An instruction of a block.
 #[repr(C)]
-pub struct Instruction {
+pub struct QemuInstruction {
     _private: [u8; 0],
 }
 
@@ -48,7 +48,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: PluginId, callback: TranslationCallback);
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(block: *mut Translation, callback: ExecutionCallback, flags: c_int, data: *mut c_void);
     pub fn qemu_plugin_register_vcpu_mem_cb(
-        instruction: *mut Instruction,
+        instruction: *mut QemuInstruction,
         callback: MemoryCallback,
         flags: c_int,
         kind: c_int,
@@ -58,10 +58,10 @@ unsafe extern "C" {
     pub fn qemu_plugin_register_atexit_cb(id: PluginId, callback: EndCallback, data: *mut c_void);
     pub fn qemu_plugin_tb_n_insns(block: *const Translation) -> usize;
     pub fn qemu_plugin_tb_vaddr(block: *const Translation) -> u64;
-    pub fn qemu_plugin_tb_get_insn(block: *const Translation, at: usize) -> *mut Instruction;
-    pub fn qemu_plugin_insn_data(instruction: *const Instruction) -> *const c_void;
-    pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
-    pub fn qemu_plugin_insn_haddr(instruction: *const Instruction) -> *mut c_void;
+    pub fn qemu_plugin_tb_get_insn(block: *const Translation, at: usize) -> *mut QemuInstruction;
+    pub fn qemu_plugin_insn_data(instruction: *const QemuInstruction) -> *const c_void;
+    pub fn qemu_plugin_insn_size(instruction: *const QemuInstruction) -> usize;
+    pub fn qemu_plugin_insn_haddr(instruction: *const QemuInstruction) -> *mut c_void;
     pub fn qemu_plugin_mem_is_store(info: u32) -> bool;
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
 }
@@ -70,7 +70,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// The instruction must belong to a block that QEMU is translating. The bytes are valid during the translation.
-pub unsafe fn code<'a>(instruction: *const Instruction) -> &'a [u8] {
+pub unsafe fn code<'a>(instruction: *const QemuInstruction) -> &'a [u8] {
     // SAFETY: QEMU returns the address and the size of bytes that stay valid during the translation.
     unsafe { std::slice::from_raw_parts(qemu_plugin_insn_data(instruction).cast(), qemu_plugin_insn_size(instruction)) }
 }

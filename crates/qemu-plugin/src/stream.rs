@@ -27,7 +27,7 @@ struct Output {
 }
 
 /// The stream of this process.
-pub struct Stream {
+pub struct ProcessStream {
     buffers: Box<[AtomicPtr<Vec<u64>>]>,
     output: Mutex<Output>,
     overflow: AtomicUsize,
@@ -38,9 +38,9 @@ pub struct Stream {
     base: AtomicU64,
 }
 
-static STREAM: OnceLock<Stream> = OnceLock::new();
+static STREAM: OnceLock<ProcessStream> = OnceLock::new();
 
-impl Stream {
+impl ProcessStream {
     /// Opens the file and writes the header.
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
         let mut file = to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
@@ -48,12 +48,12 @@ impl Stream {
         file.write_all(&FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes())?;
         let buffers = (0..MAX_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
-        let stream = Stream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
+        let stream = ProcessStream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
         STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
     /// The stream. It is opened when the plugin is loaded.
-    pub fn get() -> &'static Stream {
+    pub fn get() -> &'static ProcessStream {
         STREAM.get().expect("callbacks are registered after the stream was opened")
     }
 
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// Like [`Stream::send_fork`] for `clone3`, whose arguments are at this address, flags first.
+    /// Like [`ProcessStream::send_fork`] for `clone3`, whose arguments are at this address, flags first.
     pub fn send_fork_of_clone3(&self, arguments: u64) {
         if let Some(flags) = self.read_program(arguments) {
             self.send_fork(flags);

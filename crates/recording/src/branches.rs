@@ -21,7 +21,7 @@ const PERIOD: &str = "100003";
 
 /// Which branches the hardware records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BranchKind {
+pub enum RecordedBranches {
     /// The most recent branches at each sample (`perf record -b`).
     Records,
     /// All branches, by Intel PT.
@@ -32,7 +32,7 @@ pub enum BranchKind {
 #[derive(Clone, Debug)]
 pub struct BranchRecording {
     /// Which branches to record.
-    pub kind: BranchKind,
+    pub kind: RecordedBranches,
     /// The path of `perf`.
     pub perf: PathBuf,
     /// The perf event that replaces the default one.
@@ -70,8 +70,8 @@ fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     command.args(["record", "--quiet", "-o"]).arg(data);
     let event = |default: &str| job.event.clone().unwrap_or_else(|| default.into());
     match job.kind {
-        BranchKind::Records => command.args(["-b", "-c", PERIOD, "-e"]).arg(event("branches:u")),
-        BranchKind::Trace => command.arg("-e").arg(event("intel_pt//u")),
+        RecordedBranches::Records => command.args(["-b", "-c", PERIOD, "-e"]).arg(event("branches:u")),
+        RecordedBranches::Trace => command.arg("-e").arg(event("intel_pt//u")),
     };
     command
 }
@@ -90,14 +90,14 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
 }
 
 /// Describes the requirements for recording this kind of branches.
-fn requirements(kind: BranchKind) -> &'static str {
+fn requirements(kind: RecordedBranches) -> &'static str {
     match kind {
-        BranchKind::Records => {
+        RecordedBranches::Records => {
             "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since \
                 Haswell; AMD Zen 4 and later, or Zen 3 with --branches=branch-brs). Virtual machines rarely expose them. If they are not \
                 available, build with --sample"
         }
-        BranchKind::Trace => {
+        RecordedBranches::Trace => {
             "a trace needs the sysctl kernel.perf_event_paranoid at 2 or less, and Intel PT, which virtual machines rarely expose. Try \
                 --branches=records, or build with --sample"
         }
@@ -110,8 +110,8 @@ fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run
     let name = Path::new("the recording of perf");
     let programs = run_perf_script(job, data, &["-F", "pid,tid"], |text| Ok(programs_with_addresses(text, name, context.units.as_ref())?))?;
     let fields: &[&str] = match job.kind {
-        BranchKind::Records => &["-F", "pid,tid,ip,brstack"],
-        BranchKind::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
+        RecordedBranches::Records => &["-F", "pid,tid,ip,brstack"],
+        RecordedBranches::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
     let imported = run_perf_script(job, data, fields, |text| import::profile_of(text, name, &programs, run, context))?;
     import::store(imported, name, &what.destination, context)

@@ -1,9 +1,9 @@
 //! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
 //!
-//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps running. Pauses
-//! between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost allows, to
-//! estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor time
-//! ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
+//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps
+//! running. Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the
+//! cost allows, to estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor
+//! time ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
 //! estimate how many executions short bursts miss. If a recorder is killed, the next one turns the switch off.
 
 use crate::processor_time::ProcessorTime;
@@ -35,7 +35,7 @@ const STRETCHED_FRACTION: f64 = 0.25;
 
 /// When `--sample` programs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bursts {
+pub struct BurstSchedule {
     /// Length of a burst that is not stretched.
     pub burst: Duration,
     /// Mean time between the starts of two consecutive bursts that are not stretched.
@@ -79,7 +79,7 @@ impl BurstThread {
     ///
     /// # Errors
     /// The bursts are longer than their period.
-    pub fn start(files: BurstFiles, bursts: Bursts) -> Result<BurstThread> {
+    pub fn start(files: BurstFiles, bursts: BurstSchedule) -> Result<BurstThread> {
         ensure!(
             bursts.burst <= bursts.period,
             "a burst cannot be longer than the time between the starts of two bursts. Raise --every or lower --burst"
@@ -92,7 +92,7 @@ impl BurstThread {
             switches: BTreeMap::new(),
             readings: Readings::default(),
             reading_took: Duration::ZERO,
-            random: Random::new(),
+            random: BurstRandom::new(),
             on: SwitchedOn::default(),
             on_since_reading: SwitchedOn::default(),
             stretch: 1,
@@ -117,13 +117,13 @@ impl BurstThread {
 
 struct BurstController {
     files: BurstFiles,
-    bursts: Bursts,
+    bursts: BurstSchedule,
     stopped: Receiver<()>,
     /// Switches by raw file; `None` for images without one.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
-    random: Random,
+    random: BurstRandom,
     on: SwitchedOn,
     /// The part of `on` since the last reading of the counts.
     on_since_reading: SwitchedOn,
@@ -287,12 +287,12 @@ pub fn log_share(sampling: &SampledRun) {
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
 
-struct Random(u64);
+struct BurstRandom(u64);
 
-impl Random {
-    fn new() -> Random {
+impl BurstRandom {
+    fn new() -> BurstRandom {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        Random((now ^ u64::from(std::process::id()) << 32) | 1)
+        BurstRandom((now ^ u64::from(std::process::id()) << 32) | 1)
     }
 
     /// A number between 0 (inclusive) and 1 (exclusive).

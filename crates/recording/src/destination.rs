@@ -11,7 +11,7 @@ use trodden_text::words::plural;
 
 /// The destination of a run's profile.
 #[derive(Clone, Debug, Default)]
-pub struct Destination {
+pub struct ProfileDestination {
     /// The suite that the run belongs to.
     pub suite: Option<String>,
     /// A file to write the profile to, in addition to the run store.
@@ -43,7 +43,7 @@ impl Delivered {
 ///
 /// # Errors
 /// No image can be decoded, or the destination cannot be written.
-pub fn deliver(collected: &Collected, destination: &Destination, context: &RecordingContext) -> Result<Delivered> {
+pub fn deliver(collected: &Collected, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };

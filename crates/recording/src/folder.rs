@@ -1,6 +1,6 @@
 //! The temporary folder of a run's raw files.
 
-use crate::{Destination, RecordingContext};
+use crate::{ProfileDestination, RecordingContext};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -63,7 +63,7 @@ pub fn is_in_use(file: &Path) -> bool {
 }
 
 /// Creates the folder for a run's raw files near the future profile: in the run store, or next to the output file.
-pub fn run_folder(destination: &Destination, context: &RecordingContext) -> Result<RunFolder> {
+pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
         _ => trodden_profile::store::store_folder(Path::new("")),

@@ -1,6 +1,6 @@
 //! Makes profiles of uninstrumented programs from branches that the hardware recorded.
 
-use crate::{Destination, RecordingContext, deliver};
+use crate::{ProfileDestination, RecordingContext, deliver};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Ru
 ///
 /// # Errors
 /// The text has no branches or no complete path, or the profile cannot be stored.
-pub fn store(imported: BranchImport, name: &Path, destination: &Destination, context: &RecordingContext) -> Result<()> {
+pub fn store(imported: BranchImport, name: &Path, destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), advice(sampling.samples));

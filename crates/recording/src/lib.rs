@@ -22,9 +22,9 @@ pub mod streams;
 pub mod suite;
 mod waiting;
 
-pub use bursts::Bursts;
+pub use bursts::BurstSchedule;
 pub use context::RecordingContext;
-pub use destination::{Delivered, Destination, deliver, nothing_counted};
+pub use destination::{Delivered, ProfileDestination, deliver, nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 pub use runs::{
     PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, ending, exit_code_with, host, new_run, pattern, run_metadata,

@@ -6,7 +6,7 @@
 
 use crate::runs::reasons;
 use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
-use crate::streams::recorder::{MIN_PAUSE, Recorder, longer_pause};
+use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, longer_pause};
 use crate::{
     RecordedCommand, RecordingContext, TEST_VARIABLE, command, ending, exit_code_with, host, new_run, nothing_counted, pattern, run_folder,
     run_metadata,
@@ -101,7 +101,7 @@ fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
 fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (complete, ended) = channel();
     std::thread::spawn(move || {
-        let mut recorder = Recorder::new(&folder, method);
+        let mut recorder = StreamRecorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &complete) {
             log::warn!("cannot record streams any longer: {}", reasons(&error));
             programs.iter().for_each(|program| drop(complete.send(program)));
@@ -110,7 +110,7 @@ fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Rec
     ended
 }
 
-fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, complete: &Sender<StartedProgram>) -> Result<()> {
+fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, complete: &Sender<StartedProgram>) -> Result<()> {
     let mut pause = MIN_PAUSE;
     loop {
         match programs.recv_timeout(pause) {

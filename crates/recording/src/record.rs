@@ -7,7 +7,7 @@
 use crate::bursts::{self, BurstFiles, BurstThread};
 use crate::runs::reasons;
 use crate::{
-    Bursts, Delivered, Destination, PROGRAM_VARIABLE, RecordedCommand, RecordingContext, RunFolder, command, deliver, ending,
+    BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver, ending,
     exit_code_with, is_in_use, new_run, nothing_counted, pattern, run_folder, run_metadata,
 };
 use anyhow::{Context, Result};
@@ -24,7 +24,7 @@ use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
 /// built with `--sample`.
-pub fn run(what: &RecordedCommand, bursts: Bursts, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
+pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     // Without a process ID in the name, all processes share the file of an image.
     let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, context)?;
@@ -48,7 +48,7 @@ pub struct RunnerCommand {
     /// The folder with copies of images that are deleted after their run. A copy's file name is the image's identity.
     pub images: PathBuf,
     /// The destination of the profile.
-    pub destination: Destination,
+    pub destination: ProfileDestination,
 }
 
 /// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and true if a profile was
@@ -56,7 +56,7 @@ pub struct RunnerCommand {
 ///
 /// # Errors
 /// The command cannot be run, or the destination cannot be written.
-pub fn run_through_runner(what: RunnerCommand, bursts: Bursts, context: &RecordingContext) -> Result<(ExitCode, bool)> {
+pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &RecordingContext) -> Result<(ExitCode, bool)> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = what.command;
     command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
@@ -132,7 +132,7 @@ fn has_counts(folder: &Path) -> bool {
 /// # Errors
 /// The program cannot be run or fails, or its counts have problems.
 pub fn trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
-    let bursts = Bursts { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
+    let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
     let collected = counted.collect(folder, context)?;
@@ -148,7 +148,7 @@ pub fn trial(program: &Path, folder: &Path, context: &RecordingContext) -> Resul
 /// A command cannot be run or fails, nothing was counted, or counts are lost.
 pub fn train(commands: &[String], program: &Path, context: &RecordingContext) -> Result<Profile> {
     let folder = context.temporary_folder("trodden-train-")?;
-    let bursts = Bursts { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
+    let bursts = BurstSchedule { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
         let arguments = ["sh".into(), "-c".into(), line.into()];
@@ -165,14 +165,14 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
 }
 
 /// A run that has ended.
-struct Counted {
+struct CountedRun {
     run: Run,
     status: ExitStatus,
     /// `None` if no program built with `--sample` ran.
     sampling: Option<SampledRun>,
 }
 
-impl Counted {
+impl CountedRun {
     fn collect(self, folder: &Path, context: &RecordingContext) -> Result<Collected> {
         let files = raw_files(folder)?;
         let mut collected = collect(files, self.run, context.units.as_ref());
@@ -185,7 +185,13 @@ impl Counted {
 const EXIT_GRACE: Duration = Duration::from_millis(50);
 
 /// Runs a command that writes raw files of the given name pattern to a folder.
-fn run_counted(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts, context: &RecordingContext) -> Result<Counted> {
+fn run_counted(
+    arguments: &[OsString],
+    folder: &Path,
+    names: &str,
+    bursts: BurstSchedule,
+    context: &RecordingContext,
+) -> Result<CountedRun> {
     run_counted_with(arguments, &[], (folder, names), bursts, context)
 }
 
@@ -194,9 +200,9 @@ fn run_counted_with(
     arguments: &[OsString],
     variables: &[(&str, &OsStr)],
     (folder, names): (&Path, &str),
-    bursts: Bursts,
+    bursts: BurstSchedule,
     context: &RecordingContext,
-) -> Result<Counted> {
+) -> Result<CountedRun> {
     let mut command = command(arguments, folder, names, context);
     command.envs(variables.iter().copied());
     run_counted_command(command, arguments, folder, bursts, context)
@@ -207,9 +213,9 @@ fn run_counted_command(
     mut command: Command,
     arguments: &[OsString],
     folder: &Path,
-    bursts: Bursts,
+    bursts: BurstSchedule,
     context: &RecordingContext,
-) -> Result<Counted> {
+) -> Result<CountedRun> {
     if bursts.burst == bursts.period {
         // The program must count even before the recorder has found its raw file.
         command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
@@ -222,7 +228,7 @@ fn run_counted_command(
     let status = status.map_err(|error| cannot_run(&arguments[0], error))?;
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), context) };
     warn_of_running_processes(arguments, folder);
-    Ok(Counted { run, status, sampling })
+    Ok(CountedRun { run, status, sampling })
 }
 
 /// Reports if a process that the command started still counts.
@@ -244,7 +250,7 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
 fn store_profile(
     what: &RecordedCommand,
     must_sample: bool,
-    counted: Counted,
+    counted: CountedRun,
     folder: &Path,
     context: &RecordingContext,
 ) -> Result<Delivered> {
@@ -264,7 +270,7 @@ fn store_profile(
 ///
 /// # Errors
 /// A file cannot be read, nothing can be decoded, or some counts are lost.
-pub fn collect_files(given: &[PathBuf], destination: &Destination, context: &RecordingContext) -> Result<()> {
+pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {
         match path.is_dir() {

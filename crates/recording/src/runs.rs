@@ -1,6 +1,6 @@
 //! Helpers for all recordings: commands with an output pattern, exit statuses, and metadata of runs.
 
-use crate::{Destination, RecordingContext};
+use crate::{ProfileDestination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ pub struct RecordedCommand {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// The destination of the profile.
-    pub destination: Destination,
+    pub destination: ProfileDestination,
 }
 
 /// Exit status if the command succeeded but counts are missing.

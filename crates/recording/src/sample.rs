@@ -1,7 +1,7 @@
 //! Bursts in running programs, which are named by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read};
-use crate::{Bursts, Destination, RecordingContext, deliver, host, is_in_use, new_run};
+use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host, is_in_use, new_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -21,9 +21,9 @@ pub struct Sample {
     /// Duration; `None` to continue until a signal arrives or all processes given by ID have ended.
     pub time: Option<Duration>,
     /// When the programs count.
-    pub bursts: Bursts,
+    pub bursts: BurstSchedule,
     /// The destination of the profile.
-    pub destination: Destination,
+    pub destination: ProfileDestination,
 }
 
 /// Samples programs that are already running.

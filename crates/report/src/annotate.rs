@@ -9,12 +9,12 @@ use crate::escape;
 use crate::indent::InlinedIndent;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINE_INDENT, NO_SOURCE, Page, TextOptions, new_calls, paint_turn, render_path, scope_label};
+use crate::text::{INLINE_INDENT, NO_SOURCE, PageLayout, TextOptions, new_calls, paint_turn, render_path, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub struct AnnotateRequest {
     /// A path's number; `None` for the path with the greatest weight.
     pub path: Option<u64>,
     /// The measure by which paths are weighted.
-    pub measure: Measure,
+    pub measure: PathMeasure,
 }
 
 /// Writes the annotated source.
@@ -41,7 +41,7 @@ pub struct AnnotateRequest {
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
-    let page = &Page::new(options);
+    let page = &PageLayout::new(options);
     let shown = ShownPath::find(function, request)?;
     let mut out = render_title(view, function, shown.as_ref(), request.measure, page);
     match LineRange::from_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
@@ -82,7 +82,7 @@ impl ShownPath {
     }
 }
 
-fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
+fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: PathMeasure, page: &PageLayout) -> String {
     let place = match (function.file(), function.line()) {
         (Some(file), Some(line)) => format!("  {}:{line}", escape::escape_line(file)),
         _ => String::new(),
@@ -114,7 +114,7 @@ fn render_title(view: &View, function: &Function, shown: Option<&ShownPath>, mea
     out
 }
 
-fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
+fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &PageLayout) -> String {
     let why = match function.file() {
         Some(file) => format!("cannot read the source file {}", escape::escape_line(file)),
         None => "the function has no debug information. Build with -g to see source lines".into(),
@@ -134,7 +134,7 @@ struct MarkedSource<'a> {
     instances: BTreeMap<(u32, u32, u32), u64>,
     inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
-    page: &'a Page,
+    page: &'a PageLayout,
     /// The column at which branch directions are printed.
     column: usize,
 }
@@ -148,7 +148,7 @@ impl<'a> MarkedSource<'a> {
         function: &'a Function<'a>,
         shown: Option<&'a ShownPath>,
         sources: &'a SourceCache<'a>,
-        page: &'a Page,
+        page: &'a PageLayout,
     ) -> MarkedSource<'a> {
         let mut steps: BTreeMap<(&str, u32), Vec<&ListingStep>> = BTreeMap::new();
         for step in shown.iter().flat_map(|c| &c.listing.steps) {

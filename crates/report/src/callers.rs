@@ -3,7 +3,7 @@
 use crate::names::Name;
 use crate::paint;
 use crate::select::limit;
-use crate::text::{Page, TextOptions};
+use crate::text::{PageLayout, TextOptions};
 use crate::words::{count, percent, plural, reasons};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use trodden_stored::{Folders, streams};
 type FunctionName = (String, String);
 
 /// A callee's short name, its number of calls with a known caller, and each caller's name and number of calls.
-type CalledFunction = (String, u64, Vec<(String, u64)>);
+type CalleeCallers = (String, u64, Vec<(String, u64)>);
 
 /// Streams with more events in total are not searched for callers.
 const MAX_EVENTS: u64 = 20_000_000;
@@ -90,7 +90,7 @@ impl Callers {
 
     /// Writes the callers of the `top` most called functions. If `only` is given, functions with other names are omitted.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
-        let page = Page::new(options);
+        let page = PageLayout::new(options);
         let mut functions = self.sort_functions(only);
         functions.truncate(limit(top));
         if functions.is_empty() {
@@ -116,7 +116,7 @@ impl Callers {
     /// The callers of all functions, or of those named `only`, for a JSON report.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
-        let function = |(name, calls, callers): &CalledFunction| {
+        let function = |(name, calls, callers): &CalleeCallers| {
             let callers: Vec<Value> = callers.iter().map(caller).collect();
             json!({ "function": name, "calls": calls, "callers": callers })
         };
@@ -124,7 +124,7 @@ impl Callers {
     }
 
     /// Functions with their known calls and callers, most calls first.
-    fn sort_functions(&self, only: Option<&str>) -> Vec<CalledFunction> {
+    fn sort_functions(&self, only: Option<&str>) -> Vec<CalleeCallers> {
         let name = |key: &(String, String)| Name::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);
@@ -135,7 +135,7 @@ impl Callers {
             callers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
             (name(callee).short, callers.iter().map(|(_, times)| times).sum(), callers)
         };
-        let mut rows: Vec<CalledFunction> = wanted.map(row).collect();
+        let mut rows: Vec<CalleeCallers> = wanted.map(row).collect();
         rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         rows
     }

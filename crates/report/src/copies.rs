@@ -2,7 +2,7 @@
 
 use crate::words::plural;
 use std::fmt::Write;
-use trodden_analysis::copies::{Baseline, CopyCosts, Costs};
+use trodden_analysis::copies::{BaselineTimes, CopyCosts, Costs};
 
 const BAR_HEIGHT: u32 = 26;
 const LABEL_WIDTH: u32 = 150;
@@ -22,7 +22,7 @@ const BOUND_COLOUR: &str = "#bbbbbb";
 /// Bar colour for a single program that counts everything.
 const SINGLE_COLOUR: &str = "#ccbb44";
 
-struct Bar {
+struct TimeBar {
     name: String,
     value: f64,
     text: String,
@@ -47,7 +47,7 @@ pub fn summary(costs: &Costs) -> Vec<String> {
         ));
     }
     match (&costs.baseline, costs.saving) {
-        (Some(Baseline { plain_ns, sequential_ns, .. }), Some(saving)) => {
+        (Some(BaselineTimes { plain_ns, sequential_ns, .. }), Some(saving)) => {
             let over = 100.0 * (*sequential_ns as f64 / (*plain_ns).max(1) as f64 - 1.0);
             let verb = if saving < 0.0 { "takes" } else { "saves" };
             let than = if saving < 0.0 { "longer than that" } else { "of that" };
@@ -144,9 +144,9 @@ fn render_table(costs: &Costs) -> String {
     out + "</table></div>\n"
 }
 
-fn time_bars(costs: &Costs) -> Vec<Bar> {
-    let row = |name: String, ns: u64, colour| Bar { name, value: ns as f64, text: format_seconds(ns), colour };
-    let mut rows: Vec<Bar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
+fn time_bars(costs: &Costs) -> Vec<TimeBar> {
+    let row = |name: String, ns: u64, colour| TimeBar { name, value: ns as f64, text: format_seconds(ns), colour };
+    let mut rows: Vec<TimeBar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
         rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
         rows.push(row("one program".into(), base.sequential_ns, SINGLE_COLOUR));
@@ -155,13 +155,13 @@ fn time_bars(costs: &Costs) -> Vec<Bar> {
 }
 
 /// Returns hit bars relative to the single program's hits; `None` if a copy's hits are unknown.
-fn hit_bars(costs: &Costs) -> Option<Vec<Bar>> {
+fn hit_bars(costs: &Costs) -> Option<Vec<TimeBar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
-        Bar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
+        TimeBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
-    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<Bar>>>()?;
+    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<TimeBar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
     rows.push(row("lower bound".into(), costs.lower_bound_hits, BOUND_COLOUR));
     rows.push(row("one program".into(), costs.sequential_hits, SINGLE_COLOUR));
@@ -176,7 +176,7 @@ fn format_seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn render_bar_chart(rows: &[Bar]) -> String {
+fn render_bar_chart(rows: &[TimeBar]) -> String {
     let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;

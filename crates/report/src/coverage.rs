@@ -5,9 +5,9 @@
 
 use crate::escape;
 use crate::paint;
-use crate::path_listing::{Begins, PathListing};
+use crate::path_listing::{PathBegins, PathListing};
 use crate::schema::SCHEMA_VERSION;
-use crate::text::{Page, TextOptions};
+use crate::text::{PageLayout, TextOptions};
 use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ impl CoverageTable {
 
     /// The table as text.
     pub fn text(&self, options: &TextOptions) -> String {
-        let page = Page::new(options);
+        let page = PageLayout::new(options);
         let rows = self.display_rows();
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| self.rows_for_columns().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
@@ -230,7 +230,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
         let begins = match listing.begins {
-            Begins::Entry => Vec::new(),
+            PathBegins::Entry => Vec::new(),
             _ => vec![words::describe_begin(&listing.begins)],
         };
         let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {

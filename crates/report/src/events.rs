@@ -1,7 +1,7 @@
 //! Event counts of paths (such as cycles) in reports.
 
 use crate::error::ReportError;
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::select::{RankedPath, share};
 use crate::view::View;
 use crate::words;
@@ -24,8 +24,8 @@ pub fn counted_event(profile: &Profile) -> Option<EventSource> {
 ///
 /// # Errors
 /// The measure is events, and [`counted_event`] is `None`.
-pub fn check_measure(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
-    if measure == Measure::Events && counted_event(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
+pub fn check_measure(profile: &Profile, measure: PathMeasure) -> Result<(), ReportError> {
+    if measure == PathMeasure::Events && counted_event(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
 
 /// The event and its sums for a path; `None` if the path's unit counts no event.

@@ -31,23 +31,23 @@ struct FieldRow {
 }
 
 /// Writes a table to a temporary file, which gets its final name when the table is complete.
-pub struct Rows {
-    table: Table,
+pub struct FieldTable {
+    table: RowWriter,
     destination: AtomicFile,
 }
 
-enum Table {
+enum RowWriter {
     Csv(BufWriter<File>),
     #[cfg(feature = "parquet")]
     Parquet(Box<parquet::ParquetTable>),
 }
 
-impl Rows {
-    /// Creates a temporary file whose name begins with `temporary_prefix`. [`Rows::finish`] renames it to `file`.
+impl FieldTable {
+    /// Creates a temporary file whose name begins with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`.
     ///
     /// # Errors
     /// The file cannot be created, or it is a Parquet file and this program was built without Parquet support.
-    pub fn create(file: &Path, temporary_prefix: &str) -> Result<Rows> {
+    pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
                 "cannot write Parquet with this build of trodden. Build it with `cargo build --release --features parquet`, or name a \
@@ -55,7 +55,7 @@ impl Rows {
             );
         }
         let destination = AtomicFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;
-        Ok(Rows { table: create_table(file, destination.file().try_clone()?)?, destination })
+        Ok(FieldTable { table: create_table(file, destination.file().try_clone()?)?, destination })
     }
 
     /// Adds a row.
@@ -73,37 +73,37 @@ impl Rows {
             executions: user_path.count,
         };
         match &mut self.table {
-            Table::Csv(out) => write_csv(out, &row),
+            RowWriter::Csv(out) => write_csv(out, &row),
             #[cfg(feature = "parquet")]
-            Table::Parquet(table) => table.add(row),
+            RowWriter::Parquet(table) => table.add(row),
         }
     }
 
     /// Completes the file.
     pub fn finish(self) -> io::Result<()> {
         match self.table {
-            Table::Csv(mut out) => out.flush()?,
+            RowWriter::Csv(mut out) => out.flush()?,
             #[cfg(feature = "parquet")]
-            Table::Parquet(table) => table.finish()?,
+            RowWriter::Parquet(table) => table.finish()?,
         }
         self.destination.finish()
     }
 }
 
 #[cfg(feature = "parquet")]
-fn create_table(file: &Path, to: File) -> Result<Table> {
-    Ok(if is_parquet(file) { Table::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { create_csv(to)? })
+fn create_table(file: &Path, to: File) -> Result<RowWriter> {
+    Ok(if is_parquet(file) { RowWriter::Parquet(Box::new(parquet::ParquetTable::new(to)?)) } else { create_csv(to)? })
 }
 
 #[cfg(not(feature = "parquet"))]
-fn create_table(_: &Path, to: File) -> Result<Table> {
+fn create_table(_: &Path, to: File) -> Result<RowWriter> {
     Ok(create_csv(to)?)
 }
 
-fn create_csv(to: File) -> io::Result<Table> {
+fn create_csv(to: File) -> io::Result<RowWriter> {
     let mut out = BufWriter::new(to);
     writeln!(out, "build,unit,function,path,counter,user,reports,executions")?;
-    Ok(Table::Csv(out))
+    Ok(RowWriter::Csv(out))
 }
 
 /// Returns true if the file's extension is `.parquet`.

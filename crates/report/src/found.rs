@@ -2,17 +2,17 @@
 
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::paint;
 use crate::path_listing::PathListing;
 use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, render_path, total_phrase};
+use crate::text::{PageLayout, TextOptions, render_path, total_phrase};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
 use trodden_analysis::expression::joined::{self, Chain, PathPiece};
-use trodden_analysis::expression::{BlockSet, Expression, Matcher};
+use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
@@ -75,7 +75,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     ///
     /// # Errors
     /// No function matches the function name in the expression, or no block of the functions contains one of its positions.
-    pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
+    pub fn new(expression: &PathExpression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => find_functions(view, name)?,
             None => view.functions.iter().collect(),
@@ -102,7 +102,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
                 undecided.extend(found.is_undecided.then_some(at));
             }
             if matches.len() > before {
-                executions += function.total(Measure::Count);
+                executions += function.total(PathMeasure::Count);
             }
         }
         if let Some(place) = nowhere.unwrap_or_default().first() {
@@ -154,12 +154,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 
     fn share(&self, found: &Match) -> f64 {
-        share(found.weight, self.view.total(Measure::Instructions))
+        share(found.weight, self.view.total(PathMeasure::Instructions))
     }
 
     /// The result as text, with at most `top` paths.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, top: usize) -> String {
-        let page = &Page::new(options);
+        let page = &PageLayout::new(options);
         let weight: u128 = self.matches.iter().map(|m| m.weight).sum();
         let paths = plural(self.matches.len() as u128, "path", "paths");
         let all = match self.matches.is_empty() {
@@ -172,7 +172,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
                 count(self.matched_executions()),
                 count(self.executions),
                 self.matched_functions(),
-                percent(share(weight, self.view.total(Measure::Instructions))),
+                percent(share(weight, self.view.total(PathMeasure::Instructions))),
                 total_phrase(self.view)
             ),
         };

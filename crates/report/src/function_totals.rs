@@ -1,7 +1,7 @@
 //! The table of functions with their totals in a text report.
 
 use crate::escape;
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::paint::{self, Painter, fit_name, left, right};
 use crate::select::{self, Ranking, Selection, limit};
 use crate::view::{Function, View};
@@ -9,10 +9,10 @@ use crate::words;
 use trodden_unit::experiment::Spelling;
 
 /// The total that shares refer to, for example `executed instructions`.
-pub fn share_base(measure: Measure) -> String {
+pub fn share_base(measure: PathMeasure) -> String {
     match measure {
-        Measure::Count => "executions of paths".to_string(),
-        Measure::Events => "events".to_string(),
+        PathMeasure::Count => "executions of paths".to_string(),
+        PathMeasure::Events => "events".to_string(),
         measure => format!("executed {}", measure.name()),
     }
 }

@@ -20,12 +20,12 @@ pub struct HtmlOptions {
     /// Maximum number of paths per function.
     pub paths: usize,
     /// The measure that shares refer to.
-    pub measure: crate::Measure,
+    pub measure: crate::PathMeasure,
 }
 
 impl Default for HtmlOptions {
     fn default() -> HtmlOptions {
-        HtmlOptions { budget: 16 << 20, paths: 200, measure: crate::Measure::default() }
+        HtmlOptions { budget: 16 << 20, paths: 200, measure: crate::PathMeasure::default() }
     }
 }
 

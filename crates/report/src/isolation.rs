@@ -4,11 +4,11 @@ use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, render_path};
+use crate::text::{PageLayout, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use trodden_analysis::isolate::{FunctionKey, Isolation, RunTally, Suspect, SuspiciousnessFormula};
+use trodden_analysis::isolate::{Isolation, RunTally, Suspect, SuspiciousnessFormula, UnitFunction};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
@@ -37,7 +37,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     /// No function matches the selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let functions = view.by_map_index();
-        let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
+        let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
             let named = crate::select::find_functions(view, name)?;
@@ -51,7 +51,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
 
     /// The suspects as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
-        let page = &Page::new(options);
+        let page = &PageLayout::new(options);
         let runs =
             format!("{} failing and {} passing {}", count(self.runs.failing.into()), count(self.runs.passing.into()), runs_noun(self.runs));
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
@@ -119,7 +119,7 @@ fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
-fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
+fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &PageLayout) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
     let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);

@@ -8,8 +8,8 @@ use crate::error::ReportError;
 use crate::events;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
-use crate::measure::Measure;
-use crate::path_listing::{Begins, Ends, ListingStep, PathListing};
+use crate::measure::PathMeasure;
+use crate::path_listing::{ListingStep, PathBegins, PathEnds, PathListing};
 use crate::sampled;
 pub use crate::schema::{SCHEMA_VERSION, number};
 use crate::select::{self, RankedPath, Selection};
@@ -144,7 +144,7 @@ fn image_json(image: &trodden_profile::ImageProfile) -> Value {
     })
 }
 
-fn function_json(view: &View, function: &Function, measure: Measure) -> Value {
+fn function_json(view: &View, function: &Function, measure: PathMeasure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
     let lost = |l: &trodden_profile::LostPath| {
         let line = crate::path_listing::first_line(function, l.head);
@@ -202,23 +202,23 @@ pub(crate) fn listing_json(function: &Function, listing: &PathListing, sources: 
     out
 }
 
-fn begin_json(begins: &Begins) -> Value {
+fn begin_json(begins: &PathBegins) -> Value {
     let text = words::describe_begin(begins);
     match begins {
-        Begins::Entry => json!({ "at": "entry", "text": text }),
-        Begins::AfterCut { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
+        PathBegins::Entry => json!({ "at": "entry", "text": text }),
+        PathBegins::AfterCut { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
     }
 }
 
-fn end_json(function: &Function, ends: &Ends) -> Value {
+fn end_json(function: &Function, ends: &PathEnds) -> Value {
     let text = words::describe_end(ends);
     match ends {
-        Ends::Exit { edge, line, .. } => {
+        PathEnds::Exit { edge, line, .. } => {
             json!({ "by": words::edge_condition(&function.map.graph.edge(*edge)), "line": line, "text": text })
         }
-        Ends::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
-        Ends::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
-        Ends::Call { at, lines } => {
+        PathEnds::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
+        PathEnds::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
+        PathEnds::Call { at, lines } => {
             json!({ "by": "call", "block": at.0, "line": lines.map(|l| l.0), "last_line": lines.map(|l| l.1), "text": text })
         }
     }

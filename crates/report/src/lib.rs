@@ -60,7 +60,7 @@ pub mod waits;
 pub mod words;
 
 pub use error::ReportError;
-pub use measure::Measure;
+pub use measure::PathMeasure;
 pub use path_listing::PathListing;
 pub use select::{Ranking, Selection};
 pub use source::{SourceCache, Sources};

@@ -222,7 +222,7 @@ impl LineCounts {
 
 /// The positions of all line instances in a function, each with its count.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
-    let mut instances = Instances::default();
+    let mut instances = InstanceCounts::default();
     instances.add(function.map.position, function.paths.entries());
     let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
@@ -253,9 +253,9 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
 
 /// The maximum count of each instance, by scope, file and line.
 #[derive(Default)]
-struct Instances(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
+struct InstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 
-impl Instances {
+impl InstanceCounts {
     fn add(&mut self, position: Option<SourcePosition>, count: u64) {
         let Some(position) = position.filter(|p| p.line > 0) else { return };
         let instance = self.0.entry((position.scope, position.file, position.line)).or_insert((position, 0));

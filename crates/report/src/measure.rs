@@ -2,7 +2,7 @@
 
 /// A measure of a path's weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
+pub enum PathMeasure {
     /// Executed instructions of LLVM IR.
     #[default]
     Instructions,
@@ -14,9 +14,9 @@ pub enum Measure {
     Events,
 }
 
-trodden_unit::spell! { Measure:
-    Measure::Instructions => "instructions", "Of executed instructions";
-    Measure::Blocks => "blocks", "Of executed basic blocks";
-    Measure::Count => "executions", "Of executions of paths";
-    Measure::Events => "events", "Of the events that a program built with --events sums up";
+trodden_unit::spell! { PathMeasure:
+    PathMeasure::Instructions => "instructions", "Of executed instructions";
+    PathMeasure::Blocks => "blocks", "Of executed basic blocks";
+    PathMeasure::Count => "executions", "Of executions of paths";
+    PathMeasure::Events => "events", "Of the events that a program built with --events sums up";
 }

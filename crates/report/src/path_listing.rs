@@ -5,7 +5,7 @@
 //! The direction of a branch is shown as the line it leads to and the line it does not lead to (`→ 14, not 20`). Showing whether the
 //! condition was true would often be wrong for the source, because compilers negate conditions.
 
-pub use crate::turn::{Begins, Ends, Turn};
+pub use crate::turn::{PathBegins, PathEnds, Turn};
 use crate::view::{Function, file_of, inline_chain};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
@@ -16,11 +16,11 @@ use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathListing {
     /// How the path begins.
-    pub begins: Begins,
+    pub begins: PathBegins,
     /// The lines that it executes.
     pub steps: Vec<ListingStep>,
     /// How the path ends.
-    pub ends: Ends,
+    pub ends: PathEnds,
 }
 
 pub(crate) struct ListedPath<'v, 'a> {
@@ -55,17 +55,17 @@ impl PathListing {
             Some(PathEnd::Exit(edge)) => {
                 let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
                 let flow = function.map.graph.edge(edge);
-                Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
+                PathEnds::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
             Some(PathEnd::Cut(edge)) => {
                 let to = function.map.graph.to(edge);
-                Ends::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
+                PathEnds::Cut { reason: reason_for_cut(function, edge), to, line: first_line(function, to) }
             }
-            Some(PathEnd::Stop) => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            Some(PathEnd::Stop) => PathEnds::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
                 let lines = || own_lines(function, at, true);
-                Ends::Call { at, lines: lines().min().zip(lines().max()) }
+                PathEnds::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
         PathListing {
@@ -82,7 +82,7 @@ impl PathListing {
             steps.extend(next.steps);
             PathListing { begins: first.begins, steps, ends: next.ends }
         });
-        joined.unwrap_or(PathListing { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
+        joined.unwrap_or(PathListing { begins: PathBegins::Entry, steps: Vec::new(), ends: PathEnds::Stop { line: None } })
     }
 
     /// The lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
@@ -129,7 +129,7 @@ fn direction_text(function: &Function, edge: Edge) -> String {
     let Some(other) = siblings.filter(|e| matches!(e.kind, EdgeKind::True | EdgeKind::False)).find(|e| e.kind != flow.kind) else {
         return words::edge_condition(&flow);
     };
-    let (taken, not) = (Target::find(function, flow.to), Target::find(function, other.to));
+    let (taken, not) = (EdgeTarget::find(function, flow.to), EdgeTarget::find(function, other.to));
     let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
     let same = |f: fn(&SourcePosition) -> (u32, u32)| taken.at.map(|p| f(&p)) == not.at.map(|p| f(&p));
     let words = match (same(|p| (p.file, p.line)), same(|p| (p.line, p.column))) {
@@ -145,29 +145,29 @@ pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<SourceP
     let flow = function.map.graph.edge(edge);
     let siblings = function.map.graph.out(flow.from).iter().filter(|other| **other != edge);
     let siblings = siblings.map(|other| function.map.graph.edge(*other)).filter(|other| other.kind != EdgeKind::Reach);
-    let others = siblings.map(|other| Target::find(function, other.to).at);
-    (Target::find(function, flow.to).at, others.collect())
+    let others = siblings.map(|other| EdgeTarget::find(function, other.to).at);
+    (EdgeTarget::find(function, flow.to).at, others.collect())
 }
 
 /// The target of an edge, with the first known position there.
 #[derive(Clone, Copy)]
-struct Target {
+struct EdgeTarget {
     block: Node,
     at: Option<SourcePosition>,
 }
 
-impl Target {
+impl EdgeTarget {
     /// Follows single successors from a block without a line to the first block that has one.
-    fn find(function: &Function, mut block: Node) -> Target {
+    fn find(function: &Function, mut block: Node) -> EdgeTarget {
         const MAX_BLOCKS: usize = 8;
         for _ in 0..MAX_BLOCKS {
             let at = block_chains(function, block, false).first().and_then(|c| c.last()).copied();
             match (at, function.map.graph.out(block)) {
                 (None, [only]) => block = function.map.graph.to(*only),
-                _ => return Target { block, at },
+                _ => return EdgeTarget { block, at },
             }
         }
-        Target { block, at: None }
+        EdgeTarget { block, at: None }
     }
 
     /// Formats the target's line, with its column if it is on the branch's own line (`from`).
@@ -219,16 +219,16 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn path_begin(function: &Function, beginning: PathStart) -> Begins {
+fn path_begin(function: &Function, beginning: PathStart) -> PathBegins {
     match beginning {
-        PathStart::Entry => Begins::Entry,
+        PathStart::Entry => PathBegins::Entry,
         PathStart::After(edge) => {
             let at = function.map.graph.to(edge);
             // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
-            Begins::AfterCut { reason, at, line: first_line(function, at) }
+            PathBegins::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }

@@ -4,8 +4,8 @@
 //! called it: the stack of a sample is the path (leaf), then the function.
 
 use crate::error::ReportError;
-use crate::measure::Measure;
-use crate::path_listing::{Begins, PathListing};
+use crate::measure::PathMeasure;
+use crate::path_listing::{PathBegins, PathListing};
 use crate::select::Selection;
 use crate::view::{Function as Profiled, View};
 use crate::words;
@@ -30,22 +30,22 @@ pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError>
 ///
 /// # Errors
 /// No function matches the selection.
-pub fn build_profile(view: &View, selection: &Selection) -> Result<Profile, ReportError> {
+pub fn build_profile(view: &View, selection: &Selection) -> Result<PprofProfile, ReportError> {
     let ranking = selection.rank(view)?;
-    let mut builder = Builder::default();
+    let mut builder = PprofBuilder::default();
     builder.intern("");
     let sample_type = vec![builder.build_value_type("executions", "count"), builder.build_value_type("instructions", "count")];
     for ranked in &ranking.paths {
         let outer = builder.intern_function_location(ranked.function);
         let leaf = builder.intern_path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
-        let instructions = ranked.function.weight(ranked.path, Measure::Instructions);
+        let instructions = ranked.function.weight(ranked.path, PathMeasure::Instructions);
         let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
         builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
     }
     let run = &view.profile.run;
     let comment = vec![builder.intern(&words::command(&run.command))];
-    let default_sample_type = builder.intern(if selection.measure == Measure::Count { "executions" } else { "instructions" });
-    Ok(Profile {
+    let default_sample_type = builder.intern(if selection.measure == PathMeasure::Count { "executions" } else { "instructions" });
+    Ok(PprofProfile {
         sample_type,
         sample: builder.samples,
         location: builder.locations,
@@ -64,7 +64,7 @@ fn clamp(value: u128) -> i64 {
 
 /// Collects the message's tables. Strings are stored once.
 #[derive(Default)]
-struct Builder {
+struct PprofBuilder {
     strings: Vec<String>,
     known: HashMap<String, i64>,
     samples: Vec<PprofSample>,
@@ -74,7 +74,7 @@ struct Builder {
     function_locations: HashMap<*const trodden_unit::FunctionMap, u64>,
 }
 
-impl Builder {
+impl PprofBuilder {
     fn intern(&mut self, text: &str) -> i64 {
         if let Some(&known) = self.known.get(text) {
             return known;
@@ -102,7 +102,7 @@ impl Builder {
 
     fn intern_path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
         let line = match listing.begins {
-            Begins::AfterCut { line: Some(line), .. } => line,
+            PathBegins::AfterCut { line: Some(line), .. } => line,
             _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
         let name = format!("{} path {id} ({})", function.name.short, listing.outline(MAX_OUTLINE));
@@ -126,7 +126,7 @@ impl Builder {
 
 /// The message `Profile` of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Profile {
+pub struct PprofProfile {
     /// The types of the samples' values.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,

@@ -8,14 +8,14 @@ use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
-use crate::text::{Page, TextOptions, render_path};
+use crate::text::{PageLayout, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::residual::RunLabel;
-use trodden_analysis::untested::{self, HotPath, Sighting, Sightings, UndistinguishedExecutions, UntestedInFunction, UntestedSummary};
+use trodden_analysis::untested::{self, KnownHotPath, Sighting, Sightings, UndistinguishedExecutions, UntestedInFunction, UntestedSummary};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -167,7 +167,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     /// The report as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
-        let page = &Page::new(options);
+        let page = &PageLayout::new(options);
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
         let profile = self.input.view.profile;
         let program = words::program_name(&profile.run, profile.images.first().map(|i| i.path.as_str()));
@@ -228,7 +228,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         line(untested, "more untested paths") + &line(unclear, "paths that may or may not be untested")
     }
 
-    fn render_path_title(&self, rank: usize, path: &UntestedPath, page: &Page) -> String {
+    fn render_path_title(&self, rank: usize, path: &UntestedPath, page: &PageLayout) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
         let head = format!("{}  {what} {}", page.render_entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
@@ -407,8 +407,8 @@ fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
 }
 
 /// Compares how hot the tests' hottest paths are in the field, as text. `view` shows the field's complete profile.
-pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
-    let page = &Page::new(options);
+pub fn hot_text(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
+    let page = &PageLayout::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
     let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
@@ -437,9 +437,9 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
 }
 
 /// The comparison of hot paths as JSON.
-pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
+pub fn hot_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
     let functions = view.by_map_index();
-    let path = |(at, p): (usize, &HotPath)| {
+    let path = |(at, p): (usize, &KnownHotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
         json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),
             "field_count": number(p.field) })

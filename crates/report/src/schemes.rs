@@ -2,13 +2,13 @@
 
 use crate::words::plural;
 use serde_json::{Value, json};
-use trodden_analysis::residual::{BuildCost, Costs, Schemes};
+use trodden_analysis::residual::{BuildCost, BuildCosts, SchemeResults};
 
 /// Maximum number of segments listed per scheme that no other scheme finds.
 const MAX_LISTED: usize = 5;
 
 /// The comparison and the costs as text.
-pub fn text(found: &Schemes) -> String {
+pub fn text(found: &SchemeResults) -> String {
     let mut out = String::from("How untested segments were found (depth 1)\n");
     out += "  scheme                  test runs   test time  tested  untested  executions  found by it alone\n";
     for (at, scheme) in found.schemes.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn text(found: &Schemes) -> String {
 }
 
 /// The comparison as JSON, without the costs.
-pub fn json(found: &Schemes) -> Value {
+pub fn json(found: &SchemeResults) -> Value {
     let scheme = |at: usize| {
         let scheme = &found.schemes[at];
         json!({
@@ -52,7 +52,7 @@ pub fn json(found: &Schemes) -> Value {
 }
 
 /// Code size and time of each build relative to the uninstrumented build, for a terminal.
-fn costs_text(costs: &Costs) -> String {
+fn costs_text(costs: &BuildCosts) -> String {
     let mut out = String::from("Code size and time, relative to the uninstrumented build\n");
     out += "  build                       code    time\n";
     for row in &costs.builds {
@@ -67,7 +67,7 @@ fn costs_text(costs: &Costs) -> String {
 }
 
 /// Code size and time of each build, as JSON.
-pub fn costs_json(costs: &Costs) -> Value {
+pub fn costs_json(costs: &BuildCosts) -> Value {
     let row = |row: &BuildCost| {
         let (code, time) = costs.ratio(row);
         json!({

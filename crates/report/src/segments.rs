@@ -8,7 +8,7 @@ use crate::path_listing::{ListedPath, PathListing};
 use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, render_path};
+use crate::text::{PageLayout, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub enum SegmentList {
 }
 
 /// Segments of one depth, most frequent first.
-pub struct Segments<'v, 'a> {
+pub struct SegmentRanking<'v, 'a> {
     kind: SegmentList,
     depth: usize,
     program: String,
@@ -51,7 +51,7 @@ struct SegmentRow<'v, 'a> {
     count: u64,
 }
 
-impl<'v, 'a> Segments<'v, 'a> {
+impl<'v, 'a> SegmentRanking<'v, 'a> {
     /// The totals of the given segments.
     pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentTotals {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
@@ -66,7 +66,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         view: &'v View<'a>,
         top: usize,
         all: SegmentTotals,
-    ) -> Segments<'v, 'a> {
+    ) -> SegmentRanking<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
             let function = *functions.get(&std::ptr::from_ref(function_map(image, at.function)))?;
@@ -78,20 +78,20 @@ impl<'v, 'a> Segments<'v, 'a> {
             let paths: Option<Vec<ListedPath>> = segment.iter().map(|at| path(image, at)).collect();
             Some(SegmentRow { paths: paths?, count: *count })
         };
-        Segments {
+        SegmentRanking {
             kind,
             depth,
             program: view.profile.images.first().map(|i| i.path.clone()).unwrap_or_default(),
             rows: sorted.into_iter().filter_map(row).take(top).collect(),
             distinct: segments.len(),
-            executed: Segments::totals(segments).1,
+            executed: SegmentRanking::totals(segments).1,
             all,
         }
     }
 
     /// The segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
-        let page = &Page::new(options);
+        let page = &PageLayout::new(options);
         let what = match self.kind {
             SegmentList::Executed => "interprocedural segment",
             SegmentList::Untested => "untested interprocedural segment",
@@ -191,8 +191,8 @@ fn segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
 }
 
 fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
-    let width = (Page::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
-    let page = Page { painter: Painter { color: false }, width, steps: options.steps };
+    let width = (PageLayout::new(options).width.saturating_sub(COLUMN_SEPARATOR.chars().count() + 4) / 2).max(MIN_COLUMN);
+    let page = PageLayout { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &ListedPath| -> Vec<String> {
         let outline = render_path(path.function, &path.listing, sources, &page);
         let lines = outline.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());

@@ -2,7 +2,7 @@
 
 use crate::error::ReportError;
 use crate::escape;
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::names::Name;
 use crate::view::{Function, View, file_of};
 use crate::words::base_name;
@@ -17,7 +17,7 @@ pub struct Selection {
     /// A function's name (linkage, full or short), or a regular expression for full names.
     pub function: Option<String>,
     /// The measure that shares refer to and paths are ordered by.
-    pub measure: Measure,
+    pub measure: PathMeasure,
     /// Maximum number of paths; 0 for all.
     pub top: usize,
     /// Minimum share of the whole program that a path needs to be shown, from 0 to 1.
@@ -26,7 +26,7 @@ pub struct Selection {
 
 impl Default for Selection {
     fn default() -> Selection {
-        Selection { function: None, measure: Measure::default(), top: 10, min_share: 0.0 }
+        Selection { function: None, measure: PathMeasure::default(), top: 10, min_share: 0.0 }
     }
 }
 
@@ -147,7 +147,7 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
 ///
 /// # Errors
 /// The function has no path with that number.
-pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
+pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
     let Some(id) = id else { return Ok(heaviest().map(Cow::Borrowed)) };

@@ -42,7 +42,7 @@ const MAX_WIDTH: usize = 140;
 /// No function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
-    let page = &Page::new(options);
+    let page = &PageLayout::new(options);
     let mut out = render_header(view, page);
     out.push_str(&render_function_totals(view, selection, &ranking, page.painter, page.width));
     out.push_str(&render_paths_heading(view, selection, &ranking, page));
@@ -68,16 +68,16 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
 }
 
 /// The layout of a text page, with the width clamped to the supported range.
-pub(crate) struct Page {
+pub(crate) struct PageLayout {
     pub painter: Painter,
     pub width: usize,
     pub steps: usize,
 }
 
-impl Page {
-    pub fn new(options: &TextOptions) -> Page {
+impl PageLayout {
+    pub fn new(options: &TextOptions) -> PageLayout {
         let width = options.width.clamp(MIN_WIDTH, MAX_WIDTH);
-        Page { painter: Painter { color: options.color }, width, steps: options.steps }
+        PageLayout { painter: Painter { color: options.color }, width, steps: options.steps }
     }
 
     pub fn paint(&self, style: anstyle::Style, text: &str) -> String {
@@ -91,7 +91,7 @@ impl Page {
     }
 }
 
-fn render_header(view: &View, page: &Page) -> String {
+fn render_header(view: &View, page: &PageLayout) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
@@ -178,7 +178,7 @@ pub(crate) fn total_phrase(view: &View) -> &'static str {
     }
 }
 
-fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &Page) -> String {
+fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &PageLayout) -> String {
     let what = share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
@@ -204,7 +204,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(ranking: &Ranking, page: &Page) -> Columns {
+    fn new(ranking: &Ranking, page: &PageLayout) -> Columns {
         let rank = ranking.paths.len().to_string().len().max(2);
         let widest = ranking.paths.iter().map(|p| words::count(p.path.count.into()).len()).max().unwrap_or(0);
         let count = widest.max("executions".len());
@@ -214,7 +214,7 @@ impl Columns {
         Columns { rank, count, bar, name: names.max(8).min(page.width.saturating_sub(taken).max(12)) }
     }
 
-    fn render_titles(&self, page: &Page) -> String {
+    fn render_titles(&self, page: &PageLayout) -> String {
         let cells = [
             right("#", self.rank),
             format!("{}{}", right("share", 7), " ".repeat(self.bar + 1)),
@@ -225,7 +225,7 @@ impl Columns {
         format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
     }
 
-    fn render_row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
+    fn render_row(&self, rank: usize, ranked: &RankedPath, page: &PageLayout) -> String {
         let (function, path) = (ranked.function, ranked.path);
         let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
         let cells = [
@@ -240,7 +240,7 @@ impl Columns {
     }
 }
 
-pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
+pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &SourceCache, page: &PageLayout) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
     let mut out =
         format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::escape_line(&file), words::describe_begin(&listing.begins))));
@@ -260,7 +260,7 @@ pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &
     out
 }
 
-fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
+fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &PageLayout) -> Vec<String> {
     let texts = step_texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
     let column = turns_column(listing, &texts, room);
@@ -315,11 +315,11 @@ fn branchless_line<'a>(
     chain: &'a [SourcePosition],
     steps: usize,
     base: usize,
-    page: &Page,
+    page: &PageLayout,
 ) -> (String, &'a [SourcePosition]) {
     let words = format!("{steps} lines without a branch");
     let note = page.paint(paint::DIM, &words);
-    let page = &Page { width: page.width - words.len() - 2, ..*page };
+    let page = &PageLayout { width: page.width - words.len() - 2, ..*page };
     match new_calls(before, chain).next() {
         Some(depth) => (format!("{}; {note}\n", render_call(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
         None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
@@ -339,7 +339,7 @@ pub(crate) const INLINE_INDENT: usize = 2;
 /// Columns to the left of the source text.
 const GUTTER_WIDTH: usize = 13;
 
-pub(crate) fn gutter(number: &str, page: &Page) -> String {
+pub(crate) fn gutter(number: &str, page: &PageLayout) -> String {
     page.paint(paint::DIM, &format!("{} │", right(number, GUTTER_WIDTH - 2)))
 }
 
@@ -381,7 +381,7 @@ pub(crate) fn new_calls(before: &[SourcePosition], chain: &[SourcePosition]) -> 
 }
 
 /// The line above inlined code: `↳ min  in util.h, called in line 14`.
-pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize, base: usize, page: &Page) -> String {
+pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize, base: usize, page: &PageLayout) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
@@ -404,7 +404,7 @@ fn format_block(function: &Function, step: &ListingStep) -> String {
 }
 
 /// Colours a branch direction.
-pub(crate) fn paint_turn(turn: &str, page: &Page) -> String {
+pub(crate) fn paint_turn(turn: &str, page: &PageLayout) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
         None => page.paint(paint::OTHER, turn),
@@ -414,7 +414,7 @@ pub(crate) fn paint_turn(turn: &str, page: &Page) -> String {
 /// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
-fn render_unfinished(functions: &[&Function], page: &Page) -> String {
+fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
@@ -450,7 +450,7 @@ fn render_unfinished(functions: &[&Function], page: &Page) -> String {
     out
 }
 
-fn render_notes(view: &View, functions: &[&Function], page: &Page) -> String {
+fn render_notes(view: &View, functions: &[&Function], page: &PageLayout) -> String {
     let mut out = String::new();
     let mut note = |text: String| out.push_str(&format!("{} {text}\n", page.paint(paint::WARNING, "note:")));
     let cut: Vec<&str> = functions.iter().filter(|f| f.is_cut() && f.is_executed()).map(|f| f.name.short.as_str()).collect();

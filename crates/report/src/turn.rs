@@ -5,7 +5,7 @@ use trodden_unit::EdgeKind;
 
 /// How a path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
+pub enum PathBegins {
     /// At the function's entry.
     Entry,
     /// At the target of a cut edge.
@@ -21,7 +21,7 @@ pub enum Begins {
 
 /// How a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum PathEnds {
     /// At an exit of the function.
     Exit {
         /// The edge by which the path leaves the function.

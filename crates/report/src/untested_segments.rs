@@ -1,6 +1,6 @@
 //! Untested interprocedural segments in reports of untested paths, as text, JSON or SARIF results.
 
-use crate::segments::{SegmentList, Segments};
+use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;
 use crate::{SourceCache, View, sarif, select};
 use serde_json::Value;
@@ -24,10 +24,11 @@ impl<'a> ShownSegments<'a> {
     }
 
     /// Applies `each` to the segments of every depth.
-    fn map_depths<T>(&self, each: impl Fn(&Segments) -> T) -> Vec<T> {
+    fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
         let view = View::from_profile(&self.untested.observed().profile);
-        let shown =
-            |d: &UntestedOfDepth| each(&Segments::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all));
+        let shown = |d: &UntestedOfDepth| {
+            each(&SegmentRanking::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.all))
+        };
         self.untested.depths().iter().map(shown).collect()
     }
 

@@ -4,7 +4,7 @@ use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit_name, right};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, render_path};
+use crate::text::{PageLayout, TextOptions, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, list_names, plural};
 use anyhow::{Result, ensure};
@@ -145,7 +145,7 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<Lis
 
 /// The paths as text.
 pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &TextOptions) -> String {
-    let page = &Page::new(options);
+    let page = &PageLayout::new(options);
     let AllTaken { taken, reports, paths, tomography } = *all;
     let of = format!("in {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {

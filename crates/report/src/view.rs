@@ -3,7 +3,7 @@
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is
 //! omitted and listed in [`View::corrupt`], so that one corrupt map does not prevent a report.
 
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Dag, Node};
@@ -110,12 +110,12 @@ impl<'a> View<'a> {
     }
 
     /// The total of a measure.
-    pub fn total(&self, measure: Measure) -> u128 {
+    pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
-            Measure::Instructions => self.totals.instructions,
-            Measure::Blocks => self.totals.blocks,
-            Measure::Count => self.totals.executions,
-            Measure::Events => self.totals.events.max(0) as u128,
+            PathMeasure::Instructions => self.totals.instructions,
+            PathMeasure::Blocks => self.totals.blocks,
+            PathMeasure::Count => self.totals.executions,
+            PathMeasure::Events => self.totals.events.max(0) as u128,
         }
     }
 
@@ -186,12 +186,12 @@ impl<'a> Function<'a> {
     }
 
     /// The function's total of a measure.
-    pub fn total(&self, measure: Measure) -> u128 {
+    pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
-            Measure::Instructions => self.instructions,
-            Measure::Blocks => self.blocks,
-            Measure::Count => u128::from(self.paths.total()),
-            Measure::Events => self.events.max(0) as u128,
+            PathMeasure::Instructions => self.instructions,
+            PathMeasure::Blocks => self.blocks,
+            PathMeasure::Count => u128::from(self.paths.total()),
+            PathMeasure::Events => self.events.max(0) as u128,
         }
     }
 
@@ -201,12 +201,12 @@ impl<'a> Function<'a> {
     }
 
     /// The weight of a path: its executions times its length in the measure's unit.
-    pub fn weight(&self, path: &PathCount, measure: Measure) -> u128 {
+    pub fn weight(&self, path: &PathCount, measure: PathMeasure) -> u128 {
         let each = match measure {
-            Measure::Instructions => self.length(&path.blocks),
-            Measure::Blocks => path.blocks.len() as u64,
-            Measure::Count => 1,
-            Measure::Events => return self.unit.events_of(self.map, path.id).sum.max(0) as u128,
+            PathMeasure::Instructions => self.length(&path.blocks),
+            PathMeasure::Blocks => path.blocks.len() as u64,
+            PathMeasure::Count => 1,
+            PathMeasure::Events => return self.unit.events_of(self.map, path.id).sum.max(0) as u128,
         };
         u128::from(path.count) * u128::from(each)
     }

@@ -1,6 +1,6 @@
 //! Wording for runs, edges and branch directions that text, HTML and the exports share.
 
-use crate::turn::{Begins, Ends, Turn};
+use crate::turn::{PathBegins, PathEnds, Turn};
 use trodden_flow::CutReason;
 use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
@@ -94,10 +94,10 @@ pub fn edge_label(edge: &FlowEdge) -> String {
 }
 
 /// How a path begins.
-pub fn describe_begin(begins: &Begins) -> String {
+pub fn describe_begin(begins: &PathBegins) -> String {
     match begins {
-        Begins::Entry => "begins at the function's entry".into(),
-        Begins::AfterCut { reason, at, line } => {
+        PathBegins::Entry => "begins at the function's entry".into(),
+        PathBegins::AfterCut { reason, at, line } => {
             let place = line_or_block(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
@@ -111,21 +111,21 @@ pub fn describe_begin(begins: &Begins) -> String {
 }
 
 /// How a path ends.
-pub fn describe_end(ends: &Ends) -> String {
+pub fn describe_end(ends: &PathEnds) -> String {
     let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
     match ends {
-        Ends::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
-        Ends::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
-        Ends::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
-        Ends::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
-        Ends::Exit { line, .. } => format!("leaves the function{}", at(line)),
-        Ends::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", line_or_block(*line, to.0)),
-        Ends::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", line_or_block(*line, to.0)),
-        Ends::Cut { to, line, .. } => format!("cut here; continues as another path at {}", line_or_block(*line, to.0)),
-        Ends::Stop { line } => format!("ends{}", at(line)),
-        Ends::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
-        Ends::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
-        Ends::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
+        PathEnds::Exit { kind: EdgeKind::Return, line, .. } => format!("returns{}", at(line)),
+        PathEnds::Exit { kind: EdgeKind::TailCall, line, .. } => format!("ends in a tail call{}", at(line)),
+        PathEnds::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
+        PathEnds::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
+        PathEnds::Exit { line, .. } => format!("leaves the function{}", at(line)),
+        PathEnds::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", line_or_block(*line, to.0)),
+        PathEnds::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", line_or_block(*line, to.0)),
+        PathEnds::Cut { to, line, .. } => format!("cut here; continues as another path at {}", line_or_block(*line, to.0)),
+        PathEnds::Stop { line } => format!("ends{}", at(line)),
+        PathEnds::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
+        PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
+        PathEnds::Call { lines: Some((first, last)), .. } => format!("stopped at a call in lines {first}-{last}"),
     }
 }
 

@@ -9,7 +9,7 @@ use support::demo::{DEMO_C, UTIL_H, demo, sources};
 use support::golden;
 use trodden_report::annotate::AnnotateRequest;
 use trodden_report::view::MappedLines;
-use trodden_report::{Measure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
+use trodden_report::{PathMeasure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
 
 fn all() -> Selection {
     Selection { top: usize::MAX, ..Selection::default() }
@@ -30,7 +30,7 @@ fn json_report_has_all_paths_and_executions() {
 #[test]
 fn json_annotation_has_the_counts_of_lines() {
     let profile = demo();
-    let request = AnnotateRequest { function: "classify".into(), path: None, measure: Measure::Instructions };
+    let request = AnnotateRequest { function: "classify".into(), path: None, measure: PathMeasure::Instructions };
     let annotation = json::annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources)).unwrap();
     let line = |n: u64| annotation["source"]["lines"].as_array().unwrap().iter().find(|l| l["line"] == n).unwrap().clone();
     assert_eq!(line(15)["count"], 1_020_003, "every call returned");
@@ -48,7 +48,7 @@ fn numbers_that_floating_point_cannot_hold_are_strings() {
 #[test]
 fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
     let profile = demo();
-    let stacks = folded::folded(&View::from_profile(&profile), &Selection { measure: Measure::Count, ..all() }).unwrap();
+    let stacks = folded::folded(&View::from_profile(&profile), &Selection { measure: PathMeasure::Count, ..all() }).unwrap();
     golden("stacks.folded", &stacks);
     assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
     let mut svg = Vec::new();
@@ -65,7 +65,7 @@ fn pprof_has_paths_as_callees_of_their_functions() {
     let bytes = pprof::pprof(&view, &all()).unwrap();
     let mut raw = Vec::new();
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
-    let read = pprof::Profile::decode(&raw[..]).unwrap();
+    let read = pprof::PprofProfile::decode(&raw[..]).unwrap();
     let text = |at: i64| read.string_table[at as usize].as_str();
     assert_eq!(text(0), "");
     assert_eq!(read.sample_type.iter().map(|t| text(t.kind)).collect::<Vec<_>>(), ["executions", "instructions"]);

@@ -6,7 +6,7 @@ use support::demo::{HOSTILE, demo, sources};
 use support::{FunctionBuilder, UnitBuilder, golden, profile};
 use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
-use trodden_report::{Measure, ReportError, Selection, SourceCache, View};
+use trodden_report::{PathMeasure, ReportError, Selection, SourceCache, View};
 use trodden_unit::{EdgeKind, SourcePosition};
 
 fn render(selection: &Selection, options: &TextOptions) -> Result<String, ReportError> {
@@ -16,7 +16,7 @@ fn render(selection: &Selection, options: &TextOptions) -> Result<String, Report
 
 fn render_annotated(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
-    let request = AnnotateRequest { function: function.into(), path, measure: Measure::Instructions };
+    let request = AnnotateRequest { function: function.into(), path, measure: PathMeasure::Instructions };
     annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
 }
 
@@ -47,7 +47,7 @@ fn trim_lines(text: &str) -> Vec<&str> {
 
 #[test]
 fn report_of_one_function_is_ordered_by_executions() {
-    let selection = Selection { function: Some("classify".into()), measure: Measure::Count, top: 1, min_share: 0.0 };
+    let selection = Selection { function: Some("classify".into()), measure: PathMeasure::Count, top: 1, min_share: 0.0 };
     golden("report-classify.txt", &render(&selection, &TextOptions::default()).unwrap());
 }
 

@@ -57,25 +57,25 @@ pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
 /// Returns true if a variable's first definition has the value `wanted` (`scratch` is overwritten). In privileged programs, variables count
 /// as unset.
 pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
-    /// Position of the reader in an entry `NAME=value`.
-    enum EntryPosition {
+    /// Position of the reader in an entry `NAME=value`, as far as it matches.
+    enum MatchPosition {
         Name(usize),
         Value(usize),
         Other,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return false };
     let (name, wanted) = (name.as_bytes(), wanted.as_bytes());
-    let mut position = EntryPosition::Name(0);
+    let mut position = MatchPosition::Name(0);
     while scratch.fill(|buffer| system::read(&file, buffer)).is_ok() && !scratch.bytes().is_empty() {
         for &byte in scratch.bytes() {
             position = match (position, byte) {
-                (EntryPosition::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
-                (EntryPosition::Value(matched), _) if wanted.get(matched) == Some(&byte) => EntryPosition::Value(matched + 1),
-                (EntryPosition::Value(_), _) => return false,
-                (_, 0) => EntryPosition::Name(0),
-                (EntryPosition::Name(matched), b'=') if matched == name.len() => EntryPosition::Value(0),
-                (EntryPosition::Name(matched), _) if name.get(matched) == Some(&byte) => EntryPosition::Name(matched + 1),
-                _ => EntryPosition::Other,
+                (MatchPosition::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
+                (MatchPosition::Value(matched), _) if wanted.get(matched) == Some(&byte) => MatchPosition::Value(matched + 1),
+                (MatchPosition::Value(_), _) => return false,
+                (_, 0) => MatchPosition::Name(0),
+                (MatchPosition::Name(matched), b'=') if matched == name.len() => MatchPosition::Value(0),
+                (MatchPosition::Name(matched), _) if name.get(matched) == Some(&byte) => MatchPosition::Name(matched + 1),
+                _ => MatchPosition::Other,
             };
         }
     }

@@ -95,7 +95,7 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
 
 /// A call or a return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallStep {
+pub enum CallOrReturn {
     /// A function is called.
     Enter(WitnessFunctionId),
     /// A function returns, or is unwound.
@@ -110,11 +110,11 @@ pub struct Execution {
     /// The executed nodes and edges at which a witness can be, in order.
     pub sites: Vec<WitnessSite>,
     /// Calls and returns, in order. Calls that are active at the end of the run have no return.
-    pub calls: Vec<CallStep>,
+    pub calls: Vec<CallOrReturn>,
 }
 
 #[derive(Clone)]
-enum Frame {
+enum ExecutionFrame {
     /// In a node of the program, after `calls_made` of its calls.
     Code { function: WitnessFunctionId, node: Node, calls_made: usize },
     /// In opaque code, which can continue in the ways that `can` describes.
@@ -122,8 +122,8 @@ enum Frame {
 }
 
 #[derive(Clone)]
-struct Running {
-    frames: Vec<Frame>,
+struct PartialExecution {
+    frames: Vec<ExecutionFrame>,
     execution: Execution,
     steps: usize,
 }
@@ -132,10 +132,10 @@ struct Running {
 /// is sorted and without duplicates.
 pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
     let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
-    let mut first = Running { frames: Vec::new(), execution: nothing, steps: 0 };
+    let mut first = PartialExecution { frames: Vec::new(), execution: nothing, steps: 0 };
     match program.start() {
         StartPoint::Main(main) => first.begin(program, main),
-        StartPoint::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
+        StartPoint::Outside => first.frames.push(ExecutionFrame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
     let mut budget = limit * 40;
@@ -155,17 +155,17 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
     ended
 }
 
-impl Running {
+impl PartialExecution {
     /// Calls a function.
     fn begin(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
-        self.execution.calls.push(CallStep::Enter(function));
+        self.execution.calls.push(CallOrReturn::Enter(function));
         self.enter(program, function, program.function(function).graph.entry());
     }
 
     /// Leaves the innermost frame.
     fn pop_frame(&mut self) {
-        if let Some(Frame::Code { function, .. }) = self.frames.pop() {
-            self.execution.calls.push(CallStep::Leave(function));
+        if let Some(ExecutionFrame::Code { function, .. }) = self.frames.pop() {
+            self.execution.calls.push(CallOrReturn::Leave(function));
         }
     }
 
@@ -177,11 +177,11 @@ impl Running {
         if kind == NodeKind::Block {
             self.execution.blocks.push((function, node));
         }
-        self.frames.push(Frame::Code { function, node, calls_made: 0 });
+        self.frames.push(ExecutionFrame::Code { function, node, calls_made: 0 });
     }
 
     /// Leaves the node of the innermost frame along an edge.
-    fn follow(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> Running {
+    fn follow(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> PartialExecution {
         let mut next = self.clone();
         next.frames.pop();
         next.execution.sites.push(WitnessSite::Edge(function, edge));
@@ -190,12 +190,12 @@ impl Running {
     }
 
     /// All states that can follow this one.
-    fn next(&self, program: &WitnessProgram) -> Vec<Running> {
+    fn next(&self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self.clone();
         this.steps += 1;
         match this.frames.last().expect("it has frames").clone() {
-            Frame::Outside { can } => this.leave_opaque(program, can),
-            Frame::Code { function, node, calls_made } => {
+            ExecutionFrame::Outside { can } => this.leave_opaque(program, can),
+            ExecutionFrame::Code { function, node, calls_made } => {
                 let of = program.function(function);
                 match of.calls.iter().filter(|(n, _)| *n == node).nth(calls_made) {
                     Some((_, call)) => this.call(program, call),
@@ -205,8 +205,8 @@ impl Running {
         }
     }
 
-    fn call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<Running> {
-        let Some(Frame::Code { calls_made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
+    fn call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<PartialExecution> {
+        let Some(ExecutionFrame::Code { calls_made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
         *calls_made += 1;
         let mut next = Vec::new();
         for callee in &call.callees {
@@ -215,13 +215,13 @@ impl Running {
             next.push(one);
         }
         if let Some(can) = call.opaque {
-            self.frames.push(Frame::Outside { can });
+            self.frames.push(ExecutionFrame::Outside { can });
             next.push(self);
         }
         next
     }
 
-    fn leave_opaque(mut self, program: &WitnessProgram, can: Opaque) -> Vec<Running> {
+    fn leave_opaque(mut self, program: &WitnessProgram, can: Opaque) -> Vec<PartialExecution> {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
@@ -244,11 +244,11 @@ impl Running {
 
     /// All states that can follow if the call in the innermost frame unwinds: a landing pad in any frame is entered, or all frames are
     /// left.
-    fn unwind(self, program: &WitnessProgram) -> Vec<Running> {
+    fn unwind(self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self;
         let mut next = Vec::new();
         while let Some(frame) = this.frames.last().cloned() {
-            if let Frame::Code { function, node, .. } = frame {
+            if let ExecutionFrame::Code { function, node, .. } = frame {
                 let of = program.function(function);
                 let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != WitnessEdgeKind::Flow);
                 next.extend(pads.map(|pad| this.follow(program, function, *pad)));
@@ -262,10 +262,10 @@ impl Running {
         next
     }
 
-    fn leave_node(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<Running> {
+    fn leave_node(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<PartialExecution> {
         let of = program.function(function);
         let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
-        let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
+        let mut next: Vec<PartialExecution> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
             self.pop_frame();
             next.push(self);

@@ -34,7 +34,7 @@ pub use segments::Segments;
 pub use show::Show;
 pub use showing::{Advise, Annotate, Export, Format, Report};
 pub use simulate::Simulate;
-pub use suite::{Suite, SuiteFunctions, SuiteList, SuiteOrder, SuiteRun, TestValue};
+pub use suite::{SuiteCommand, SuiteFunctions, SuiteList, SuiteOrder, SuiteRun, TestValue};
 pub use trace::{RepeatPart, Trace, TraceRecord};
 pub use trodden_console::arguments::Parameters;
 pub use trodden_console::arguments::choices::{word, word_for};
@@ -165,7 +165,7 @@ Examples:
   trodden suite list tests --redundant             tests that can be left out
   trodden suite order tests --changed-since HEAD   tests that execute changed code first"
     )]
-    Suite(Suite),
+    Suite(SuiteCommand),
     /// Record which MPI ranks or threads wait for which; `trodden report` shows the cause.
     #[command(
         subcommand,

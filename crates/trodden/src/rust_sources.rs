@@ -17,17 +17,17 @@ const SOURCES: &str = "lib/rustlib/src/rust";
 /// Returns a provider of source text for reports: [`source_files::sources`], then the standard library of an installed toolchain.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let usual = source_files::sources(folders, run);
-    let library = Library { toolchains: toolchains(), known: RefCell::default() };
+    let library = StandardLibrary { toolchains: toolchains(), known: RefCell::default() };
     move |path: &str| usual(path).or_else(|| fs::read_to_string(library.find(path)?).ok())
 }
 
-struct Library {
+struct StandardLibrary {
     toolchains: Vec<PathBuf>,
     /// The source folder of each commit that was looked up; `None` if no toolchain has its sources.
     known: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
-impl Library {
+impl StandardLibrary {
     /// Returns the local path of a standard library file. `None`: the path is not in the standard library, or no installed toolchain of its
     /// commit has sources.
     fn find(&self, path: &str) -> Option<PathBuf> {
@@ -78,7 +78,7 @@ mod tests {
         let folder = env::temp_dir().join(format!("trodden-rust-sources-{}", std::process::id()));
         let toolchains =
             vec![create_toolchain(&folder.join("old"), "aaa"), create_toolchain(&folder.join("new"), "bbb"), folder.join("none")];
-        let library = Library { toolchains, known: RefCell::default() };
+        let library = StandardLibrary { toolchains, known: RefCell::default() };
         let expected = folder.join("new").join(SOURCES).join("library/core/lib.rs");
         assert_eq!(library.find("/rustc/bbb/library/core/lib.rs"), Some(expected));
         assert_eq!(library.find("/rustc/ccc/library/core/lib.rs"), None);

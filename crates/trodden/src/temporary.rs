@@ -1,13 +1,13 @@
 //! Temporary folders of the command.
 
 use std::env;
-use trodden_launch::Error;
+use trodden_launch::LaunchError;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
 
 /// Creates a temporary folder (in `TMPDIR`) that only the user can read.
 ///
 /// # Errors
 /// It cannot be created.
-pub fn folder(prefix: &str) -> Result<TemporaryFolder, Error> {
+pub fn folder(prefix: &str) -> Result<TemporaryFolder, LaunchError> {
     folder_in(&env::temp_dir(), prefix)
 }

@@ -68,7 +68,8 @@ macro_rules! locks {
             if result != $busy {
                 return result;
             }
-            record_wait(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*))
+            let call = || real!(REAL, fn(ObjectAddress, $($type),*) -> c_int, lock, $($argument),*);
+            record_wait(kind::LOCK, CallName::$function, lock, 0, call)
         }
     )* };
 }

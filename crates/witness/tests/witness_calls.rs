@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use trodden_testkit::Random;
-use trodden_testkit::programs::{self, CallStep, Execution, ProgramFeatures};
+use trodden_testkit::programs::{self, CallOrReturn, Execution, ProgramFeatures};
 use trodden_witness::condition::{check_structure, members};
 use trodden_witness::distribution::plan;
 use trodden_witness::pushdown::Pushdown;
@@ -46,7 +46,7 @@ fn reconstruct_calls(
     program: &WitnessProgram,
     distribution: &Distribution,
     execution: &Execution,
-) -> (usize, Vec<CallStep>) {
+) -> (usize, Vec<CallOrReturn>) {
     let reduced: HashMap<Witness, Witness> =
         (0..calls.program.witness_count(NODES) as u32).map(|w| (calls.origin(Witness(w)), Witness(w))).collect();
     let symbol = |site: &WitnessSite| match *site {
@@ -68,13 +68,13 @@ fn reconstruct_calls(
             ExecutionEvent::Call { callee, tail, .. } => {
                 frames.last_mut().into_iter().for_each(|(_, left)| *left |= tail);
                 frames.push((callee, false));
-                steps.push(CallStep::Enter(callee));
+                steps.push(CallOrReturn::Enter(callee));
             }
             ExecutionEvent::Return(function) | ExecutionEvent::Unwind(function) => {
                 assert_eq!(frames.last(), Some(&(function, false)), "{program:?}");
-                steps.extend(frames.pop().map(|(function, _)| CallStep::Leave(function)));
+                steps.extend(frames.pop().map(|(function, _)| CallOrReturn::Leave(function)));
                 while let Some((function, _)) = frames.pop_if(|(_, left)| *left) {
-                    steps.push(CallStep::Leave(function));
+                    steps.push(CallOrReturn::Leave(function));
                 }
             }
         }

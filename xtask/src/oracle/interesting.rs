@@ -12,7 +12,7 @@ use trodden_corpus::{Corpus, Input, steps};
 
 /// The output of `trodden-oracle interesting`.
 #[derive(Debug, Deserialize)]
-struct Findings {
+struct OracleFindings {
     functions: usize,
     counting_all: usize,
     paths: usize,
@@ -29,7 +29,7 @@ pub struct OracleRow {
     scheme: String,
     exact: bool,
     /// `None` if two runs of the build that counts all paths differ, so that nothing can be compared.
-    found: Option<Findings>,
+    found: Option<OracleFindings>,
 }
 
 impl OracleRow {
@@ -59,7 +59,7 @@ impl OracleRow {
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
-    let row = |scheme: &str, exact: bool, found: Option<Findings>| OracleRow {
+    let row = |scheme: &str, exact: bool, found: Option<OracleFindings>| OracleRow {
         program: program.to_owned(),
         scheme: scheme.to_owned(),
         exact,
@@ -86,7 +86,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &P
     Ok(rows)
 }
 
-fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<Findings> {
+fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindings> {
     let text = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
     serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }

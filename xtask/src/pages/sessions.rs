@@ -15,7 +15,7 @@ mod page;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use page::{CommandStep, NO_PACKAGE, Page, Step};
+use page::{CommandStep, NO_PACKAGE, SessionPage, SessionStep};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -117,7 +117,7 @@ const TOOLCHAIN_VARIABLES: [&str; 12] = [
 
 impl SessionEnvironment {
     /// Makes links to the programs, and fetches the sources of all pages.
-    fn prepare(options: &SessionOptions, pages: &[(&str, Page)]) -> Result<SessionEnvironment> {
+    fn prepare(options: &SessionOptions, pages: &[(&str, SessionPage)]) -> Result<SessionEnvironment> {
         let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
         let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
         let folder = steps::target().join("sessions");
@@ -137,22 +137,22 @@ impl SessionEnvironment {
     }
 
     /// Runs the sessions of a page.
-    fn check_page(&self, file: &str, page: &Page, with_slow: bool) -> Result<Vec<String>> {
+    fn check_page(&self, file: &str, page: &SessionPage, with_slow: bool) -> Result<Vec<String>> {
         let mut findings = Vec::new();
         let mut folder = self.fresh_folder(file, page.package)?;
         let mut status = 0;
         let all = page.steps(with_slow);
         for (number, step) in all.iter().enumerate() {
             match step {
-                Step::Write { file, content } => write_file(&folder, file, content)?,
-                Step::Run(step) => {
+                SessionStep::Write { file, content } => write_file(&folder, file, content)?,
+                SessionStep::Run(step) => {
                     if let Some(below) = step.command.strip_prefix("cd ") {
                         folder.push(below);
                         continue;
                     }
                     let printed;
                     (status, printed) = self.run(step, &folder, status)?;
-                    let shows_status = matches!(all.get(number + 1), Some(Step::Run(next)) if next.command == "echo $?");
+                    let shows_status = matches!(all.get(number + 1), Some(SessionStep::Run(next)) if next.command == "echo $?");
                     if status != 0 && !shows_status {
                         bail!("{file}:{}: `{}` failed with status {status}:\n{printed}", step.line, step.command);
                     }

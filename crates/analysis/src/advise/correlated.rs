@@ -8,7 +8,7 @@
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
-use super::pairs::{ContingencyTable, Pairs};
+use super::pairs::{BranchPairs, ContingencyTable};
 use super::statistics::entropy;
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -95,7 +95,7 @@ pub struct BlocksBetween {
 }
 
 /// Finds all branches of a function that an earlier branch decides.
-pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
+pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<Correlated> {
     let remaining_entropy = entropies_after_paths(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {

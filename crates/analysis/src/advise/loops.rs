@@ -108,7 +108,7 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
     }
     let back = |p: &&LoopPattern| p.edges.last().is_some_and(|e| walks.map.graph.to(*e) == head);
     let returns_to_head = patterns.iter().filter(back).map(|p| p.count).sum();
-    let branches = Branches::new(walks, &patterns);
+    let branches = LoopBranches::new(walks, &patterns);
     let entropy = entropy(patterns.iter().map(|p| p.count));
     let (split, branches_entropy, distinct) = (branches.find_split(&patterns, entropy), branches.entropy(iterations), patterns.len());
     let mut covered = 0;
@@ -131,12 +131,12 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
 }
 
 /// A loop's branches with several executed outcomes, and the executions of each outcome within the loop.
-struct Branches {
+struct LoopBranches {
     edges: BTreeMap<Node, BTreeMap<Edge, u64>>,
 }
 
-impl Branches {
-    fn new(walks: &Walks, patterns: &[LoopPattern]) -> Branches {
+impl LoopBranches {
+    fn new(walks: &Walks, patterns: &[LoopPattern]) -> LoopBranches {
         let mut edges: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
         for pattern in patterns {
             for &edge in &pattern.edges {
@@ -144,7 +144,7 @@ impl Branches {
             }
         }
         edges.retain(|_, counts| counts.len() > 1);
-        Branches { edges }
+        LoopBranches { edges }
     }
 
     fn entropy(&self, iterations: u64) -> f64 {

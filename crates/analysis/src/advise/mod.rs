@@ -115,7 +115,7 @@ pub fn advise(
     options: &AdviseOptions,
 ) -> Vec<AdviceFinding> {
     let walks = Walks::new(map, paths);
-    let pairs = pairs::Pairs::from_walks(&walks);
+    let pairs = pairs::BranchPairs::from_walks(&walks);
     let nest = nest::natural_loops(map);
     let correlated = correlated::find(&walks, &pairs, &nest, options);
     let never = never::find(&walks, &pairs, &nest, &correlated, options);

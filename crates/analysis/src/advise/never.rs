@@ -8,7 +8,7 @@
 use super::AdviseOptions;
 use super::correlated::Correlated;
 use super::nest::enters_loop;
-use super::pairs::Pairs;
+use super::pairs::BranchPairs;
 use super::statistics::surprise_of_empty_draw;
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub struct NeverTogether {
 /// Finds all pairs of edges in a function that are frequent but never occur together.
 pub fn find(
     walks: &Walks,
-    pairs: &Pairs,
+    pairs: &BranchPairs,
     nest: &BTreeMap<Node, BTreeSet<Node>>,
     excluded: &[Correlated],
     options: &AdviseOptions,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
 /// Joint outcomes of all pairs of branches that occur on the same path.
-pub struct Pairs {
+pub struct BranchPairs {
     /// Keyed by the later, then the earlier block.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
@@ -19,9 +19,9 @@ pub struct ContingencyTable {
     pub distance: u128,
 }
 
-impl Pairs {
+impl BranchPairs {
     /// Counts the pairs of decisions on all paths.
-    pub fn from_walks(walks: &Walks) -> Pairs {
+    pub fn from_walks(walks: &Walks) -> BranchPairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {
             let decisions: Vec<(usize, Edge)> = walks.decisions(walk).collect();
@@ -39,7 +39,7 @@ impl Pairs {
             table.cells.insert((earlier, later), count);
             table.distance += distance;
         }
-        Pairs { tables }
+        BranchPairs { tables }
     }
 }
 

@@ -7,7 +7,7 @@
 //! saves one instruction.
 
 use super::AdviseOptions;
-use super::trace::{StepId, StepResult, ValueTracer};
+use super::trace::{StepPosition, StepResult, ValueTracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{DagEdge, Node, Origin};
@@ -90,13 +90,13 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
 
 /// A step's executions by the earlier step that has the result, and its executions with constant operands.
 #[derive(Default)]
-struct Tally {
-    found: HashMap<StepId, u64>,
+struct StepTally {
+    found: HashMap<StepPosition, u64>,
     constant: u64,
 }
 
-fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepId, Tally> {
-    let mut tallies: BTreeMap<StepId, Tally> = BTreeMap::new();
+fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPosition, StepTally> {
+    let mut tallies: BTreeMap<StepPosition, StepTally> = BTreeMap::new();
     let mut tracer = ValueTracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
@@ -152,12 +152,12 @@ fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bo
     false
 }
 
-fn operation_site(properties: &FunctionProperties, (block, step): StepId) -> OperationSite {
+fn operation_site(properties: &FunctionProperties, (block, step): StepPosition) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
     OperationSite { block, step, position }
 }
 
-fn find_operation(properties: &FunctionProperties, (block, step): StepId) -> Option<OperationId> {
+fn find_operation(properties: &FunctionProperties, (block, step): StepPosition) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
         BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,

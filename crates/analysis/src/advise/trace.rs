@@ -11,7 +11,7 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// A step: its block, and its index among the block's steps.
-pub type StepId = (Node, u32);
+pub type StepPosition = (Node, u32);
 
 /// The number of a value on the current path.
 type Number = u32;
@@ -22,7 +22,7 @@ pub enum StepResult {
     /// A new result.
     New,
     /// The result of this earlier step.
-    Known(StepId),
+    Known(StepPosition),
     /// A result computed from operands that are constant on this path.
     Constant,
 }
@@ -37,7 +37,7 @@ pub struct ValueTracer<'a> {
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
     known: Vec<NumberProperties>,
-    computed: HashMap<(OperationId, Vec<Number>), (Number, StepId)>,
+    computed: HashMap<(OperationId, Vec<Number>), (Number, StepPosition)>,
     addresses: HashMap<(Number, i64), Number>,
     memory: Vec<MemoryCell>,
 }
@@ -58,7 +58,7 @@ struct MemoryCell {
     operation: OperationId,
     access: AccessedMemory,
     content: Number,
-    from: StepId,
+    from: StepPosition,
     constant: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> ValueTracer<'a> {
     }
 
     /// Follows a path, and calls `visit` for each computation and load.
-    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepId, StepResult)) {
+    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
         self.reset();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
@@ -113,7 +113,7 @@ impl<'a> ValueTracer<'a> {
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
-    fn step(&mut self, what: &BlockAction, place: StepId) -> Option<StepResult> {
+    fn step(&mut self, what: &BlockAction, place: StepPosition) -> Option<StepResult> {
         match what {
             BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
@@ -133,7 +133,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepId) -> StepResult {
+    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
@@ -171,7 +171,7 @@ impl<'a> ValueTracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepId) -> StepResult {
+    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPosition) -> StepResult {
         let address = self.number_of(access.address);
         let is_known = |c: &&MemoryCell| {
             c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
@@ -188,7 +188,7 @@ impl<'a> ValueTracer<'a> {
         StepResult::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepId) {
+    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
         let (address, content) = (self.number_of(access.address), self.number_of(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));

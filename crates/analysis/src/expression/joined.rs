@@ -6,7 +6,7 @@
 //! chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no path did;
 //! after `MAX_CHAINS` chains the search ends undecided.
 
-use super::{Expression, ExpressionSequence, Gap, Matcher};
+use super::{ExpressionSequence, Gap, Matcher, PathExpression};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
@@ -31,7 +31,7 @@ pub struct Chain {
 
 /// The result for one expression and function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedPaths {
     /// Matching chains that were certainly executed.
     pub certain: Vec<Chain>,
     /// Whether other matching chains may have been executed.
@@ -61,7 +61,7 @@ pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -
     begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
 }
 
-impl Expression {
+impl PathExpression {
     /// Returns true if one piece of a path cannot decide a match: an excluded place may be on a different piece, or a piece that begins
     /// where loops or function calls begin may be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
@@ -82,11 +82,11 @@ impl Expression {
 }
 
 /// Searches for matching chains of executed pieces.
-pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
+pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> JoinedPaths {
     let pieces = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (starting_at, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut search =
-        JoinSearch { matcher, function, starting_at, total, joined, remaining_chains: MAX_CHAINS, found: Joined::default(), pieces };
+        JoinSearch { matcher, function, starting_at, total, joined, remaining_chains: MAX_CHAINS, found: JoinedPaths::default(), pieces };
     let mut arrivals: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.pieces.iter().enumerate() {
         if let Some((to, is_join)) = cut_target(function, part.end) {
@@ -129,7 +129,7 @@ struct JoinSearch<'s> {
     /// The part of `total` in which a path continues rather than begins, by block.
     joined: HashMap<Node, i128>,
     remaining_chains: usize,
-    found: Joined,
+    found: JoinedPaths,
 }
 
 impl JoinSearch<'_> {

@@ -3,7 +3,7 @@
 //! For each place in turn, computes the blocks of the path that the place can be assigned to, given the candidates for the previous place.
 //! Each place takes time linear in the path's length.
 
-use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
+use super::{Begin, BlockSet, End, ExpressionSequence, Gap, PathExpression};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{PathEnd, PathStart};
@@ -12,7 +12,7 @@ use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 /// An expression prepared for the paths of one function.
 #[derive(Debug)]
 pub struct Matcher<'a> {
-    expression: &'a Expression,
+    expression: &'a PathExpression,
     function: &'a FunctionMap,
     /// For each place, whether it contains each block.
     places: HashMap<&'a BlockSet, Vec<bool>>,
@@ -20,7 +20,7 @@ pub struct Matcher<'a> {
 
 impl<'a> Matcher<'a> {
     /// Resolves the expression's places to blocks of a function.
-    pub fn new(expression: &'a Expression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
+    pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
         for place in expression.patterns.iter().flatten().flat_map(places_of) {
             places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_at_block(unit, function, place, at)).collect());

@@ -29,7 +29,7 @@ pub use parse::ParseError;
 
 /// A path expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expression {
+pub struct PathExpression {
     /// The function name, as in reports; `None` for all functions.
     pub function: Option<String>,
     /// Alternative patterns. Each is a list of sequences that must all match.

@@ -1,6 +1,6 @@
 //! The parser of path expressions.
 
-use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
+use super::{Begin, BlockSet, End, ExpressionSequence, Gap, PathExpression};
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,7 +25,7 @@ impl fmt::Display for ParseError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum ExpressionToken {
     Gap,
     Not,
     And,
@@ -33,22 +33,22 @@ enum Token {
     Word(String),
 }
 
-impl FromStr for Expression {
+impl FromStr for PathExpression {
     type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Expression, ParseError> {
+    fn from_str(text: &str) -> Result<PathExpression, ParseError> {
         let characters: Vec<char> = text.chars().collect();
         let (function, from) = split_function(&characters);
-        let mut parser = Parser { text, tokens: tokenize(&characters, from), at: 0, end: characters.len() };
+        let mut parser = ExpressionParser { text, tokens: tokenize(&characters, from), at: 0, end: characters.len() };
         if function.as_deref() == Some("") {
             return Err(parser.error_at(0, "expected the name of a function before the colon"));
         }
         let mut patterns = vec![parser.parse_pattern()?];
-        while parser.take(&Token::Or) {
+        while parser.take(&ExpressionToken::Or) {
             patterns.push(parser.parse_pattern()?);
         }
         match parser.peek() {
-            None => Ok(Expression { function, patterns }),
+            None => Ok(PathExpression { function, patterns }),
             Some(_) => Err(parser.error("expected | or & or nothing more: the end of a path (exit, back, call) and !PLACE come last")),
         }
     }
@@ -63,14 +63,14 @@ fn split_function(text: &[char]) -> (Option<String>, usize) {
     }
 }
 
-fn tokenize(text: &[char], mut at: usize) -> Vec<(usize, Token)> {
+fn tokenize(text: &[char], mut at: usize) -> Vec<(usize, ExpressionToken)> {
     let mut out = Vec::new();
     let is_gap = |at: usize| text.get(at) == Some(&'.') && text.get(at + 1) == Some(&'.') && text.get(at + 2) != Some(&'/');
     while let Some(character) = text.get(at) {
         let single = match character {
-            '!' => Some(Token::Not),
-            '&' => Some(Token::And),
-            '|' => Some(Token::Or),
+            '!' => Some(ExpressionToken::Not),
+            '&' => Some(ExpressionToken::And),
+            '|' => Some(ExpressionToken::Or),
             _ => None,
         };
         if character.is_whitespace() {
@@ -79,38 +79,38 @@ fn tokenize(text: &[char], mut at: usize) -> Vec<(usize, Token)> {
             out.push((at, token));
             at += 1;
         } else if is_gap(at) {
-            out.push((at, Token::Gap));
+            out.push((at, ExpressionToken::Gap));
             at += 2;
         } else {
             let ends = |at: &usize| text[*at].is_whitespace() || "!&|".contains(text[*at]) || is_gap(*at);
             let end = (at + 1..text.len()).find(ends).unwrap_or(text.len());
-            out.push((at, Token::Word(text[at..end].iter().collect())));
+            out.push((at, ExpressionToken::Word(text[at..end].iter().collect())));
             at = end;
         }
     }
     out
 }
 
-struct Parser<'a> {
+struct ExpressionParser<'a> {
     text: &'a str,
-    tokens: Vec<(usize, Token)>,
+    tokens: Vec<(usize, ExpressionToken)>,
     at: usize,
     end: usize,
 }
 
-impl Parser<'_> {
-    fn peek(&self) -> Option<&Token> {
+impl ExpressionParser<'_> {
+    fn peek(&self) -> Option<&ExpressionToken> {
         self.tokens.get(self.at).map(|t| &t.1)
     }
 
-    fn take(&mut self, token: &Token) -> bool {
+    fn take(&mut self, token: &ExpressionToken) -> bool {
         let found = self.peek() == Some(token);
         self.at += usize::from(found);
         found
     }
 
     fn take_word<T>(&mut self, known: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let Some(Token::Word(word)) = self.peek() else { return None };
+        let Some(ExpressionToken::Word(word)) = self.peek() else { return None };
         let found = known(word);
         self.at += usize::from(found.is_some());
         found
@@ -126,7 +126,7 @@ impl Parser<'_> {
 
     fn parse_pattern(&mut self) -> Result<Vec<ExpressionSequence>, ParseError> {
         let mut sequences = vec![self.parse_sequence()?];
-        while self.take(&Token::And) {
+        while self.take(&ExpressionToken::And) {
             sequences.push(self.parse_sequence()?);
         }
         Ok(sequences)
@@ -143,7 +143,7 @@ impl Parser<'_> {
         if begin.is_none() && sequence.before == Gap::Nothing {
             sequence.before = Gap::Without(Vec::new());
         }
-        while let Some(Token::Word(word)) = self.peek() {
+        while let Some(ExpressionToken::Word(word)) = self.peek() {
             if parse_end(word).is_some() {
                 break;
             }
@@ -162,7 +162,7 @@ impl Parser<'_> {
                 sequence.before = Gap::Without(Vec::new());
             }
         }
-        while self.take(&Token::Not) {
+        while self.take(&ExpressionToken::Not) {
             sequence.never.push(self.parse_place()?);
         }
         match self.at == started {
@@ -175,21 +175,21 @@ impl Parser<'_> {
     }
 
     fn parse_gap(&mut self) -> Result<Gap, ParseError> {
-        if !self.take(&Token::Gap) {
+        if !self.take(&ExpressionToken::Gap) {
             return Ok(Gap::Nothing);
         }
         let mut without = Vec::new();
-        while self.take(&Token::Not) {
+        while self.take(&ExpressionToken::Not) {
             without.push(self.parse_place()?);
         }
         match self.peek() {
-            Some(Token::Gap) => Err(self.error("expected a place between two gaps")),
+            Some(ExpressionToken::Gap) => Err(self.error("expected a place between two gaps")),
             _ => Ok(Gap::Without(without)),
         }
     }
 
     fn parse_place(&mut self) -> Result<BlockSet, ParseError> {
-        let Some(Token::Word(word)) = self.peek() else {
+        let Some(ExpressionToken::Word(word)) = self.peek() else {
             return Err(
                 self.error("expected a place: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
             );
@@ -241,7 +241,7 @@ fn parse_place(word: &str) -> Result<BlockSet, String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Expression {
+    fn read(text: &str) -> PathExpression {
         text.parse().unwrap_or_else(|e| panic!("{e}"))
     }
 
@@ -297,10 +297,10 @@ mod tests {
             ("ü 0", 0, "`ü` is not a place"),
             ("_ b99999999999", 2, "is too large"),
         ] {
-            let error = text.parse::<Expression>().unwrap_err();
+            let error = text.parse::<PathExpression>().unwrap_err();
             assert!(error.at == at && error.what.contains(what), "{text}: {error:?}");
         }
-        let shown = "f: 12 x".parse::<Expression>().unwrap_err().to_string();
+        let shown = "f: 12 x".parse::<PathExpression>().unwrap_err().to_string();
         assert!(shown.ends_with("\n  f: 12 x\n        ^"), "{shown}");
     }
 }

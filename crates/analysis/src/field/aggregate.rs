@@ -69,7 +69,7 @@ pub struct AggregateLimits {
 
 /// The result of an aggregation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Aggregate {
+pub struct FieldAggregate {
     /// Number of reports.
     pub reports: u64,
     /// Number of distinct paths.
@@ -172,14 +172,14 @@ impl Aggregator {
     ///
     /// # Errors
     /// A temporary file cannot be written or read, or `each` failed.
-    pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<Aggregate> {
+    pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
         let copies = match self.copies {
             Some((copies, counter)) => Some((copies, counter.finish()?)),
             None => None,
         };
-        let mut ranking = Ranking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
+        let mut ranking = PathRanking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
         self.sorter.finish(&mut |row| {
             let unit = units[row.unit as usize].0;
             let user_path = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
@@ -189,7 +189,7 @@ impl Aggregator {
         ranking.close();
         let (reports, paths) = (self.reports, ranking.paths);
         let top = ranking.best.into_values().rev().collect();
-        Ok(Aggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), unmatched: self.unmatched })
+        Ok(FieldAggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), unmatched: self.unmatched })
     }
 }
 
@@ -202,7 +202,7 @@ fn rank(path: &AggregatedPath) -> Rank {
     (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
 }
 
-struct Ranking {
+struct PathRanking {
     limits: AggregateLimits,
     /// The best paths so far, at most `limits.paths`.
     best: BTreeMap<Rank, AggregatedPath>,
@@ -211,7 +211,7 @@ struct Ranking {
     copies: Option<(DistributedCopies, ReportingUsers)>,
 }
 
-impl Ranking {
+impl PathRanking {
     fn add(&mut self, user_path: &UserPath) {
         if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (user_path.unit, user_path.counter)) {
             self.close();

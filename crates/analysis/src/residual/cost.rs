@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Costs of several builds, the first of which counts nothing.
-pub struct Costs {
+pub struct BuildCosts {
     /// Costs of each build.
     pub builds: Vec<BuildCost>,
     /// Number of runs of the production workload per build.
@@ -25,7 +25,7 @@ pub struct BuildCost {
     pub time: Option<Duration>,
 }
 
-impl Costs {
+impl BuildCosts {
     /// Measures the named `builds`, the first of which counts nothing. `field` returns the command to run with a build; it is run `rounds`
     /// times, alternating between builds. `cpu_time` returns the processor time of all terminated children, in nanoseconds.
     ///
@@ -36,7 +36,7 @@ impl Costs {
         field: impl Fn(&Path) -> Result<String>,
         rounds: u32,
         cpu_time: fn() -> u64,
-    ) -> Result<Costs> {
+    ) -> Result<BuildCosts> {
         let row = |(name, file): &(&'static str, &Path)| Ok(BuildCost { name, code: code_size(file)?, time: None });
         let mut costs: Vec<BuildCost> = builds.iter().map(row).collect::<Result<_>>()?;
         for _ in 0..rounds {
@@ -45,7 +45,7 @@ impl Costs {
                 row.time = Some(row.time.map_or(time, |least| least.min(time)));
             }
         }
-        Ok(Costs { builds: costs, rounds })
+        Ok(BuildCosts { builds: costs, rounds })
     }
 
     /// Code size and time of a build, relative to the build that counts nothing.

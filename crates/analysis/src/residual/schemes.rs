@@ -7,7 +7,7 @@
 //! | 2 | I: counts paths up to calls; II: counts what follows them; III: the field's, which knows what II counted | 2 |
 //! Each stage is run as a command of `trodden`.
 
-use super::cost::Costs;
+use super::cost::BuildCosts;
 use crate::segments::{NamedPath, ObservedSegments};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
@@ -24,11 +24,11 @@ const PLACEHOLDER: &str = "{}";
 const DEPTH: usize = 1;
 
 /// Results of both schemes.
-pub struct Schemes {
+pub struct SchemeResults {
     /// Both schemes.
     pub schemes: [Scheme; 2],
     /// Costs of the builds.
-    pub costs: Costs,
+    pub costs: BuildCosts,
 }
 
 /// Results of one scheme.
@@ -63,9 +63,9 @@ pub struct SchemeJob<'a> {
     pub cpu_time: fn() -> u64,
 }
 
-impl Schemes {
+impl SchemeResults {
     /// Builds the variants of the program in a folder and runs them. Also returns the profiles of the field that are to be reported.
-    pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(Schemes, Vec<String>)> {
+    pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(SchemeResults, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
                 command.contains(PLACEHOLDER),
@@ -87,9 +87,9 @@ impl Schemes {
             ("untested segments", &*counts_segments),
             ("untested paths", &*known),
         ];
-        let costs = Costs::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_str(build)?)), job.rounds, job.cpu_time)?;
+        let costs = BuildCosts::measure(&builds, |build| Ok(job.field.replace(PLACEHOLDER, path_str(build)?)), job.rounds, job.cpu_time)?;
         let profiles = [&unknown.0, &segments].map(|file| path_str(file).map(str::to_owned));
-        Ok((Schemes { schemes: [first, second], costs }, profiles.into_iter().collect::<Result<_>>()?))
+        Ok((SchemeResults { schemes: [first, second], costs }, profiles.into_iter().collect::<Result<_>>()?))
     }
 }
 
@@ -195,7 +195,7 @@ impl Scheme {
     }
 }
 
-impl Schemes {
+impl SchemeResults {
     /// Names of the segments that scheme `which` finds and the other does not.
     pub fn found_only_by(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];

@@ -19,7 +19,7 @@ use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 /// Segments with their image and count.
-type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
+type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
 /// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run; it has no effect on `calls:`,
 /// `top:` and `share:`.
@@ -41,7 +41,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
         }
         _ => {
             let observed = ObservedSegments::load(wanted, depth, folders)?;
-            let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
+            let mut rows: SegmentRows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in only {
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}. `trodden segments {wanted}` lists them");
             }
@@ -64,7 +64,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
         let mut callees = Callees::from_image(image);
         callees.observe(found.counts.keys());
-        let mut numbers = Numbers::default();
+        let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
             numbers.insert(&mut builder, image, &segment);
             for at in 0..segment.len() {
@@ -85,7 +85,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     for image in &profile.images {
         let mut callees = Callees::from_image(image);
         callees.infer_from_counts()?;
-        let mut numbers = Numbers::default();
+        let mut numbers = FunctionNumbers::default();
         for (place, function) in functions(image) {
             let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
@@ -105,9 +105,9 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     Ok(builder.finish(true))
 }
 
-fn set_from_rows(rows: &Rows, run: &str) -> SegmentSet {
+fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
-    let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
+    let mut numbers: HashMap<*const ImageProfile, FunctionNumbers> = HashMap::new();
     // The set of a shortest segment includes the counts of longer segments with the same suffix.
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
@@ -150,11 +150,11 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
 
 /// Numbers of an image's functions in a set.
 #[derive(Default)]
-struct Numbers {
+struct FunctionNumbers {
     known: HashMap<FunctionIndex, u32>,
 }
 
-impl Numbers {
+impl FunctionNumbers {
     fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
         *self.known.entry(place).or_insert_with(|| builder.function(unit_map(image, place), function_map(image, place)))
     }
@@ -195,7 +195,7 @@ fn parse_top(number: &str) -> Result<usize> {
 }
 
 /// Returns how many of the most frequent segments make up a share of all executions.
-fn parse_share(text: &str, rows: &Rows) -> Result<usize> {
+fn parse_share(text: &str, rows: &SegmentRows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {
         bail!("`{text}` must be a percentage above 0% and up to 100%, for example 99%")

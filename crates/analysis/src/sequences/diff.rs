@@ -19,27 +19,27 @@ pub struct SequenceDifferences {
     /// Position of the first differing event, in both sequences.
     pub first_difference: Option<u64>,
     /// The differences.
-    pub differences: Vec<SequenceDifference>,
+    pub differences: Vec<DifferenceRow>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
 /// A difference.
 #[derive(Serialize)]
-pub struct SequenceDifference {
+pub struct DifferenceRow {
     /// Functions whose calls are open at the difference, outermost first.
     pub open_calls: Vec<String>,
     /// The differing range on the left.
-    pub left: EventRange,
+    pub left: LabelledRange,
     /// The differing range on the right.
-    pub right: EventRange,
+    pub right: LabelledRange,
     /// Whether the frame's contents were aligned by calls.
     pub aligned: bool,
 }
 
 /// A range of a sequence.
 #[derive(Serialize)]
-pub struct EventRange {
+pub struct LabelledRange {
     /// Position of the first event.
     pub start: u64,
     /// Position after the last event.
@@ -53,19 +53,19 @@ pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> 
     let first = first_difference(&Fingerprints::new(left), &Fingerprints::new(right));
     let limit = if top == 0 { usize::MAX } else { top };
     let frames = Frames::new(left, table);
-    let rows = differences(left, right, table, limit).into_iter().take(limit).map(|found| SequenceDifference {
+    let rows = differences(left, right, table, limit).into_iter().take(limit).map(|found| DifferenceRow {
         open_calls: table.labels(&frames.open_calls(found.left.start)),
         left: event_range(left, table, found.left),
         right: event_range(right, table, found.right),
         aligned: found.aligned,
     });
-    let differences: Vec<SequenceDifference> = rows.collect();
+    let differences: Vec<DifferenceRow> = rows.collect();
     let sources = table.sources(differences.iter().flat_map(|row| row.left.events.iter().chain(&row.right.events)));
     SequenceDifferences { equal: first.is_none(), first_difference: first, differences, sources }
 }
 
-fn event_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> EventRange {
+fn event_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> LabelledRange {
     let shown = (range.end - range.start).min(MAX_SHOWN) as usize;
     let events = grammar.symbols_from(range.start).take(shown).map(|symbol| table.label(symbol).to_owned()).collect();
-    EventRange { start: range.start, end: range.end, events }
+    LabelledRange { start: range.start, end: range.end, events }
 }

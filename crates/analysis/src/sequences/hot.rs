@@ -28,14 +28,14 @@ pub struct HotSubpaths {
     /// Minimum cost of a hot subpath.
     pub threshold: u64,
     /// The subpaths.
-    pub subpaths: Vec<HotSubpath>,
+    pub subpaths: Vec<HotSubpathRow>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
 }
 
 /// A hot subpath.
 #[derive(Serialize)]
-pub struct HotSubpath {
+pub struct HotSubpathRow {
     /// The paths in the subpath.
     pub events: Vec<String>,
     /// Number of executions.
@@ -63,9 +63,9 @@ pub fn find_hot_subpaths(opened: &OpenedSequence, question: HotQuery) -> Result<
     let parameters = HotParameters { shortest: question.shortest, longest: question.longest, threshold: threshold.into() };
     let sequence = opened.grammar.retained(|symbol| opened.table.is_path(symbol))?;
     let found = minimal_hot_subpaths(&sequence, parameters, |_| 1)?;
-    let subpaths: Vec<HotSubpath> = take_top(found, question.top)
+    let subpaths: Vec<HotSubpathRow> = take_top(found, question.top)
         .into_iter()
-        .map(|hot| HotSubpath {
+        .map(|hot| HotSubpathRow {
             events: opened.table.labels(&hot.symbols),
             frequency: hot.frequency,
             cost: hot.cost as u64,

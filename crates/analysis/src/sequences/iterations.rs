@@ -32,7 +32,7 @@ pub struct IterationDocument {
     /// Number of consecutive iterations that form a path.
     pub iterations: usize,
     /// The paths, most frequent first.
-    pub paths: Vec<IterationPath>,
+    pub paths: Vec<IterationRow>,
     /// Repeating patterns of iterations.
     pub patterns: Vec<IterationPattern>,
     /// Source locations of the paths.
@@ -44,7 +44,7 @@ pub struct IterationDocument {
 
 /// A path of consecutive iterations.
 #[derive(Serialize)]
-pub struct IterationPath {
+pub struct IterationRow {
     /// The function with the loop.
     pub function: String,
     /// Number of executions.
@@ -125,12 +125,12 @@ fn build_document(profile: &IterationProfile, table: &EventTable, job: Iteration
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
     let patterns = take_top(patterns, job.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
-    let row = |(count, function, paths): (u64, u32, Vec<u32>)| IterationPath {
+    let row = |(count, function, paths): (u64, u32, Vec<u32>)| IterationRow {
         function: table.function_name(function).to_owned(),
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths: Vec<IterationPath> = take_top(rows, job.top).into_iter().map(row).collect();
+    let paths: Vec<IterationRow> = take_top(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
     Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources, others: None })
@@ -170,7 +170,7 @@ pub struct BranchPath {
 /// `k` is out of range, or the events name no blocks.
 pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols: u64) -> Result<BranchPathDocument> {
     let mut paths = GeneralPaths::new(k)?;
-    let mut edges = Edges::default();
+    let mut edges = EdgeNumbers::default();
     let mut frames = vec![(paths.start(), None)];
     for symbol in opened.grammar.symbols().take(usize::try_from(max_symbols).unwrap_or(usize::MAX)) {
         match opened.table.class(symbol) {
@@ -201,7 +201,7 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols:
 
 /// Numbers edges between blocks.
 #[derive(Default)]
-struct Edges {
+struct EdgeNumbers {
     list: Vec<(u64, u64)>,
     numbers: std::collections::HashMap<(u64, u64), u64>,
 }
@@ -211,7 +211,7 @@ fn follow_blocks(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,
     last: &mut Option<u64>,
-    edges: &mut Edges,
+    edges: &mut EdgeNumbers,
     table: &EventTable,
     symbol: u64,
 ) -> Result<()> {

@@ -15,13 +15,13 @@ pub mod text;
 
 pub(crate) use numbers::take_top;
 
-pub use diff::{EventRange, MAX_SHOWN, SequenceDifference, SequenceDifferences, diff};
+pub use diff::{DifferenceRow, LabelledRange, MAX_SHOWN, SequenceDifferences, diff};
 pub use find::{FoundEvents, FoundPosition, find};
-pub use hot::{HotQuery, HotSubpath, HotSubpaths, find_hot_subpaths};
+pub use hot::{HotQuery, HotSubpathRow, HotSubpaths, find_hot_subpaths};
 pub use iterations::{
-    BranchPath, BranchPathDocument, IterationDocument, IterationPath, IterationPattern, IterationQuery, iteration_document,
+    BranchPath, BranchPathDocument, IterationDocument, IterationPattern, IterationQuery, IterationRow, iteration_document,
     iterations_of_copies, last_branches,
 };
 pub use phases::{FoundPhases, PhaseDocument, PhaseRow, phase_document};
-pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, Recording, RecordingWriter, ThreadSequence};
-pub use segments::{CountedSegment, CountedSegments, check_depth, count_segments};
+pub use recording::{EventEntry, EventTable, OpenedSequence, PathEvent, RecordingWriter, SequenceRecording, ThreadSequence};
+pub use segments::{CountedSegment, SequenceSegments, check_depth, count_segments};

@@ -172,14 +172,14 @@ pub struct ThreadSequence {
 }
 
 /// The sequences of all threads of a run.
-pub struct Recording {
+pub struct SequenceRecording {
     /// How paths with calls are represented.
     pub convention: Convention,
     /// The threads.
     pub threads: Vec<ThreadSequence>,
 }
 
-impl Recording {
+impl SequenceRecording {
     /// Concatenates a thread's windows into one grammar.
     ///
     /// # Errors
@@ -222,13 +222,13 @@ impl RecordingWriter {
     }
 
     /// Compresses what remains and returns the recording.
-    pub fn finish(self, convention: Convention) -> Result<Recording> {
+    pub fn finish(self, convention: Convention) -> Result<SequenceRecording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
             windows.extend(writer.close()?);
             threads.push(ThreadSequence { name, windows });
         }
-        Ok(Recording { convention, threads })
+        Ok(SequenceRecording { convention, threads })
     }
 }
 

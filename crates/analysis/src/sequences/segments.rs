@@ -9,7 +9,7 @@ use trodden_sequence::segments::{StringCounts, call_segments, supergraph_paths};
 
 /// Segments of a sequence, most frequent first.
 #[derive(Serialize)]
-pub struct CountedSegments {
+pub struct SequenceSegments {
     /// `call segments` or `supergraph paths`.
     pub kind: &'static str,
     /// Maximum number of calls that a segment spans.
@@ -42,7 +42,7 @@ pub fn check_depth(depth: usize, supergraph: bool) -> Result<()> {
 }
 
 /// Counts call segments or supergraph paths. Returns the `top` most frequent, or all if `top` is 0.
-pub fn count_segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: usize) -> Result<CountedSegments> {
+pub fn count_segments(opened: &OpenedSequence, depth: usize, supergraph: bool, top: usize) -> Result<SequenceSegments> {
     check_depth(depth, supergraph)?;
     let (counts, unfinished) = if supergraph {
         let paths = supergraph_paths(&opened.grammar, &opened.table, depth)?;
@@ -54,7 +54,7 @@ pub fn count_segments(opened: &OpenedSequence, depth: usize, supergraph: bool, t
     let rows = take_top(sort_by_count(counts), top);
     let segments: Vec<CountedSegment> =
         rows.into_iter().map(|(symbols, count)| CountedSegment { events: opened.table.labels(&symbols), count }).collect();
-    Ok(CountedSegments {
+    Ok(SequenceSegments {
         kind: if supergraph { "supergraph paths" } else { "call segments" },
         depth,
         distinct,

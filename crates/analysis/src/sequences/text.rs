@@ -13,7 +13,7 @@
 //! leave
 //! ```
 
-use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
+use super::recording::{EventTable, PathEvent, RecordingWriter, SequenceRecording};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,12 +40,12 @@ pub fn is_first_line(line: &str) -> bool {
 ///
 /// # Errors
 /// The file cannot be read, or a line is malformed. The error names the line.
-pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
+pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<SequenceRecording> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
     let mut writer = RecordingWriter::new(method, limits);
     let mut events = TextEvents { table, writer: &mut writer, convention: Convention::Subpaths, thread: None, frames: Vec::new() };
-    let mut simulated: Option<HashMap<String, Frames>> = None;
+    let mut simulated: Option<HashMap<String, OpenFrames>> = None;
     for number in 1_u64.. {
         line.clear();
         if lines.read_line(&mut line).with_context(|| format!("cannot read line {number}"))? == 0 {
@@ -76,7 +76,7 @@ struct TextEvents<'a> {
 
 /// The open frames of a simulated thread.
 #[derive(Default)]
-struct Frames {
+struct OpenFrames {
     functions: Vec<u32>,
     /// Whether the last path ended at a call.
     ended_at_call: bool,
@@ -142,7 +142,7 @@ impl TextEvents<'_> {
         })
     }
 
-    fn push_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {
+    fn push_simulated(&mut self, line: &str, frames: &mut HashMap<String, OpenFrames>) -> Result<()> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
             bail!("expected a line of `trodden simulate` (thread, start, outcomes, end), or `{HEADER}` as the first line for events")
@@ -150,7 +150,7 @@ impl TextEvents<'_> {
         ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes must consist of the digits 0 and 1");
         let number = self.writer.thread(thread)?;
         if !frames.contains_key(thread) {
-            frames.insert(thread.to_owned(), Frames::default());
+            frames.insert(thread.to_owned(), OpenFrames::default());
         }
         let Some(frames) = frames.get_mut(thread) else { return Ok(()) };
         if std::mem::take(&mut frames.ended_at_call) || frames.functions.is_empty() {

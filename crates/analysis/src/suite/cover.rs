@@ -41,7 +41,7 @@ impl Cover {
 }
 
 /// The sets that contain each element. Elements of the same sets share a row.
-type Rows = Vec<Vec<u32>>;
+type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
 pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
@@ -84,20 +84,20 @@ fn total_cost(sets: &[u32], costs: &[u64]) -> u64 {
 }
 
 /// Builds the rows of a problem.
-fn build_rows(problem: &CoverProblem) -> Rows {
+fn build_rows(problem: &CoverProblem) -> SetsByElement {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
         for element in elements.iter().collect::<BTreeSet<_>>() {
             of.entry(*element).or_default().push(set as u32);
         }
     }
-    let mut rows: Rows = of.into_values().collect::<HashSet<_>>().into_iter().collect();
+    let mut rows: SetsByElement = of.into_values().collect::<HashSet<_>>().into_iter().collect();
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows
 }
 
 /// The rows that each set covers.
-fn columns(rows: &Rows) -> BTreeMap<u32, Vec<u32>> {
+fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
         row.iter().for_each(|set| columns.entry(*set).or_default().push(at as u32));
@@ -105,7 +105,7 @@ fn columns(rows: &Rows) -> BTreeMap<u32, Vec<u32>> {
     columns
 }
 
-fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
+fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut columns = columns(rows);
     let (mut open, mut selected) = (vec![true; rows.len()], Vec::new());
     let mut left = rows.len();
@@ -127,7 +127,7 @@ fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
 }
 
 /// Drops sets whose rows the other sets cover, the most expensive first.
-fn drop_redundant_sets(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
+fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
     let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
     let columns = columns(rows);
     let mut order = selected.clone();
@@ -143,7 +143,7 @@ fn drop_redundant_sets(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Ve
 }
 
 /// Makes the forced decisions, and returns sets that are in some cheapest cover.
-fn reduce(rows: &mut Rows, costs: &[u64]) -> Vec<u32> {
+fn reduce(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
         let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
@@ -164,7 +164,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
 }
 
 /// Removes rows that are covered whenever some other row is, because the other row's sets are a subset of theirs.
-fn drop_implied_rows(rows: &mut Rows) {
+fn drop_implied_rows(rows: &mut SetsByElement) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
     let columns = columns(rows);
@@ -184,7 +184,7 @@ fn drop_implied_rows(rows: &mut Rows) {
 }
 
 /// Removes sets whose rows are all covered by a different set that costs no more.
-fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
+fn drop_dominated_sets(rows: &mut SetsByElement, costs: &[u64]) {
     let columns = columns(rows);
     let mut gone = BTreeSet::new();
     for (set, own) in &columns {
@@ -202,9 +202,9 @@ fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
 }
 
 /// Splits rows into parts that share no set.
-fn split_parts(rows: Rows) -> Vec<Rows> {
+fn split_parts(rows: SetsByElement) -> Vec<SetsByElement> {
     let mut part_of: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut parts: Vec<Rows> = Vec::new();
+    let mut parts: Vec<SetsByElement> = Vec::new();
     for row in rows {
         let met: BTreeSet<usize> = row.iter().filter_map(|s| part_of.get(s).copied()).collect();
         let into = met.first().copied().unwrap_or_else(|| {
@@ -225,7 +225,7 @@ fn split_parts(rows: Rows) -> Vec<Rows> {
 
 /// A subproblem: the rows that remain to be covered.
 struct CoverPart<'a> {
-    rows: Rows,
+    rows: SetsByElement,
     costs: &'a [u64],
 }
 
@@ -311,7 +311,7 @@ impl CoverSearch<'_> {
         for (at, set) in sets.iter().enumerate() {
             let excluded = &sets[..at];
             let open = part.rows.iter().filter(|r| !r.contains(set));
-            let mut rows: Rows = open.map(|r| r.iter().copied().filter(|s| !excluded.contains(s)).collect()).collect();
+            let mut rows: SetsByElement = open.map(|r| r.iter().copied().filter(|s| !excluded.contains(s)).collect()).collect();
             if rows.iter().any(Vec::is_empty) {
                 continue;
             }

@@ -8,7 +8,7 @@ pub mod cover;
 pub mod order;
 
 use crate::changes::ChangedLines;
-use crate::isolate::FunctionKey;
+use crate::isolate::UnitFunction;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use trodden_profile::model::{ProcessEnding, Profile};
@@ -23,7 +23,7 @@ pub struct PathIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SuitePathKey {
     /// The path's function.
-    pub function: FunctionKey,
+    pub function: UnitFunction,
     /// The path's number.
     pub id: u64,
     /// True for a completed path, false for an unfinished one.
@@ -130,12 +130,12 @@ impl Suite {
     }
 
     /// The functions with a path that some test takes.
-    pub fn functions(&self) -> BTreeSet<FunctionKey> {
+    pub fn functions(&self) -> BTreeSet<UnitFunction> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
     /// Removes the paths of all functions but these. Tests that are left without paths remain.
-    pub fn keep(&mut self, functions: &BTreeSet<FunctionKey>) {
+    pub fn keep(&mut self, functions: &BTreeSet<UnitFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
         let new_indices: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
@@ -145,14 +145,14 @@ impl Suite {
     }
 
     /// Returns the map of a function's unit, and the function's map.
-    pub fn function(&self, key: FunctionKey) -> Option<(&UnitMap, &FunctionMap)> {
+    pub fn function(&self, key: UnitFunction) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;
         Some((map, map.functions.get(key.1)?))
     }
 
     /// Returns the paths that run through changed lines.
     pub fn changed_paths(&self, changes: &mut ChangedLines) -> Result<BTreeSet<PathIndex>, MapError> {
-        let mut of_function: BTreeMap<FunctionKey, Vec<usize>> = BTreeMap::new();
+        let mut of_function: BTreeMap<UnitFunction, Vec<usize>> = BTreeMap::new();
         for (at, path) in self.paths.iter().enumerate() {
             of_function.entry(path.function).or_default().push(at);
         }

@@ -21,7 +21,7 @@ use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
 /// The work of all machines.
 #[derive(Serialize, Deserialize)]
-struct Spec {
+struct MachinesSpec {
     options: RunOptions,
     program: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -38,7 +38,7 @@ struct Spec {
 
 /// The result of one run.
 #[derive(Serialize, Deserialize)]
-struct RunReport {
+struct MachineRunReport {
     run: usize,
     outcome: RunOutcome,
     hits: u64,
@@ -59,7 +59,7 @@ pub fn runs(
     // The working folder is shared by all machines.
     let folder = folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
-    let spec = Spec {
+    let spec = MachinesSpec {
         options: subject.options.clone(),
         program: subject.executable.path.clone(),
         environment: others.environment.clone(),
@@ -75,8 +75,8 @@ pub fn runs(
     launch(folder.path(), others, spec.machines.len())?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {
-        let done: Vec<RunReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
-        for RunReport { run, outcome, hits } in done {
+        let done: Vec<MachineRunReport> = serde_json::from_slice(&std::fs::read(result_file(folder.path(), machine))?)?;
+        for MachineRunReport { run, outcome, hits } in done {
             let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
             std::fs::copy(partial_of_run(folder.path(), run), &partial)?;
             let seconds = std::fs::read_to_string(partial_of_run(folder.path(), run).with_extension("seconds"))?;
@@ -130,7 +130,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
     let file =
         File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
-    let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;
+    let mut spec: MachinesSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
     subject.blocks = std::mem::take(&mut spec.blocks);
@@ -144,7 +144,7 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
         std::fs::write(partial_of_run(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
         std::fs::rename(&mine, partial_of_run(folder, *run))?;
-        done.push(RunReport { run: *run, outcome: ran.outcome, hits: ran.hits });
+        done.push(MachineRunReport { run: *run, outcome: ran.outcome, hits: ran.hits });
     }
     Ok(std::fs::write(result, serde_json::to_vec(&done)?)?)
 }

@@ -1,10 +1,10 @@
 //! Messages about a recording: opaque functions, missing blocks, and contradictions.
 
 use super::MAX_LISTED;
-use crate::code::Code;
-use crate::files::Files;
+use crate::code::TracedCode;
+use crate::files::TracedFiles;
 use crate::merge::describe_witness;
-use crate::model::Model;
+use crate::model::WitnessModel;
 use crate::plan;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use trodden_trace::Followed;
 use trodden_witness::ReconstructError;
 
 /// A note about code that was watched only until the program changed it.
-pub(super) fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
+pub(super) fn changed_code(ranges: &[Range<u64>], files: &TracedFiles) -> String {
     format!(
         "the program changed its own code or made it writable, so blocks executed there since then are missing ({})",
         ranges_in_words(ranges, files)
     )
 }
 
-fn ranges_in_words(ranges: &[Range<u64>], files: &Files) -> String {
+fn ranges_in_words(ranges: &[Range<u64>], files: &TracedFiles) -> String {
     let shown = |range: &Range<u64>| {
         let ((file, start), (_, end)) = (split_address(range.start), split_address(range.end - 1));
         format!("{start:#x} to {end:#x} in {}", files.name(file))
@@ -33,7 +33,7 @@ fn ranges_in_words(ranges: &[Range<u64>], files: &Files) -> String {
 }
 
 /// Notes about a program that reads its own code.
-pub(super) fn own_reads(followed: &Followed, files: &Files) -> Vec<String> {
+pub(super) fn own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String> {
     let mut notes = Vec::new();
     if !followed.read_code.is_empty() {
         notes.push(format!(
@@ -76,7 +76,7 @@ pub(super) fn stack_switches(switches: u64) -> String {
 }
 
 /// A note about blocks that a single run could not record.
-pub(super) fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
+pub(super) fn missing_blocks(code: &TracedCode, unknown: &[(u64, u64)]) -> String {
     let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
     let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", split_address(*from).1, name(*from), split_address(*to).1);
     let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(shown).collect();
@@ -99,7 +99,7 @@ pub(super) fn format_runs(runs: usize) -> String {
 }
 
 /// Reports the functions that are not traced inside, before anything runs.
-pub(super) fn report_opaque_functions(model: &Model) {
+pub(super) fn report_opaque_functions(model: &WitnessModel) {
     if model.opaque.is_empty() {
         return;
     }
@@ -115,7 +115,7 @@ pub(super) fn report_opaque_functions(model: &Model) {
 }
 
 /// Describes a contradiction, with the names of the code positions.
-pub(super) fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String {
+pub(super) fn contradiction(model: &WitnessModel, code: &TracedCode, error: &ReconstructError) -> String {
     let at = |w| describe_witness(model, code, w);
     match error {
         ReconstructError::UnexpectedSymbol { profile, found, expected, .. } => {

@@ -15,15 +15,15 @@ mod runs;
 pub use machines::run_machine;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
-use crate::code::Code;
+use crate::code::TracedCode;
 use crate::explain::{MissingStep, first_missing_step};
-use crate::files::Files;
+use crate::files::TracedFiles;
 use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
-use crate::merge::{MergeError, Merged, merge};
-use crate::model::{Model, ObservedCalls, Unwinding, build_model};
+use crate::merge::{MergeError, MergedTrace, merge};
+use crate::model::{ObservedCalls, Unwinding, WitnessModel, build_model};
 use crate::place::of_calls;
-use crate::plan::{Plan, Planner, UnrealizablePlan};
+use crate::plan::{DistributionPlan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
@@ -113,13 +113,13 @@ fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKin
 }
 
 /// A prepared recording.
-pub struct Recording<'a> {
+pub struct PreparedRecording<'a> {
     options: &'a RecordOptions,
     host: &'a RecordingHost<'a>,
     subject: RepeatedProgram<'a>,
     kind: CollectorKind,
     is_single: bool,
-    files: Files,
+    files: TracedFiles,
     image: ImportingImage,
     /// The graphs of the files, with blocks cut at calls.
     graphs: ProgramGraph,
@@ -135,7 +135,7 @@ pub struct Recording<'a> {
 
 /// The graphs of the files with the observed jumps, cut at calls, and the starts of the pieces.
 fn cut_graphs(
-    files: &Files,
+    files: &TracedFiles,
     image: &ImportingImage,
     observed: &BTreeSet<GraphObservation>,
     extra_cuts: &BTreeSet<u64>,
@@ -147,7 +147,7 @@ fn cut_graphs(
     Ok((graphs, pieces))
 }
 
-impl<'a> Recording<'a> {
+impl<'a> PreparedRecording<'a> {
     /// Examines the program and saves its input. Runs nothing, except to test whether the collector works.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<'a> Recording<'a> {
         let kind = options.run.collector.unwrap_or_else(|| default_collector(&options.run, host));
         kind.collector().check_files(&subject.executable, &subject.libraries)?;
         let libraries = subject.libraries.iter().map(|l| &l.executable);
-        let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
+        let files = TracedFiles::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
         let image = files.image()?;
         let (observed, extra_cuts) = (BTreeSet::new(), BTreeSet::new());
         let (graphs, pieces) = cut_graphs(&files, &image, &observed, &extra_cuts)?;
@@ -191,13 +191,13 @@ impl<'a> Recording<'a> {
     ///
     /// # Errors
     /// No distribution determines the execution, or `show` fails.
-    pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &Plan) -> Result<T>) -> Result<T> {
+    pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &DistributionPlan) -> Result<T>) -> Result<T> {
         self.find_replaceable(&is_uncertain_jump);
         let observed = self.is_single.then(ObservedCalls::default);
         let (model, code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
         let planner = self.planner(&model, &code, self.kind.collector(), &weights);
-        let plan = if self.is_single { Plan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
+        let plan = if self.is_single { DistributionPlan::watch_all_blocks(&model, &code, &weights) } else { planner.plan()? };
         show(&planner, &plan)
     }
 
@@ -211,15 +211,15 @@ impl<'a> Recording<'a> {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
-    fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
+    fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
         let model = build_model(&self.graphs, &self.image, &self.options.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
-        let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
+        let code = TracedCode::new(self.graphs.clone(), |f| traced.contains(&f));
         Ok((model, code))
     }
 
     /// Builds the model that is used to plan and merge several runs. With `--calls`, it contains only calls and returns.
-    fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
+    fn planned_model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(WitnessModel, TracedCode)> {
         let (model, code) = self.model(assumption, observed)?;
         if !self.options.plan.calls {
             return Ok((model, code));
@@ -318,7 +318,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Performs the runs of a plan, on this machine or others.
-    fn runs(&self, plan: &Plan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
+    fn runs(&self, plan: &DistributionPlan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
         let machines = plan.runs_by_machine(self.options.plan.machines.is_some());
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
@@ -336,7 +336,13 @@ impl<'a> Recording<'a> {
     }
 
     /// Describes the step that the graph lacks, found by a run that watches every block. Returns `otherwise` if no step is found.
-    fn explain_contradiction(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
+    fn explain_contradiction(
+        &self,
+        model: &WitnessModel,
+        code: &TracedCode,
+        collector: &dyn Collector,
+        otherwise: String,
+    ) -> Result<String> {
         let sites = code.addresses();
         let collector = if collector.max_sites().is_none() { collector } else { &PtraceBreakpoints };
         let result = self.subject.single_run(collector, &sites, &[], false)?;
@@ -353,12 +359,18 @@ impl<'a> Recording<'a> {
         })
     }
 
-    fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
+    fn planner<'b>(
+        &'b self,
+        model: &'b WitnessModel,
+        code: &'b TracedCode,
+        collector: &dyn Collector,
+        weights: &'b Weights,
+    ) -> Planner<'b> {
         Planner { options: &self.options.plan, model, code, weights, max_sites: collector.max_sites(), hash: self.files.hash() }
     }
 
     /// Execution frequencies of blocks: estimated, measured by a separate run, or taken from a trace.
-    fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+    fn weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
         if let Some((whole, calls)) = model.reduced_from.as_deref() {
             return Ok(calls.weights(&self.weights(whole, log)?));
         }
@@ -377,7 +389,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
+    fn writer(&self, model: &WitnessModel, code: &TracedCode, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.blocks_about(&self.files)?;
         let about = TraceDescription {
             command: self.options.run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -399,7 +411,14 @@ impl<'a> Recording<'a> {
     }
 
     /// Writes the end of the trace, and reports what was recorded.
-    fn finish(&self, writer: TraceWriter, merged: Merged, followed: &Followed, runs: Vec<RunInfo>, mut notes: Vec<String>) -> Result<u8> {
+    fn finish(
+        &self,
+        writer: TraceWriter,
+        merged: MergedTrace,
+        followed: &Followed,
+        runs: Vec<RunInfo>,
+        mut notes: Vec<String>,
+    ) -> Result<u8> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
         if !followed.changed_code.is_empty() {

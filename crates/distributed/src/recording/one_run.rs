@@ -3,10 +3,10 @@
 //! otherwise, its blocks are missing, and the trace says so.
 
 use super::messages::{missing_blocks, new_targets, report_opaque_functions, stack_switches, unplaced_code};
-use super::{Assumption, Recording, run_about};
-use crate::code::Code;
+use super::{Assumption, PreparedRecording, run_about};
+use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
-use crate::merge::{Merged, Replayed, RunHits};
+use crate::merge::{MergedTrace, ReplayResults, RunHits};
 use crate::model::ObservedCalls;
 use crate::replay::ReplayedCode;
 use crate::returns::{cut_blocks, unwatched_pieces};
@@ -17,7 +17,7 @@ use trodden_binary::graph::{BlockEnd, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TRANSFER, ThreadNumber};
 
-impl Recording<'_> {
+impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
     pub(super) fn record_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
         let mut notes = Vec::new();
@@ -66,13 +66,13 @@ impl Recording<'_> {
         notes.extend(self.notes_of_one_run(&code, replayed, &unplaced));
         let truncated = !matches!(followed.ending, FollowEnding::Exited(_));
         let runs = vec![run_about(watched, &result)];
-        let merged = Merged { truncated, open: Vec::new() };
+        let merged = MergedTrace { truncated, open: Vec::new() };
         self.finish(writer, merged, followed, runs, notes)
     }
 
     /// The addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets are
     /// recorded, and the number of watched addresses that are blocks.
-    fn sites_of_one_run(&self, code: &Code, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
+    fn sites_of_one_run(&self, code: &TracedCode, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
         // A signal handler may skip a trapping instruction and resume in the middle of a block.
@@ -88,7 +88,7 @@ impl Recording<'_> {
     }
 
     /// Notes for readers of the trace: missing blocks, code outside all blocks, and stack switches.
-    fn notes_of_one_run(&self, code: &Code, replayed: Replayed, unplaced: &BTreeSet<u64>) -> Vec<String> {
+    fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
         // A block may be watched even though it has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
@@ -99,7 +99,7 @@ impl Recording<'_> {
 
     /// The input for replaying a run that watched the blocks at some addresses, or single-stepped if `watched` is `None`. `followed` is
     /// the record of the run once it has ended.
-    fn replayed_code<'c>(&self, code: &'c Code, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
+    fn replayed_code<'c>(&self, code: &'c TracedCode, watched: Option<&[u64]>, followed: Option<&Followed>) -> ReplayedCode<'c> {
         let is_unwatched = |piece: &u64| watched.is_some_and(|watched| watched.binary_search(piece).is_err());
         let unwatched = self.pieces.iter().copied().filter(is_unwatched).filter_map(|piece| code.block_at(piece)).collect();
         let interrupted = followed.map_or_else(Vec::new, |followed| followed.handled_signals.clone());
@@ -131,7 +131,7 @@ impl Recording<'_> {
     /// changed.
     fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
-        let known = KnownCode::new(&self.graphs);
+        let known = GraphCodeIndex::new(&self.graphs);
         // After a jump to a library function, the next traced instruction is the caller's return address, which is not the jump's target.
         let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
         let before = self.observed.clone();
@@ -181,13 +181,13 @@ fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
 }
 
 /// An index of the code that is in the graphs.
-struct KnownCode {
+struct GraphCodeIndex {
     block_starts: HashSet<u64>,
     /// The ranges covered by blocks, ascending, with adjacent ranges joined.
     covered: Vec<Range<u64>>,
 }
 
-impl KnownCode {
+impl GraphCodeIndex {
     fn new(graphs: &ProgramGraph) -> Self {
         let blocks = || graphs.functions.iter().flat_map(|f| &f.blocks);
         let mut all: Vec<Range<u64>> = blocks().map(|b| b.start..b.end_address()).collect();

@@ -1,6 +1,6 @@
 //! Options and environment of a recording.
 
-use crate::plan::PlanOptions;
+use crate::plan::DistributionPlanOptions;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct RecordOptions {
     /// The file to write the trace to.
     pub output: PathBuf,
     /// Options for distributing witnesses over the runs.
-    pub plan: PlanOptions,
+    pub plan: DistributionPlanOptions,
     /// Source of the execution frequencies that determine where witnesses are placed.
     pub weights: WeightsFrom,
     /// Names of functions that are not traced inside.

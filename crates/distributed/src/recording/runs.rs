@@ -30,7 +30,7 @@ use trodden_trace::{
     wait_child,
 };
 
-enum Input {
+enum RunInput {
     /// The command's own input, for a single run, which also inherits the command's output.
     Inherited,
     /// A file, read by each run from the same offset.
@@ -57,7 +57,7 @@ pub struct RepeatedProgram<'a> {
     pub blocks: Vec<Range<u64>>,
     /// Starts of the blocks that may be entered in their middle by a jump.
     pub guarded: HashSet<u64>,
-    input: Input,
+    input: RunInput,
     /// Where partial traces are written.
     folder: PathBuf,
     /// The program's environment, if it differs from this process's.
@@ -165,7 +165,7 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// The program does not exist or cannot be traced, or the input cannot be read.
     pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
-        let input = if is_single { Input::Inherited } else { shared_input(&host.temporary)? };
+        let input = if is_single { RunInput::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
         let subject = Self::from_parts(options, host.pass_on, find_program(options, host)?, input)?;
         // The environment is passed explicitly, as on other machines. Inheriting it could change the order of variables, which the program
@@ -178,7 +178,7 @@ impl<'a> RepeatedProgram<'a> {
         options: &'a RunOptions,
         pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
         program: PathBuf,
-        input: Input,
+        input: RunInput,
     ) -> Result<Self> {
         let executable = Executable::read(&program)?;
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
@@ -202,8 +202,8 @@ impl<'a> RepeatedProgram<'a> {
         input: Option<&Path>,
     ) -> Result<Self> {
         let input = match input {
-            Some(path) => Input::File { file: File::open(path).context("cannot open the input of the runs")?, at: 0 },
-            None => Input::Null,
+            Some(path) => RunInput::File { file: File::open(path).context("cannot open the input of the runs")?, at: 0 },
+            None => RunInput::Null,
         };
         // Output of runs on other machines is dropped.
         let subject = Self::from_parts(options, &|_, _| {}, program, input)?;
@@ -223,8 +223,8 @@ impl<'a> RepeatedProgram<'a> {
     /// The parts of the program's environment that are kept the same in all runs: none if there is only one run.
     fn recipe(&self, core: Option<usize>) -> RepeatRecipe {
         match self.input {
-            Input::Inherited => RepeatRecipe::NONE,
-            Input::File { .. } | Input::Null => RepeatRecipe { core, ..self.options.recipe },
+            RunInput::Inherited => RepeatRecipe::NONE,
+            RunInput::File { .. } | RunInput::Null => RepeatRecipe { core, ..self.options.recipe },
         }
     }
 
@@ -235,7 +235,7 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Copies the runs' input to the file `to`. `None` if they have no input.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
-        let Input::File { file, at } = &self.input else { return Ok(None) };
+        let RunInput::File { file, at } = &self.input else { return Ok(None) };
         io::copy(&mut reopen_at(file, *at)?, &mut private::create_file(to)?).context("cannot copy standard input")?;
         Ok(Some(to.to_owned()))
     }
@@ -339,7 +339,7 @@ impl<'a> RepeatedProgram<'a> {
     fn single_run_place(&self, shows: bool) -> RunPlace {
         let role = match (self.options.process, &self.input) {
             (Some(_), _) => RunKind::Process,
-            (None, Input::Inherited) => RunKind::Program,
+            (None, RunInput::Inherited) => RunKind::Program,
             (None, _) => RunKind::Repetition,
         };
         RunPlace { core: self.core(0), shows, role }
@@ -447,9 +447,9 @@ impl<'a> RepeatedProgram<'a> {
         program.arguments[0].clone_from(&words[0]);
         program.environment.clone_from(&self.environment);
         let input: OwnedFd = match &self.input {
-            Input::Inherited => return Ok((program, Vec::new())),
-            Input::File { file, at } => reopen_at(file, *at)?.into(),
-            Input::Null => File::open("/dev/null")?.into(),
+            RunInput::Inherited => return Ok((program, Vec::new())),
+            RunInput::File { file, at } => reopen_at(file, *at)?.into(),
+            RunInput::Null => File::open("/dev/null")?.into(),
         };
         let (out_reader, out) = io::pipe()?;
         let (error_reader, error) = io::pipe()?;
@@ -487,26 +487,26 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
 }
 
 /// Standard input for several runs. A file is used directly; any other input is first read to its end.
-fn shared_input(temporary: &Path) -> Result<Input> {
+fn shared_input(temporary: &Path) -> Result<RunInput> {
     let own = io::stdin();
     let descriptor = own.as_raw_fd();
-    let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(Input::Null) };
+    let Ok(kind) = std::fs::metadata(format!("/proc/self/fd/{descriptor}")).map(|m| m.file_type()) else { return Ok(RunInput::Null) };
     if kind.is_file() {
         // Start at the current offset.
         use std::io::Seek;
         let at = File::from(own.as_fd().try_clone_to_owned()?).stream_position().unwrap_or(0);
-        return Ok(Input::File { file: reopen(descriptor)?, at });
+        return Ok(RunInput::File { file: reopen(descriptor)?, at });
     }
     let is_null =
         kind.is_char_device() && std::fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|p| p == Path::new("/dev/null"));
     if is_null {
-        return Ok(Input::Null);
+        return Ok(RunInput::Null);
     }
     if own.is_terminal() {
         log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
     let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot save standard input")?;
-    Ok(Input::File { file, at: 0 })
+    Ok(RunInput::File { file, at: 0 })
 }
 
 /// Opens a file a second time, at the given offset.

@@ -11,7 +11,7 @@ use trodden_unit::codegen;
 
 /// Kind of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputKind {
+pub enum CompilerInputKind {
     /// Source code or LLVM IR, from which the compiler generates machine code.
     Source,
     /// Assembly, which bypasses the compiler.
@@ -28,7 +28,7 @@ pub struct InputArgument {
     /// Its index in [`CommandLine::arguments`].
     pub index: usize,
     /// Its kind.
-    pub kind: InputKind,
+    pub kind: CompilerInputKind,
 }
 
 /// A parsed clang command line.
@@ -72,7 +72,7 @@ impl CommandLine {
     /// Parses a command line without the compiler's name. `response` returns the bytes of a response file, or `None` if it cannot be read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
         let arguments = expand(arguments, response);
-        let mut parser = Parser::default();
+        let mut parser = ArgumentParser::default();
         let mut at = 0;
         while at < arguments.len() {
             at += parser.argument(&arguments, at);
@@ -85,7 +85,7 @@ impl CommandLine {
     }
 
     /// Returns the names of the inputs of a kind, in order.
-    pub fn inputs_of(&self, kind: InputKind) -> impl Iterator<Item = &OsStr> {
+    pub fn inputs_of(&self, kind: CompilerInputKind) -> impl Iterator<Item = &OsStr> {
         self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.arguments[i.index].as_os_str())
     }
 
@@ -97,7 +97,7 @@ impl CommandLine {
 
 /// State of parsing from left to right.
 #[derive(Default)]
-struct Parser {
+struct ArgumentParser {
     line: CommandLine,
     language: Option<OsString>,
     only_compile: bool,
@@ -109,7 +109,7 @@ struct Parser {
     only_inputs: bool,
 }
 
-impl Parser {
+impl ArgumentParser {
     /// Parses the argument at index `at`, with its value if it has one. Returns the number of arguments consumed.
     fn argument(&mut self, arguments: &[OsString], at: usize) -> usize {
         let argument = &arguments[at];
@@ -226,8 +226,8 @@ impl Parser {
     /// Returns whether the command compiles, and whether it links.
     fn effects(&self) -> (bool, bool) {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
-        let compiles = has(InputKind::Source);
-        if self.makes_no_code || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
+        let compiles = has(CompilerInputKind::Source);
+        if self.makes_no_code || (has(CompilerInputKind::Header) && !has(CompilerInputKind::Linkable) && !compiles) {
             return (false, false);
         }
         let links = !self.only_compile && !self.relocatable && (compiles || self.libraries || !self.line.inputs.is_empty());
@@ -252,32 +252,34 @@ fn names_entry(text: &str) -> bool {
         || is_one_of(&["--entry", "--script", "-script"])
 }
 
-fn kind_of_language(language: &str) -> InputKind {
+fn kind_of_language(language: &str) -> CompilerInputKind {
     match language {
-        "assembler" | "assembler-with-cpp" => InputKind::Assembly,
-        _ if language.ends_with("-header") || language.ends_with("-user") || language.ends_with("-header-unit") => InputKind::Header,
-        _ => InputKind::Source,
+        "assembler" | "assembler-with-cpp" => CompilerInputKind::Assembly,
+        _ if language.ends_with("-header") || language.ends_with("-user") || language.ends_with("-header-unit") => {
+            CompilerInputKind::Header
+        }
+        _ => CompilerInputKind::Source,
     }
 }
 
 /// Returns the kind that clang infers from a file's extension.
-fn kind_of_name(name: &OsStr) -> InputKind {
+fn kind_of_name(name: &OsStr) -> CompilerInputKind {
     const SOURCES: &[&str] = &[
         "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",
         "ccm", "cxxm", "c++m", "ixx", "pcm",
     ];
     const HEADERS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
     if name == "-" {
-        return InputKind::Source;
+        return CompilerInputKind::Source;
     }
     let bytes = name.as_bytes();
     let end = bytes.iter().rposition(|b| *b == b'.').filter(|dot| !bytes[*dot..].contains(&b'/'));
-    let Some(extension) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return InputKind::Linkable };
+    let Some(extension) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return CompilerInputKind::Linkable };
     match extension {
-        "s" | "S" | "sx" | "asm" => InputKind::Assembly,
-        _ if SOURCES.contains(&extension) => InputKind::Source,
-        _ if HEADERS.contains(&extension) => InputKind::Header,
-        _ => InputKind::Linkable,
+        "s" | "S" | "sx" | "asm" => CompilerInputKind::Assembly,
+        _ if SOURCES.contains(&extension) => CompilerInputKind::Source,
+        _ if HEADERS.contains(&extension) => CompilerInputKind::Header,
+        _ => CompilerInputKind::Linkable,
     }
 }
 
@@ -345,7 +347,7 @@ mod tests {
     #[test]
     fn values_of_options_are_not_inputs() {
         let line = read("-I a.c -include b.h -MF c.d -Xlinker d.o -o e.o -D f.c -mllvm g.c -c h.c");
-        assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["h.c"]);
+        assert_eq!(line.inputs_of(CompilerInputKind::Source).collect::<Vec<_>>(), ["h.c"]);
         assert_eq!(line.output.unwrap(), "e.o");
         assert_eq!(line.inputs.len(), 1);
     }
@@ -427,6 +429,6 @@ mod tests {
     #[test]
     fn all_arguments_after_two_dashes_are_inputs() {
         let line = read("-c -- -a.c");
-        assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
+        assert_eq!(line.inputs_of(CompilerInputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
     }
 }

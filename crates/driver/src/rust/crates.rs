@@ -4,7 +4,7 @@
 //! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
 
 use super::compiler::CrateCompiler;
-use super::job::{Job, can_divide};
+use super::job::{CrateJob, can_divide};
 use super::objects::{BITCODE, OBJECT, RustObject};
 use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
@@ -32,7 +32,7 @@ fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObj
 }
 
 /// Replaces the crate's own objects in its archives by instrumented ones.
-pub fn instrument_archives(context: &DriverContext, job: &Job) -> Result<()> {
+pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()> {
     let archives = job.archives();
     if archives.is_empty() {
         return Ok(());
@@ -43,7 +43,7 @@ pub fn instrument_archives(context: &DriverContext, job: &Job) -> Result<()> {
     })
 }
 
-fn instrument_archive(context: &DriverContext, job: &Job, compiler: &CrateCompiler, archive: &Path) -> Result<()> {
+fn instrument_archive(context: &DriverContext, job: &CrateJob, compiler: &CrateCompiler, archive: &Path) -> Result<()> {
     let bytes = fs::read(archive)?;
     let own = format!("{}{}.", job.name, job.extra);
     let mut objects = Vec::new();
@@ -91,7 +91,7 @@ fn replace_members(
 }
 
 /// Removes the bitcode that rustc wrote for this job.
-pub fn remove_bitcode(job: &Job) -> Result<()> {
+pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
     let (one, several) = (format!("{}{}.bc", job.name, job.extra), format!("{}{}.", job.name, job.extra));
     for entry in fs::read_dir(&job.folder).with_context(|| format!("cannot read {}", job.folder.display()))? {
         let entry = entry?;

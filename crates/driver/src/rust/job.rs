@@ -17,7 +17,7 @@ use trodden_unit::{Experiment, Settings};
 
 /// A crate that rustc compiles for the target.
 #[derive(Debug, Default)]
-pub struct Job {
+pub struct CrateJob {
     /// rustc's arguments, without crate types and other options that are decided here.
     arguments: Vec<OsString>,
     /// Options for link-time optimisation. They are passed on only if the crate is instrumented when it is compiled.
@@ -84,10 +84,10 @@ impl Codegen {
     }
 }
 
-impl Job {
+impl CrateJob {
     /// Parses rustc's arguments. `None` if no code is generated for the target.
-    pub fn read(arguments: &[OsString]) -> Option<Job> {
-        let mut job = Job { embeds_bitcode: true, ..Job::default() };
+    pub fn read(arguments: &[OsString]) -> Option<CrateJob> {
+        let mut job = CrateJob { embeds_bitcode: true, ..CrateJob::default() };
         let mut target = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -294,8 +294,8 @@ fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsStr
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Job> {
-        Job::read(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    fn read(text: &str) -> Option<CrateJob> {
+        CrateJob::read(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
     fn arguments(command: &Command) -> Vec<String> {

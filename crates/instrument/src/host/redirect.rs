@@ -43,9 +43,9 @@ pub extern "C" fn register(builder: *mut c_void) {
 }
 
 extern "C" fn optimise(result: *mut c_void, manager: *mut c_void, module: *mut c_void, analyses: *mut c_void) -> *mut c_void {
-    type Function = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
+    type OptimiserRun = extern "C" fn(*mut c_void, *mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
     // SAFETY: the address is that of the function with this type, which returns a structure in memory.
-    let original: Function = unsafe { std::mem::transmute(OPTIMISER.load(Relaxed)) };
+    let original: OptimiserRun = unsafe { std::mem::transmute(OPTIMISER.load(Relaxed)) };
     MODULE.store(module, Relaxed);
     original(result, manager, module, analyses)
 }

@@ -268,31 +268,31 @@ fn is_call(instruction: Value) -> bool {
 /// calls among the candidates.
 pub fn functions_without_check(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
-    enum State {
+    enum VisitState {
         Open,
         Done,
     }
     let mut left: IndexSet<Value> = candidates.iter().copied().collect();
-    let mut state = IndexMap::<Value, State>::new();
+    let mut state = IndexMap::<Value, VisitState>::new();
     for &root in candidates {
         if state.contains_key(&root) {
             continue;
         }
-        state.insert(root, State::Open);
+        state.insert(root, VisitState::Open);
         let mut stack = vec![(root, 0)];
         while let Some((function, next)) = stack.last_mut() {
             let Some(&callee) = calls.get(function).and_then(|c| c.get(*next)) else {
-                state.insert(*function, State::Done);
+                state.insert(*function, VisitState::Done);
                 stack.pop();
                 continue;
             };
             *next += 1;
             match state.get(&callee) {
                 // Recursion: this function needs a check.
-                Some(State::Open) => _ = left.swap_remove(&callee),
-                Some(State::Done) => {}
+                Some(VisitState::Open) => _ = left.swap_remove(&callee),
+                Some(VisitState::Done) => {}
                 None => {
-                    state.insert(callee, State::Open);
+                    state.insert(callee, VisitState::Open);
                     stack.push((callee, 0));
                 }
             }

@@ -10,7 +10,7 @@ use trodden_flow::part::Measure;
 use trodden_partition::PartitionStrategy;
 
 #[derive(Debug, Subcommand)]
-pub enum Graph {
+pub enum GraphJob {
     /// Number the paths of a graph in JSON or DOT, and print the numbering as JSON.
     #[command(after_help = "\
 Examples:

@@ -5,16 +5,16 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 pub enum Sequence {
     /// Count supergraph paths, which cross sibling calls and leave callees' loops, as counting in inlined code would.
-    Supergraph(CountedPaths),
+    Supergraph(CountedPathsJob),
     /// Count paths of the last N branches (Young and Smith 1999); the events must name their blocks.
-    Branches(CountedPaths),
+    Branches(CountedPathsJob),
     /// Compare the segments that a program counted with those of a recorded sequence; exit with status 1 if they differ.
     Check(Check),
 }
 
 /// `trodden-lab sequence supergraph`, `branches`
 #[derive(Debug, Args)]
-pub struct CountedPaths {
+pub struct CountedPathsJob {
     /// Run recorded with --whole-program (12, last, last~1), its log files, or a sequence of events as text.
     pub recording: String,
     /// Number of call levels (supergraph), or of branches per path (branches).

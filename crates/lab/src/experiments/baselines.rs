@@ -29,7 +29,7 @@ pub struct BaselinesOptions {
 /// Prints how many operations each scheme would have executed in the profile's run.
 pub fn run(options: &BaselinesOptions) -> Result<()> {
     let costs = cost::compute_costs(&Profile::read(&options.profile)?)?;
-    let all = |cost: &cost::Cost| (cost.register + cost.counts) as f64;
+    let all = |cost: &cost::SchemeCost| (cost.register + cost.counts) as f64;
     println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
     for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
         let share = all(cost) / all(&costs[0]).max(1.0);

@@ -9,7 +9,7 @@ mod exact;
 pub mod instructions;
 pub mod measure;
 mod overlap;
-mod plot;
+pub mod plot;
 pub mod result;
 mod result_cache;
 pub mod statistics;
@@ -18,7 +18,7 @@ pub mod usage;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use instructions::Counter;
+use instructions::InstructionCounter;
 use measure::{Bench, PreparedVariant};
 use result::{BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION, VariantInfo};
 use result_cache::ResultCache;
@@ -148,7 +148,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
         programs.iter().try_for_each(|program| bench.prepare(program))?;
         return Ok(None);
     }
-    let files = Files::new(options, &suite)?;
+    let files = ResultFiles::new(options, &suite)?;
     for program in &programs {
         if suite.rows.iter().any(|row| row.program == *program) {
             eprintln!("{program} is already in the result");
@@ -176,7 +176,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         build_trodden()?;
     }
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
-    let counter = if options.no_instructions { None } else { Counter::available() };
+    let counter = if options.no_instructions { None } else { InstructionCounter::available() };
     let ready = variants.iter().map(PreparedVariant::from_variant).collect();
     let cache = ResultCache::in_file(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
@@ -238,16 +238,16 @@ fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
 }
 
 /// The files to which the result is written after every program.
-struct Files {
+struct ResultFiles {
     stem: PathBuf,
 }
 
-impl Files {
-    fn new(options: &BenchOptions, suite: &BenchResult) -> Result<Files> {
+impl ResultFiles {
+    fn new(options: &BenchOptions, suite: &BenchResult) -> Result<ResultFiles> {
         let resumed = options.resume.as_deref().and_then(Path::parent).map(Path::to_owned);
         let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target().join("bench"));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        Ok(Files { stem: folder.join(&suite.date) })
+        Ok(ResultFiles { stem: folder.join(&suite.date) })
     }
 
     fn write(&self, suite: &BenchResult) -> Result<()> {

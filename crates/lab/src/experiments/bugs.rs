@@ -95,7 +95,7 @@ const BUGS: &[Bug] = &[
 ];
 
 /// Results of a bug's runs.
-struct Outcome {
+struct BugOutcome {
     failing: usize,
     passing: usize,
     lines: CoverageComparison,
@@ -149,7 +149,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     Ok(())
 }
 
-fn format_row(bug: &Bug, outcome: &Outcome) -> String {
+fn format_row(bug: &Bug, outcome: &BugOutcome) -> String {
     let covered = |c: &CoverageComparison| format!("{}, {}: {}", c.failing, c.passing, if c.is_equal { "equal" } else { "different" });
     let path = outcome.path.map_or("not found | - | -".into(), |(rank, ochiai, tied)| format!("{rank} | {ochiai:.3} | {tied}"));
     format!(
@@ -166,7 +166,7 @@ fn format_row(bug: &Bug, outcome: &Outcome) -> String {
     )
 }
 
-fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
+fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
     corpus.build_once(bug.program, &Variant::plain())?;
@@ -198,7 +198,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<Outcome> {
         failed.iter().filter(|f| **f).count(),
         failed.len()
     );
-    Ok(Outcome {
+    Ok(BugOutcome {
         failing: failed.iter().filter(|f| **f).count(),
         passing: failed.iter().filter(|f| !**f).count(),
         lines: compare(&failed, coverage.iter().map(|c| &c.0)),

@@ -55,8 +55,8 @@ pub struct CopiesOptions {
     #[arg(long, value_name = "STRATEGY", default_value = "weighted,p3,pbl", value_delimiter = ',')]
     strategy: Vec<String>,
     /// Engine that runs the copies.
-    #[arg(long, value_enum, default_value_t = Engine::Local)]
-    engine: Engine,
+    #[arg(long, value_enum, default_value_t = CopyEngine::Local)]
+    engine: CopyEngine,
     /// Kill a node while copies run on it (--engine slurm).
     #[arg(long)]
     lose_node: bool,
@@ -78,7 +78,7 @@ pub struct CopiesOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Engine {
+enum CopyEngine {
     /// Run the copies as processes on this machine.
     Local,
     /// Run the copies on a Slurm cluster of three nodes on this machine.
@@ -87,9 +87,9 @@ enum Engine {
 
 /// Runs copies, and prints and writes their costs.
 pub fn run(options: &CopiesOptions) -> Result<()> {
-    ensure!(options.engine == Engine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
+    ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
     packages::ensure(PackagePurpose::Corpus)?;
-    if options.engine == Engine::Slurm {
+    if options.engine == CopyEngine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
     let trodden = build_laboratory()?.with_file_name("trodden");
@@ -125,7 +125,7 @@ fn run_missing_settings(
         return profitable::count(corpus, program, options, results);
     }
     if options.analysis {
-        return analysis::measure(&Subject::prepare(corpus, program, trodden, options)?, options, results);
+        return analysis::measure(&CopiesSubject::prepare(corpus, program, trodden, options)?, options, results);
     }
     let mut subject = None;
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
@@ -134,7 +134,7 @@ fn run_missing_settings(
             strategy: strategy.clone(),
             copies,
             input: options.input.name().to_owned(),
-            engine: if options.engine == Engine::Slurm { "slurm" } else { "local" }.to_owned(),
+            engine: if options.engine == CopyEngine::Slurm { "slurm" } else { "local" }.to_owned(),
             killed_node: options.lose_node,
         };
         let known = results.find_row(&setting);
@@ -143,7 +143,7 @@ fn run_missing_settings(
         }
         let known = known.cloned();
         if subject.is_none() {
-            subject = Some(Subject::prepare(corpus, program, trodden, options)?);
+            subject = Some(CopiesSubject::prepare(corpus, program, trodden, options)?);
         }
         let Some(subject) = &mut subject else { continue };
         match subject.measure_row(setting, known, options) {
@@ -155,7 +155,7 @@ fn run_missing_settings(
 }
 
 /// A program, and the folder with the profile of its run.
-struct Subject<'a> {
+struct CopiesSubject<'a> {
     corpus: &'a Corpus,
     name: &'a str,
     trodden: &'a Path,
@@ -166,14 +166,14 @@ struct Subject<'a> {
     sequential: Option<[f64; 2]>,
 }
 
-impl<'a> Subject<'a> {
-    fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<Subject<'a>> {
+impl<'a> CopiesSubject<'a> {
+    fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<CopiesSubject<'a>> {
         corpus.fetch(name)?;
         corpus.inputs(name)?;
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let mut subject = Subject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
+        let mut subject = CopiesSubject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
         let arguments = format!("-o {}", subject.profile().display());
         subject.output_sum = subject.record(&arguments, options)?;
         Ok(subject)
@@ -236,8 +236,8 @@ impl<'a> Subject<'a> {
         let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
         let counting = format!("{arguments} --baseline --count-hits");
         let output_sum = match options.engine {
-            Engine::Local => self.record(&counting, options)?,
-            Engine::Slurm => self.record_on_cluster(&counting, options)?,
+            CopyEngine::Local => self.record(&counting, options)?,
+            CopyEngine::Slurm => self.record_on_cluster(&counting, options)?,
         };
         if output_sum != self.output_sum {
             bail!("the output of the copies differs from that of the program");

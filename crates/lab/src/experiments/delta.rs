@@ -4,6 +4,7 @@
 //! table and a chart. The delta of a numbering is the span of the executed paths' numbers, relative to the number of executed paths.
 //! Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
 
+use crate::experiments::bench::plot::{Area, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -142,9 +143,6 @@ fn append_row(text: &mut String, program: &str, rows: &[&DeltaRow]) {
         ratios.iter().copied().fold(0.0, f64::max),
     );
 }
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn draw(all: &[(&str, Vec<DeltaRow>)]) -> Result<String> {
     let rows: Vec<&DeltaRow> = all.iter().flat_map(|(_, rows)| rows).collect();

@@ -18,7 +18,7 @@ use std::io::IsTerminal;
 
 /// An experiment. Experiments run in a checkout of the sources, and fetch and build programs there.
 #[derive(Debug, Subcommand)]
-pub enum Experiment {
+pub enum LabExperiment {
     /// Measure the overhead of counting on corpus programs.
     Bench(bench::BenchOptions),
     /// Compute how many operations published cheaper schemes would execute in the run of a profile.
@@ -40,21 +40,21 @@ pub enum Experiment {
 }
 
 /// Runs an experiment.
-pub fn run(experiment: &Experiment) -> Result<()> {
+pub fn run(experiment: &LabExperiment) -> Result<()> {
     // Baselines are computed from a profile alone; all other experiments build programs.
-    if !matches!(experiment, Experiment::Baselines(_)) {
+    if !matches!(experiment, LabExperiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }
     match experiment {
-        Experiment::Baselines(options) => baselines::run(options),
-        Experiment::Bench(options) => bench::run(options),
-        Experiment::Pgo(options) => pgo::run(options),
-        Experiment::Bugs(options) => bugs::run(options),
-        Experiment::Residual(options) => residual::run(options),
-        Experiment::Delta(options) => delta::run(options),
-        Experiment::Copies(options) => copies::run(options),
-        Experiment::Traces(options) => traces::run(options),
-        Experiment::Waits(options) => waits::run(options),
+        LabExperiment::Baselines(options) => baselines::run(options),
+        LabExperiment::Bench(options) => bench::run(options),
+        LabExperiment::Pgo(options) => pgo::run(options),
+        LabExperiment::Bugs(options) => bugs::run(options),
+        LabExperiment::Residual(options) => residual::run(options),
+        LabExperiment::Delta(options) => delta::run(options),
+        LabExperiment::Copies(options) => copies::run(options),
+        LabExperiment::Traces(options) => traces::run(options),
+        LabExperiment::Waits(options) => waits::run(options),
     }
 }
 

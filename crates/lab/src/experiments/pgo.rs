@@ -8,7 +8,7 @@
 mod branches;
 mod short;
 
-use crate::experiments::bench::instructions::Counter;
+use crate::experiments::bench::instructions::InstructionCounter;
 use crate::experiments::bench::statistics::{Spread, geometric_mean};
 use crate::experiments::bench::usage;
 use crate::experiments::progress;
@@ -63,12 +63,12 @@ struct PgoRow {
     instructions: Option<[u64; BUILD_COUNT]>,
     /// Instructions of the profiling runs: clang's and trodden's.
     profiling: Option<[u64; 2]>,
-    profiles: Agreement,
+    profiles: CounterAgreement,
     same_bytes: bool,
 }
 
 /// Numbers of all functions, and of those with equal counters in both profiles.
-struct Agreement {
+struct CounterAgreement {
     functions: usize,
     equal: usize,
 }
@@ -86,7 +86,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     if options.short {
         return short::run(&corpus, &programs);
     }
-    let counter = Counter::available();
+    let counter = InstructionCounter::available();
     println!("{HEAD}");
     let mut rows = Vec::new();
     for program in &programs {
@@ -104,7 +104,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
     Ok(())
 }
 
-fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Counter>) -> Result<PgoRow> {
+fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<InstructionCounter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
@@ -120,15 +120,15 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<Co
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
     let user = measure_times(corpus, program, rounds)?;
-    let count = |build: &str, counter: Counter| count_instructions(corpus, program, build, counter);
-    let each = |counter: Counter| -> Result<[u64; BUILD_COUNT]> {
+    let count = |build: &str, counter: InstructionCounter| count_instructions(corpus, program, build, counter);
+    let each = |counter: InstructionCounter| -> Result<[u64; BUILD_COUNT]> {
         let mut all = [0; BUILD_COUNT];
         for (build, to) in BUILDS.iter().zip(&mut all) {
             *to = count(build, counter)?;
         }
         Ok(all)
     };
-    let two = |counter: Counter| -> Result<[u64; 2]> { Ok([count("clang-edges", counter)?, count("trodden-pgo", counter)?]) };
+    let two = |counter: InstructionCounter| -> Result<[u64; 2]> { Ok([count("clang-edges", counter)?, count("trodden-pgo", counter)?]) };
     Ok(PgoRow {
         program: program.to_owned(),
         user,
@@ -228,7 +228,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
 }
 
 /// Counts the instructions of the short run, in a copy without debug information, because valgrind cannot read clang's.
-fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Counter) -> Result<u64> {
+fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
     let to = binary(corpus, &stripped, program);
@@ -244,9 +244,9 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Coun
 }
 
 /// Counts the functions that have the same counters in both profiles.
-fn compare_profiles(one: &Path, other: &Path) -> Result<Agreement> {
+fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
     let (one, other) = (functions(one)?, functions(other)?);
-    Ok(Agreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
+    Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
 /// Returns the functions of a profile as text: name, hash and counters, without value profiles.

@@ -43,7 +43,7 @@ pub struct ResidualOptions {
 
 /// Figures of `trodden-oracle untested`: the columns of table 3.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Untested {
+struct UntestedFigures {
     tested_paths: u64,
     executed_paths: u64,
     untested_paths: u64,
@@ -56,7 +56,7 @@ struct Untested {
     all_edges_tested: u64,
 }
 
-impl Untested {
+impl UntestedFigures {
     /// Returns the untested share of the paths taken in the field, in percent.
     fn share_of_paths(&self) -> f64 {
         percent(self.untested_paths as f64, self.executed_paths as f64)
@@ -90,9 +90,9 @@ enum ResidualBuild {
 
 /// Results with a suite of many inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Suite {
+struct SuiteFigures {
     runs: usize,
-    untested: Untested,
+    untested: UntestedFigures,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -100,16 +100,16 @@ struct ResidualRow {
     /// Commit of trodden with which the row was measured.
     commit: String,
     /// Table 3.1: the short run compared with the long one.
-    untested: Untested,
+    untested: UntestedFigures,
     residual_build: ResidualBuild,
     /// Table 3.3: the short run and a suite compared with the long one.
-    suite: Option<Suite>,
+    suite: Option<SuiteFigures>,
     /// Table 3.4: sizes of `.text` and of all loaded sections in bytes, by build.
     sizes: BTreeMap<String, [u64; 2]>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Results {
+struct ResidualResults {
     schema_version: u32,
     date: String,
     programs: BTreeMap<String, ResidualRow>,
@@ -124,12 +124,12 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
     let oracle = build_oracle()?;
     let corpus = Corpus::in_target();
     let programs = corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?;
-    let mut results = Results::read_newest(options.output.as_deref())?;
+    let mut results = ResidualResults::read_newest(options.output.as_deref())?;
     for program in &programs {
         if options.programs.is_empty() && results.programs.contains_key(program) {
             continue;
         }
-        let row = Subject::prepare(&corpus, program, &oracle)?.measure_row().with_context(|| program.clone())?;
+        let row = ResidualSubject::prepare(&corpus, program, &oracle)?.measure_row().with_context(|| program.clone())?;
         results.programs.insert(program.clone(), row);
         if let Some(folder) = &options.output {
             results.write(folder)?;
@@ -139,18 +139,18 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
     Ok(())
 }
 
-impl Results {
+impl ResidualResults {
     /// Reads the newest results in a folder, if any, and sets their date to today.
-    fn read_newest(folder: Option<&Path>) -> Result<Results> {
+    fn read_newest(folder: Option<&Path>) -> Result<ResidualResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
         let Some(file) = files.filter(|f| f.extension().is_some_and(|e| e == "json")).max() else {
-            return Ok(Results { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
+            return Ok(ResidualResults { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
         };
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let old: Results = serde_json::from_str(&text).with_context(|| format!("{} is corrupt; remove it", file.display()))?;
+        let old: ResidualResults = serde_json::from_str(&text).with_context(|| format!("{} is corrupt; remove it", file.display()))?;
         ensure!(old.schema_version == SCHEMA_VERSION, "{} has a different schema version; remove it", file.display());
-        Ok(Results { date, ..old })
+        Ok(ResidualResults { date, ..old })
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
@@ -164,22 +164,22 @@ impl Results {
 }
 
 /// A program to measure, built to count all paths.
-struct Subject<'a> {
+struct ResidualSubject<'a> {
     corpus: &'a Corpus,
     program: &'a str,
     oracle: &'a Path,
     folder: PathBuf,
 }
 
-impl<'a> Subject<'a> {
-    fn prepare(corpus: &'a Corpus, program: &'a str, oracle: &'a Path) -> Result<Subject<'a>> {
+impl<'a> ResidualSubject<'a> {
+    fn prepare(corpus: &'a Corpus, program: &'a str, oracle: &'a Path) -> Result<ResidualSubject<'a>> {
         corpus.fetch(program)?;
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
         corpus.inputs(program)?;
         let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("cannot find the current folder")?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
-        Ok(Subject { corpus, program, oracle, folder })
+        Ok(ResidualSubject { corpus, program, oracle, folder })
     }
 
     fn measure_row(&self) -> Result<ResidualRow> {
@@ -192,7 +192,7 @@ impl<'a> Subject<'a> {
             0 => None,
             runs => {
                 let suite = self.profile(&full, Input::Suite, "suite")?;
-                Some(Suite { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
+                Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
         Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
@@ -212,11 +212,11 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the paths that the field takes and the tests do not, according to the oracle, with which `trodden untested` must agree.
-    fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
+    fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<UntestedFigures> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
         let printed = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
-        let checked: Untested = serde_json::from_str(&printed).context("`trodden-oracle untested` printed invalid JSON")?;
+        let checked: UntestedFigures = serde_json::from_str(&printed).context("`trodden-oracle untested` printed invalid JSON")?;
         let mut residual = trodden();
         residual.arg("untested").arg(field);
         for known in tests {

@@ -36,11 +36,11 @@ const PLAIN_RUNS: usize = 7;
 
 #[derive(Deserialize)]
 struct TraceReport {
-    runs: Vec<RunReport>,
+    runs: Vec<TraceRunReport>,
 }
 
 #[derive(Deserialize)]
-struct RunReport {
+struct TraceRunReport {
     hits: u64,
     seconds: f64,
 }
@@ -51,7 +51,7 @@ struct TracePlan {
     bound: f64,
 }
 
-struct Bench<'a> {
+struct TraceBench<'a> {
     trodden: PathBuf,
     folder: &'a Path,
     program: Vec<String>,
@@ -70,7 +70,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
     println!("Input: {} bytes of text; initial load of the machine: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
         let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
-        Bench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
+        TraceBench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn generate_input(bytes: usize) -> String {
     text
 }
 
-impl Bench<'_> {
+impl TraceBench<'_> {
     fn run(&self, options: &TracesOptions) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
         let plain = self.measure_plain()?;

@@ -30,7 +30,7 @@ pub struct WaitsOptions {
     repeat: usize,
 }
 
-struct Bench<'a> {
+struct WaitsBench<'a> {
     options: &'a WaitsOptions,
     folder: PathBuf,
     trodden: PathBuf,
@@ -45,7 +45,7 @@ pub fn run(options: &WaitsOptions) -> Result<()> {
     steps::run(build.args(["--example", "throughput", "--bins", "--lib"]))?;
     let folder = steps::target().join("bench/waits");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let bench = Bench { options, folder, trodden: steps::target().join("release/trodden") };
+    let bench = WaitsBench { options, folder, trodden: steps::target().join("release/trodden") };
     bench.write("calls.c", CALLS)?;
     bench.write("ring.c", RING)?;
     bench.write("archive.py", ARCHIVE)?;
@@ -57,9 +57,9 @@ pub fn run(options: &WaitsOptions) -> Result<()> {
     Ok(())
 }
 
-type Rows = Vec<(String, String)>;
+type FigureRows = Vec<(String, String)>;
 
-impl Bench<'_> {
+impl WaitsBench<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -84,10 +84,10 @@ impl Bench<'_> {
     }
 
     /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
-    fn measure_calls(&self) -> Result<Rows> {
+    fn measure_calls(&self) -> Result<FigureRows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
         let count = LOOP.to_string();
-        let mut rows = Rows::new();
+        let mut rows = FigureRows::new();
         for (kind, what) in [("mpi", "an MPI call (`MPI_Barrier` on `MPI_COMM_SELF`)"), ("lock", "taking and releasing a free lock")] {
             let alone = self.median(|| number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
             let recorded = self.median(|| number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
@@ -96,12 +96,12 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    fn measure_analysis(&self) -> Result<Rows> {
+    fn measure_analysis(&self) -> Result<FigureRows> {
         let text = steps::output(&mut self.command(steps::target().join("release/examples/throughput"), &[]))?;
         Ok(text.lines().map(|line| ("analysis, from calls in memory to classes".to_owned(), line.to_owned())).collect())
     }
 
-    fn measure_readers(&self) -> Result<Rows> {
+    fn measure_readers(&self) -> Result<FigureRows> {
         let iterations = self.options.iterations.to_string();
         steps::run(&mut self.command("mpicc", &["-O2", "-o", "ring", "ring.c"]))?;
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", "./ring", &iterations];

@@ -60,14 +60,14 @@ enum TokenKind {
 }
 
 #[derive(Debug, Clone)]
-struct Token {
+struct DotToken {
     text: String,
     kind: TokenKind,
     line: usize,
 }
 
 struct DotReader {
-    tokens: Vec<Token>,
+    tokens: Vec<DotToken>,
     at: usize,
 }
 
@@ -152,7 +152,7 @@ impl DotReader {
 
     fn name(&mut self) -> Result<String> {
         match self.tokens.get(self.at) {
-            Some(Token { text, kind: TokenKind::Name, .. }) => {
+            Some(DotToken { text, kind: TokenKind::Name, .. }) => {
                 self.at += 1;
                 Ok(text.clone())
             }
@@ -190,7 +190,7 @@ impl DotReader {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>> {
+fn tokens(text: &str) -> Result<Vec<DotToken>> {
     let mut tokens = Vec::new();
     let mut rest = text;
     let mut line = 1;
@@ -210,16 +210,16 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             }
             '"' => {
                 let (name, length) = quoted(rest).with_context(|| format!("line {line}: unterminated quoted name"))?;
-                tokens.push(Token { text: name, kind: TokenKind::Name, line });
+                tokens.push(DotToken { text: name, kind: TokenKind::Name, line });
                 line += rest[..length].matches('\n').count();
                 length
             }
             '-' if rest.starts_with("->") || rest.starts_with("--") => {
-                tokens.push(Token { text: rest[..2].to_owned(), kind: TokenKind::Punctuation, line });
+                tokens.push(DotToken { text: rest[..2].to_owned(), kind: TokenKind::Punctuation, line });
                 2
             }
             '{' | '}' | '[' | ']' | '=' | ';' | ',' | ':' => {
-                tokens.push(Token { text: first.to_string(), kind: TokenKind::Punctuation, line });
+                tokens.push(DotToken { text: first.to_string(), kind: TokenKind::Punctuation, line });
                 1
             }
             _ => {
@@ -227,7 +227,7 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
                 if length == 0 {
                     bail!("line {line}: unexpected character `{first}`");
                 }
-                tokens.push(Token { text: rest[..length].to_owned(), kind: TokenKind::Name, line });
+                tokens.push(DotToken { text: rest[..length].to_owned(), kind: TokenKind::Name, line });
                 length
             }
         };

@@ -25,11 +25,11 @@ pub struct WitnessFile {
     pub traces: Option<Vec<Vec<Witness>>>,
     /// Nodes whose weights violate Kirchhoff's law: the sums of in-edges and out-edges differ.
     pub unbalanced: Vec<(WitnessFunctionId, Node)>,
-    names: FileNames,
+    names: GraphNames,
 }
 
 /// The names of functions and nodes in the file.
-struct FileNames {
+struct GraphNames {
     /// Whether the file has a single graph without a function name.
     is_single: bool,
     kind: WitnessKind,
@@ -45,14 +45,14 @@ struct CallInput {
     function: String,
     block: NodeName,
     #[serde(default)]
-    callee: Option<Callees>,
+    callee: Option<CalleesInput>,
     #[serde(default)]
     opaque: Option<OpaqueInput>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Callees {
+enum CalleesInput {
     One(String),
     Several(Vec<String>),
 }
@@ -122,7 +122,7 @@ fn single_graph(
     profiles: Option<Value>,
     traces: Option<Value>,
 ) -> Result<WitnessFile> {
-    let mut names = FileNames::new(true, kind);
+    let mut names = GraphNames::new(true, kind);
     names.add("main", &named, &spellings);
     let weights = named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun);
     let program = WitnessProgram::from_graph(named.graph)?;
@@ -133,7 +133,7 @@ fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Op
     let Some(Value::Object(graphs)) = file.remove("functions") else {
         bail!("`functions` must be an object: {{\"functions\": {{\"main\": {{\"entry\": ..., \"exit\": ..., \"edges\": ...}}}}}}");
     };
-    let (mut names, mut list, mut weights) = (FileNames::new(false, kind), Vec::new(), Vec::new());
+    let (mut names, mut list, mut weights) = (GraphNames::new(false, kind), Vec::new(), Vec::new());
     for (name, value) in graphs {
         let Value::Object(value) = value else { bail!("function `{name}` must be an object with its graph") };
         let (spellings, unwind) = (spellings(&value), value.get("unwind").cloned());
@@ -188,13 +188,13 @@ fn mark_unwinding(function: &mut WitnessFunction, edges: Option<Value>) -> Resul
     Ok(())
 }
 
-fn add_call(list: &mut [WitnessFunction], names: &FileNames, call: CallInput) -> Result<()> {
+fn add_call(list: &mut [WitnessFunction], names: &GraphNames, call: CallInput) -> Result<()> {
     let caller = names.function(&call.function)?;
     let node = names.node(caller, &call.block.0)?;
     let callees = match call.callee {
         None => Vec::new(),
-        Some(Callees::One(name)) => vec![names.function(&name)?],
-        Some(Callees::Several(several)) => several.iter().map(|n| names.function(n)).collect::<Result<_>>()?,
+        Some(CalleesInput::One(name)) => vec![names.function(&name)?],
+        Some(CalleesInput::Several(several)) => several.iter().map(|n| names.function(n)).collect::<Result<_>>()?,
     };
     let opaque = call.opaque.map(|o| Opaque { returns: o.returns, ends_run: o.ends_run, unwinds: o.unwinds, calls_back: o.calls_back });
     if callees.is_empty() && opaque.is_none() {
@@ -204,9 +204,9 @@ fn add_call(list: &mut [WitnessFunction], names: &FileNames, call: CallInput) ->
     Ok(())
 }
 
-impl FileNames {
-    fn new(is_single: bool, kind: WitnessKind) -> FileNames {
-        FileNames { is_single, kind, functions: Vec::new(), nodes: Vec::new(), function_numbers: HashMap::new(), node_numbers: Vec::new() }
+impl GraphNames {
+    fn new(is_single: bool, kind: WitnessKind) -> GraphNames {
+        GraphNames { is_single, kind, functions: Vec::new(), nodes: Vec::new(), function_numbers: HashMap::new(), node_numbers: Vec::new() }
     }
 
     fn add(&mut self, name: &str, named: &NamedGraph, spellings: &[Value]) {
@@ -265,7 +265,7 @@ impl WitnessFile {
     fn new(
         program: WitnessProgram,
         weights: &[EdgeWeights],
-        names: FileNames,
+        names: GraphNames,
         profiles: Option<Value>,
         traces: Option<Value>,
     ) -> Result<WitnessFile> {

@@ -17,7 +17,7 @@ mod reconstruct;
 mod show;
 mod witnesses;
 
-use crate::cli::Graph as GraphJob;
+use crate::cli::GraphJob;
 use anyhow::{Context, Result, bail};
 use input::{GraphInput, PathInput};
 use serde_json::{Value, json};

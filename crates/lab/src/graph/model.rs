@@ -19,7 +19,7 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
     ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions needs --scheme executed");
-    let Model { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
+    let ListedModel { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
     let row = |path: &Vec<DagEdgeId>| {
         let mut row = json!({
             "path": nodes_json(named, &acyclic.dag, path),
@@ -35,9 +35,9 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
         row
     };
     let history = match job.scheme {
-        ModelScheme::Ppp => History::Whole,
-        ModelScheme::Executed => History::Last(job.order),
-        ModelScheme::BallLarus | ModelScheme::Measured => History::None,
+        ModelScheme::Ppp => ContextHistory::Whole,
+        ModelScheme::Executed => ContextHistory::Last(job.order),
+        ModelScheme::BallLarus | ModelScheme::Measured => ContextHistory::None,
     };
     Ok(json!({
         "scheme": name,
@@ -52,16 +52,17 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
 }
 
 /// A model with the paths to list.
-struct Model {
+struct ListedModel {
     name: &'static str,
     coding: CodingModel,
     paths: Vec<Vec<DagEdgeId>>,
     interesting: u128,
 }
 
-fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, options: &Interesting) -> Result<Model> {
+fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, options: &Interesting) -> Result<ListedModel> {
     let dag = &acyclic.dag;
-    let all = |name, coding| Model { name, coding, paths: first_paths(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
+    let all =
+        |name, coding| ListedModel { name, coding, paths: first_paths(acyclic, job.list), interesting: InterestingSet::all(dag).count() };
     Ok(match job.scheme {
         ModelScheme::BallLarus => all("ball-larus", CodingModel::ball_larus(dag)),
         ModelScheme::Measured => {
@@ -72,7 +73,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
             let (set, _) = interesting_set(named, acyclic, options)?;
             let paths = set.paths(dag)?;
             let values = preferential(dag, &paths, 0)?.values;
-            Model { name: "ppp", coding: CodingModel::preferential(dag, &values, &paths)?, paths, interesting: set.count() }
+            ListedModel { name: "ppp", coding: CodingModel::preferential(dag, &values, &paths)?, paths, interesting: set.count() }
         }
         ModelScheme::Executed => {
             let paths = listed_paths(named, acyclic, &job.interesting)?;
@@ -83,7 +84,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
             let coding = CodingModel::executed(dag, job.order, &executed)?;
             // The list includes paths that the model composes of parts of executed ones.
             let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
-            Model { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
+            ListedModel { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
         }
     })
 }
@@ -115,14 +116,14 @@ fn enclosure(value: &Enclosure) -> Value {
 
 /// The part of the path before a node that forms the node's context.
 #[derive(Clone, Copy)]
-enum History {
+enum ContextHistory {
     None,
     /// The last edges, of the given number.
     Last(usize),
     Whole,
 }
 
-fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: History, list: u64) -> Vec<Value> {
+fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: ContextHistory, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_coding::ModelContext| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {
@@ -138,9 +139,9 @@ fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, his
             "edges": context.choices.into_iter().map(edge).collect::<Vec<_>>(),
         });
         match history {
-            History::None => {}
-            History::Whole => row["prefix"] = nodes_json(named, dag, &context.prefix),
-            History::Last(order) => {
+            ContextHistory::None => {}
+            ContextHistory::Whole => row["prefix"] = nodes_json(named, dag, &context.prefix),
+            ContextHistory::Last(order) => {
                 let prefix = &context.prefix[context.prefix.len().saturating_sub(order)..];
                 let from = prefix.iter().map(|edge| dag.edge(*edge).from.index());
                 row["after"] = json!(from.map(|node| named.names[node].as_str()).collect::<Vec<_>>());

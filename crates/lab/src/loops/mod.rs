@@ -14,7 +14,7 @@ mod show;
 use crate::cli::Loops;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
-use nest::Loop;
+use nest::WeightedLoop;
 use pair::LoopCode;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
@@ -32,7 +32,7 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// The JSON document.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct LoopsDocument {
     schema_version: u32,
     program: String,
     loops: Vec<HotLoop>,
@@ -110,7 +110,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         };
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
-    let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
+    let answer = LoopsDocument { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
     print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -130,13 +130,13 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
 }
 
 /// Returns the loops with the most executed instructions, of all functions or of the selected one.
-fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, Loop)>> {
+fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}; `trodden report` lists the executed functions", job.program.display());
     }
-    let mut all: Vec<(&Function, Loop)> =
+    let mut all: Vec<(&Function, WeightedLoop)> =
         of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
     all.sort_by_key(|(_, l)| std::cmp::Reverse(l.weight));
     all.truncate(trodden_report::select::limit(job.top));
@@ -154,12 +154,12 @@ fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     found.with_context(|| format!("unit {unit} is neither in the program nor in the store {}; rebuild the program", store.root().display()))
 }
 
-fn compare_versions(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
+fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
     let side = |text: &machine::MachineFunctions| -> Result<LoopCode> {
         let code = text.get(function.map.plain_name());
         let code =
             code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
-        Ok(LoopCode::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
+        Ok(LoopCode::new(code, &pair::CountedGraph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: LoopPlace| HotBlock {

@@ -9,7 +9,7 @@ use trodden_unit::{BlockKind, FunctionMap};
 
 /// A loop with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loop {
+pub struct WeightedLoop {
     /// Block at which the loop is entered; its first block if indirect branches enter the loop.
     pub header: u32,
     /// Number of times that the header was executed.
@@ -48,14 +48,14 @@ impl LoopBlocks {
 }
 
 /// Returns the loops formed by the executed blocks and edges.
-pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
+pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
     let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
     let to_loop = |part: LoopBlocks| {
         let weigh = |b: &u32| u128::from(paths.blocks[*b as usize]) * u128::from(function.blocks[*b as usize].instructions);
         let header = [part.header].into_iter().chain(part.own.iter().copied()).find(is_code)?;
-        Some(Loop { header, iterations: paths.blocks[part.header as usize], weight: part.own.iter().map(weigh).sum(), part })
+        Some(WeightedLoop { header, iterations: paths.blocks[part.header as usize], weight: part.own.iter().map(weigh).sum(), part })
     };
     find_loops(function.blocks.len(), &edges).into_iter().filter_map(to_loop).collect()
 }

@@ -10,7 +10,7 @@ use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 /// A function's graph with the names of its blocks and the run's counts.
-pub struct Graph {
+pub struct CountedGraph {
     /// Blocks by name.
     blocks: HashMap<String, u32>,
     executions: Vec<u64>,
@@ -20,9 +20,9 @@ pub struct Graph {
     unseen: HashMap<u32, u64>,
 }
 
-impl Graph {
+impl CountedGraph {
     /// Builds the graph of a function whose block names are in `labels`, in IR order.
-    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> Graph {
+    pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> CountedGraph {
         let nothing = Vec::new();
         let names = labels.get(function.plain_name()).unwrap_or(&nothing);
         // A continuation is part of the preceding IR block.
@@ -45,7 +45,7 @@ impl Graph {
                 *edges.entry((from, to)).or_default() += count;
             }
         }
-        Graph { blocks, executions: paths.blocks.clone(), edges, unseen }
+        CountedGraph { blocks, executions: paths.blocks.clone(), edges, unseen }
     }
 }
 
@@ -65,7 +65,7 @@ struct PlacedCode {
 
 impl LoopCode {
     /// Selects the machine blocks of a loop, in layout order.
-    pub fn new(code: &[MachineBlock], graph: &Graph, part: &LoopBlocks) -> LoopCode {
+    pub fn new(code: &[MachineBlock], graph: &CountedGraph, part: &LoopBlocks) -> LoopCode {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
         for (at, block) in code.iter().enumerate() {
@@ -123,7 +123,7 @@ fn nearest_named<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -
     found
 }
 
-impl Graph {
+impl CountedGraph {
     /// Returns how often a block's machine code ran, given its predecessors `from`. The number is lower than the block's count if the code
     /// generator duplicated the block into other predecessors. If a predecessor has no edge to the block in the graph, the code was
     /// restructured more deeply, and the block's count is used.
@@ -290,7 +290,7 @@ mod tests {
     fn duplicated_block_is_placed_on_its_edges() {
         // Edges 0 -> 1, 0 -> 2, 1 -> 2 and 2 -> 0. Block 2 was duplicated into 1, and into code on the edge from 0.
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
-        let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
+        let graph = CountedGraph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
         let (part, present, to) = (LoopBlocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
         assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0]), &to, &part, &present), Some((LoopPlace::Edge(0, 2), 70)));
         assert_eq!(graph.place_around_duplicate(&BTreeSet::from([0, 1]), &to, &part, &present), Some((LoopPlace::Edge(2, 0), 99)));
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn duplicated_block_runs_less_often_itself() {
         let edges = HashMap::from([((1, 3), 60), ((2, 3), 40)]);
-        let graph = Graph { blocks: HashMap::new(), executions: vec![0, 60, 40, 105], edges, unseen: HashMap::from([(3, 5)]) };
+        let graph = CountedGraph { blocks: HashMap::new(), executions: vec![0, 60, 40, 105], edges, unseen: HashMap::from([(3, 5)]) };
         assert_eq!(graph.executions_from(3, &BTreeSet::from([1, 2])), 105);
         assert_eq!(graph.executions_from(3, &BTreeSet::from([2])), 45, "copied into block 1");
         assert_eq!(graph.executions_from(3, &BTreeSet::from([0, 2])), 105, "the graph has no edge from 0");
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn unnamed_code_is_placed_on_its_edge() {
         // Blocks 0 -> 1 <-> 2, where 1 and 2 form the loop. One unnamed block is on the edge from 2 to 1, another before the loop.
-        let graph = Graph {
+        let graph = CountedGraph {
             blocks: HashMap::from([("a".into(), 0), ("b".into(), 1), ("c".into(), 2)]),
             executions: vec![1, 11, 10],
             edges: HashMap::from([((0, 1), 1), ((1, 2), 10), ((2, 1), 10)]),

@@ -1,7 +1,7 @@
 //! Renders hot loops as text.
 
 use super::pair::LinePair;
-use super::{Answer, HotBlock, HotLoop, LoopPlace};
+use super::{HotBlock, HotLoop, LoopPlace, LoopsDocument};
 use std::fmt::Write;
 use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
@@ -11,7 +11,7 @@ use trodden_report::words::plural;
 const MAX_WIDTH: usize = 46;
 
 /// Renders all loops, with at most `blocks` blocks of each.
-pub fn render_loops(answer: &Answer, blocks: usize, color: bool) -> String {
+pub fn render_loops(answer: &LoopsDocument, blocks: usize, color: bool) -> String {
     let painter = Painter { color };
     if answer.loops.is_empty() {
         return "No loop was executed.\n".into();
@@ -122,7 +122,7 @@ mod tests {
             counted: 3.0,
             blocks,
         };
-        let text = render_loops(&Answer { schema_version: 1, program: "p".into(), loops: vec![one] }, 8, false);
+        let text = render_loops(&LoopsDocument { schema_version: 1, program: "p".into(), loops: vec![one] }, 8, false);
         assert!(text.contains("1. f  (a.c, line 7; block 4)\n   10 iterations, 50.0 % of"), "{text}");
         assert!(text.contains("per iteration: 2.00 -> 3.00  (+1.00, +50.0 %)"), "{text}");
         assert!(text.contains("     addl $1, %eax    addl $1, %ecx\n                    + incq (%rbx)\n     nop            -\n"), "{text}");

@@ -11,7 +11,7 @@ use trodden_trace::simulation::read_processor;
 /// The contents of an experiment file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Experiment {
+pub struct SweepExperiment {
     pub sources: Vec<PathBuf>,
     pub format: Option<String>,
     #[serde(default = "default_design")]
@@ -53,7 +53,7 @@ pub fn format_level(value: &toml::Value) -> String {
     }
 }
 
-impl Experiment {
+impl SweepExperiment {
     /// Returns the metrics to accumulate, with their names: those in `metric` and `metrics`, or frequency if there are none.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
     Ok(Metric::Event(event as usize))
 }
 
-fn base_configuration(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
+fn base_configuration(experiment: &SweepExperiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
         Some(file) => read_processor(&folder.join(file))?,
         None => ProcessorParameters::default(),
@@ -106,7 +106,7 @@ fn base_configuration(experiment: &Experiment, folder: &Path) -> Result<Configur
     Ok(Configuration { preset: Preset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
 }
 
-fn apply_levels(experiment: &Experiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
+fn apply_levels(experiment: &SweepExperiment, base: &Configuration, levels: &[usize]) -> Result<Configuration> {
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];

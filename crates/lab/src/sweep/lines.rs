@@ -1,7 +1,7 @@
 //! Line plots of an experiment's page: slowdown against the size of the branch queue (figure 5.12), cumulative distributions
 //! (figure 5.2) and lengths of paths (figure 5.3) of the thesis.
 
-use super::results::{Results, SweepOutcome};
+use super::results::{SweepOutcome, SweepResults};
 use std::fmt::Write;
 use trodden_hardware::character::Character;
 
@@ -25,7 +25,7 @@ enum Axis {
 }
 
 /// Plots the slowdown against the size of the branch queue, averaged over all other factors.
-pub fn plot_slowdown_by_queue(results: &Results, page: &mut String) {
+pub fn plot_slowdown_by_queue(results: &SweepResults, page: &mut String) {
     let Some(factor) = results.factors.iter().position(|f| f == "branch-queue") else { return };
     let sizes: Vec<f64> = results.levels[factor].iter().filter_map(|l| l.parse().ok()).collect();
     if sizes.len() < 2 || sizes.len() != results.levels[factor].len() {
@@ -47,7 +47,7 @@ pub fn plot_slowdown_by_queue(results: &Results, page: &mut String) {
 }
 
 /// Plots skew and lengths of the sources' paths.
-pub fn plot_path_statistics(results: &Results, page: &mut String) {
+pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
     let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<PlottedLine> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
     };

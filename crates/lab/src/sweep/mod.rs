@@ -10,8 +10,8 @@ mod page;
 mod parquet;
 mod results;
 
-use self::experiment::{Configuration, Experiment, format_level};
-use self::results::{Results, SweepOutcome, sort_by_rank};
+use self::experiment::{Configuration, SweepExperiment, format_level};
+use self::results::{SweepOutcome, SweepResults, sort_by_rank};
 use crate::cli::Sweep;
 use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use trodden_trace::sources::{Batch, Level};
 /// Runs an experiment.
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
-    let experiment: Experiment =
+    let experiment: SweepExperiment =
         toml::from_str(&text).with_context(|| format!("{} is not a valid experiment file", job.experiment.display()))?;
     let folder = job.experiment.parent().unwrap_or(Path::new("."));
     let results = run_experiment(&experiment, folder, job.window).with_context(|| job.experiment.display().to_string())?;
@@ -61,12 +61,12 @@ pub fn run(job: &Sweep) -> Result<ExitCode> {
 }
 
 #[cfg(feature = "parquet")]
-fn write_parquet(results: &Results, file: &Path) -> Result<()> {
+fn write_parquet(results: &SweepResults, file: &Path) -> Result<()> {
     write_file(file, &parquet::bytes(results).with_context(|| format!("cannot write {}", file.display()))?)
 }
 
 #[cfg(not(feature = "parquet"))]
-fn write_parquet(_: &Results, file: &Path) -> Result<()> {
+fn write_parquet(_: &SweepResults, file: &Path) -> Result<()> {
     bail!(
         "cannot write {}: trodden-lab was built without Parquet support; build it with `cargo build --release \
          -p trodden-lab --features parquet`, or name a file that ends in .csv",
@@ -74,7 +74,7 @@ fn write_parquet(_: &Results, file: &Path) -> Result<()> {
     )
 }
 
-fn run_experiment(experiment: &Experiment, folder: &Path, window: u64) -> Result<Results> {
+fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> Result<SweepResults> {
     let design = match experiment.design.as_str() {
         "full-factorial" => Design::FullFactorial,
         "plackett-burman" => Design::PlackettBurman { foldover: false },
@@ -103,7 +103,7 @@ fn run_experiment(experiment: &Experiment, folder: &Path, window: u64) -> Result
         let responses: Vec<f64> = overlaps[metric].iter().map(|(sum, number)| sum / f64::from((*number).max(1))).collect();
         effects(&combinations, &counts, &responses)
     };
-    Ok(Results {
+    Ok(SweepResults {
         schema_version: 1,
         sources: experiment.sources.iter().map(|s| s.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect(),
         factors: experiment.factors.keys().cloned().collect(),
@@ -120,7 +120,7 @@ fn run_experiment(experiment: &Experiment, folder: &Path, window: u64) -> Result
 const MAX_MEMORY: u64 = 2 << 30;
 
 /// Configurations (by index) that share a lane.
-struct Group {
+struct LaneGroup {
     members: Vec<usize>,
     lane: Lane,
 }
@@ -137,7 +137,12 @@ struct SweepJob<'a> {
 }
 
 impl SweepJob<'_> {
-    fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<SweepJob<'a>> {
+    fn new<'a>(
+        experiment: &SweepExperiment,
+        configurations: &'a [Configuration],
+        metrics: Vec<Metric>,
+        window: u64,
+    ) -> Result<SweepJob<'a>> {
         let needs_processor = metrics.iter().any(|m| !matches!(m, Metric::Frequency | Metric::Event(0)))
             || configurations.iter().any(|c| c.processor.branch_queue > 0)
             || experiment.model()? == ProcessorModel::Reference;
@@ -266,17 +271,17 @@ impl SweepJob<'_> {
         self.parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
     }
 
-    fn group(&self, members: Vec<usize>, repairs: bool) -> Result<Group> {
+    fn group(&self, members: Vec<usize>, repairs: bool) -> Result<LaneGroup> {
         let mut parameters = self.parameters(&members);
         if !repairs {
             parameters.detector.repair = StackRepair::None;
         }
         let processor = self.configurations[members[0]].processor;
-        Ok(Group { lane: Lane::new(parameters, self.model.map(|model| (model, processor)))?, members })
+        Ok(LaneGroup { lane: Lane::new(parameters, self.model.map(|model| (model, processor)))?, members })
     }
 }
 
-impl Group {
+impl LaneGroup {
     fn outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<SweepOutcome> {
         let timing = self.lane.timing();
         let outcome = |(result, configuration): (trodden_hardware::TableResult, &usize)| SweepOutcome {
@@ -295,12 +300,12 @@ impl Group {
 }
 
 /// Feeds a batch to all groups, using all processors.
-fn feed(groups: &mut [Group], batch: &Batch) -> Result<()> {
+fn feed(groups: &mut [LaneGroup], batch: &Batch) -> Result<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(groups.len()).max(1);
     let chunk = groups.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        let feed = |groups: &mut [Group]| {
-            let feed = |group: &mut Group| anyhow::Ok(group.lane.feed(&batch.events, &batch.instructions, &mut |_, _| {})?);
+        let feed = |groups: &mut [LaneGroup]| {
+            let feed = |group: &mut LaneGroup| anyhow::Ok(group.lane.feed(&batch.events, &batch.instructions, &mut |_, _| {})?);
             groups.iter_mut().try_for_each(feed)
         };
         let running: Vec<_> = groups.chunks_mut(chunk).map(|groups| scope.spawn(move || feed(groups))).collect();

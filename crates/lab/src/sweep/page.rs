@@ -2,7 +2,7 @@
 //! It is a single file without scripts. Bars are SVG, and colours follow the reader's light or dark scheme.
 
 use super::lines::{self, COLOURS, axis_range, escape_html};
-use super::results::{Results, SweepOutcome, sort_by_rank};
+use super::results::{SweepOutcome, SweepResults, sort_by_rank};
 use std::fmt::Write;
 use trodden_report::words::plural;
 
@@ -30,7 +30,7 @@ const PLOTS: [Plot; 4] = [
     ("Slowdown with frozen predictions, percent", |o| o.frozen_slowdown, true),
 ];
 
-pub fn page(results: &Results) -> String {
+pub fn page(results: &SweepResults) -> String {
     let metrics: Vec<String> = results.metrics.iter().map(|m| escape_html(m)).collect();
     let names: Vec<String> = results.sources.iter().map(|source| escape_html(source)).collect();
     let sources = if names.len() > MAX_NAMED { plural(names.len() as u128, "source", "sources") } else { names.join(", ") };
@@ -58,7 +58,7 @@ pub fn page(results: &Results) -> String {
     page
 }
 
-fn render_effects(results: &Results, page: &mut String) {
+fn render_effects(results: &SweepResults, page: &mut String) {
     for (metric, effects) in results.metrics.iter().zip(&results.effects).filter(|(_, effects)| !effects.is_empty()) {
         let of = if results.metrics.len() > 1 { format!(": {}", escape_html(metric)) } else { String::new() };
         let _ = write!(
@@ -80,7 +80,7 @@ fn render_effects(results: &Results, page: &mut String) {
 }
 
 /// Renders the overlap of event profiles with that of frequency, and the agreement of the power models.
-fn render_events(results: &Results, page: &mut String) {
+fn render_events(results: &SweepResults, page: &mut String) {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |v| format!("{v:.2}"));
     if results.characters.iter().any(|c| !c.events.is_empty()) {
         page.push_str("<h2>Overlap of complete profiles of events with that of frequency, percent</h2>");
@@ -111,7 +111,7 @@ fn render_events(results: &Results, page: &mut String) {
 }
 
 /// Selects the configurations of a plot: all, or those with the highest means.
-fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<usize> {
+fn select_configurations(results: &SweepResults, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<usize> {
     let mean = |configuration: usize| {
         let values: Vec<f64> = results.outcomes.iter().filter(|o| o.configuration == configuration).filter_map(value).collect();
         values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -126,7 +126,11 @@ fn select_configurations(results: &Results, value: &impl Fn(&SweepOutcome) -> Op
 }
 
 /// Returns a plot's values: a group of bars for each source and, if there are several sources, a group for their means.
-fn groups<'r>(results: &'r Results, shown: &[usize], value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<(&'r str, Vec<Option<f64>>)> {
+fn groups<'r>(
+    results: &'r SweepResults,
+    shown: &[usize],
+    value: &impl Fn(&SweepOutcome) -> Option<f64>,
+) -> Vec<(&'r str, Vec<Option<f64>>)> {
     let of = |source: usize, configuration: usize| {
         results.outcomes.iter().filter(|o| o.source == source && o.configuration == configuration).find_map(value)
     };
@@ -143,7 +147,7 @@ fn groups<'r>(results: &'r Results, shown: &[usize], value: &impl Fn(&SweepOutco
     groups
 }
 
-fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
+fn plot(results: &SweepResults, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
     const HEIGHT: f64 = 220.0;
     const LEFT: f64 = 44.0;
     let shown = select_configurations(results, value);
@@ -192,7 +196,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option
     page.push_str("</svg></div>");
 }
 
-fn render_table(results: &Results, page: &mut String) {
+fn render_table(results: &SweepResults, page: &mut String) {
     page.push_str("<h2>All results</h2><div class=scroll tabindex=0><table><tr><th>source");
     results.factors.iter().for_each(|f| {
         let _ = write!(page, "<th>{}", escape_html(f));
@@ -214,7 +218,7 @@ fn render_table(results: &Results, page: &mut String) {
 }
 
 /// Formats the levels of those factors that vary in the experiment.
-fn format_levels(results: &Results, configuration: usize) -> String {
+fn format_levels(results: &SweepResults, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
     let varying: Vec<String> = levels
         .filter(|((_, levels), _)| levels.len() > 1)
@@ -224,7 +228,7 @@ fn format_levels(results: &Results, configuration: usize) -> String {
 }
 
 /// Returns a sentence that lists the factors whose level is the same in all configurations. If no factor is, the string is empty.
-fn describe_constants(results: &Results) -> String {
+fn describe_constants(results: &SweepResults) -> String {
     let same = results.factors.iter().zip(&results.levels).filter(|(_, levels)| levels.len() == 1);
     let words: Vec<String> = same.map(|(factor, levels)| format!("{} {}", escape_html(factor), escape_html(&levels[0]))).collect();
     if words.is_empty() { String::new() } else { format!(" In all configurations: {}.", words.join(", ")) }

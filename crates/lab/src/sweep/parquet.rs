@@ -1,6 +1,6 @@
 //! Writes the results of an experiment as Parquet, with the columns of the CSV; factors are text.
 
-use super::results::Results;
+use super::results::SweepResults;
 use anyhow::{Context, Result};
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -10,7 +10,7 @@ use parquet::schema::types::Type;
 use std::sync::Arc;
 
 /// Encodes the results as a Parquet file.
-pub fn bytes(results: &Results) -> Result<Vec<u8>> {
+pub fn bytes(results: &SweepResults) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);
     fields.push(text_column("metric")?);
@@ -79,7 +79,7 @@ mod tests {
             slowdown: None,
             frozen_slowdown: Some(0.5),
         };
-        let results = Results {
+        let results = SweepResults {
             schema_version: 1,
             sources: vec!["a program".into()],
             factors: vec!["path-limit".into()],

@@ -24,7 +24,7 @@ pub struct SweepOutcome {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Results {
+pub struct SweepResults {
     pub schema_version: u32,
     pub sources: Vec<String>,
     pub factors: Vec<String>,
@@ -52,7 +52,7 @@ fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<
     to.collect_seq(effects.iter().map(|of_metric| of_metric.iter().map(one).collect::<Vec<_>>()))
 }
 
-impl Results {
+impl SweepResults {
     /// Returns the levels of a configuration, as text.
     pub fn levels_of(&self, configuration: usize) -> impl Iterator<Item = &str> {
         self.combinations[configuration].iter().zip(&self.levels).map(|(level, levels)| levels[*level].as_str())

@@ -2,8 +2,8 @@
 //!
 //! A log is a [container](trodden_container) file: a section with the [`StreamHeader`], then a section for each *frame*. A frame contains
 //! the events that one thread wrote to consecutive chunks, either compressed to a *window* (a grammar of [`Symbol`]s) or plain
-//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log of a
-//! finished recording contains only windows; plain events are in the journals of open windows ([`super::builder`]).
+//! ([`Event::to_word`], u32 each). The section's subject is the thread; its index has the other fields of the [`LogFrameHeader`]. The log
+//! of a finished recording contains only windows; plain events are in the journals of open windows ([`super::builder`]).
 
 use super::live::{StreamHeader, ThreadKey};
 use super::symbol::{Depth, Symbol};

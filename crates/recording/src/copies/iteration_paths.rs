@@ -7,7 +7,7 @@
 //! the set are counted together at each end, so none is lost.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Partition, lightest_functions};
+use super::shared::{self, NamedFunction, Partition, lightest_functions};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,6 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
-
-/// Source of a unit, and linkage name of a function in it.
-type FunctionName = (String, String);
 
 /// Records a run with copies that share the counting of paths over iterations.
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -78,10 +75,10 @@ impl IterationPathPartition {
     }
 
     /// Returns the functions of the set that some copy cannot count, and warns of each.
-    fn uncounted(&self, profiles: &[Profile]) -> BTreeSet<FunctionName> {
+    fn uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
-        let missing: BTreeMap<FunctionName, &String> = skipped
+        let missing: BTreeMap<NamedFunction, &String> = skipped
             .filter(|(unit, skipped)| skipped.reason != NOT_OF_THIS_COPY && self.set.has_function(unit, &skipped.name))
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
@@ -91,7 +88,7 @@ impl IterationPathPartition {
         missing.into_keys().collect()
     }
 
-    fn names(&self) -> BTreeSet<FunctionName> {
+    fn names(&self) -> BTreeSet<NamedFunction> {
         self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
     }
 }
@@ -150,12 +147,12 @@ impl Partition for IterationPathPartition {
 /// are returned. What some copies counted of a function that others could not count is dropped, since it is incomplete.
 fn merge(
     profiles: Vec<Profile>,
-    counted_by_all: &BTreeSet<FunctionName>,
-    uncounted: &BTreeSet<FunctionName>,
+    counted_by_all: &BTreeSet<NamedFunction>,
+    uncounted: &BTreeSet<NamedFunction>,
 ) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut first: BTreeMap<FunctionKey, CountedIterations> = BTreeMap::new();
-    let is_in = |names: &BTreeSet<FunctionName>, unit: &str, name: &str| names.contains(&(unit.to_owned(), name.to_owned()));
+    let is_in = |names: &BTreeSet<NamedFunction>, unit: &str, name: &str| names.contains(&(unit.to_owned(), name.to_owned()));
     for (copy, profile) in profiles.into_iter().enumerate() {
         let mut own = BTreeMap::new();
         for mut image in profile.images {

@@ -27,7 +27,7 @@ use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap
 
 type StreamFunction = (String, String);
 
-type Counts = BTreeMap<u64, u64>;
+type CountsByNumber = BTreeMap<u64, u64>;
 
 /// Records a run with copies that share the functions whose streams they write.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -129,9 +129,9 @@ impl Partition for IterationPartition {
 /// the copies are returned. Images that are not copies, such as libraries, come from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut counted: BTreeMap<StreamFunction, (usize, Counts)> = BTreeMap::new();
+    let mut counted: BTreeMap<StreamFunction, (usize, CountsByNumber)> = BTreeMap::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
-        let mut own: BTreeMap<StreamFunction, Counts> = BTreeMap::new();
+        let mut own: BTreeMap<StreamFunction, CountsByNumber> = BTreeMap::new();
         for mut image in profile.images {
             if !Path::new(&image.path).starts_with(work) {
                 images.extend((copy == 0).then_some(image));

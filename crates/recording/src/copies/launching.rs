@@ -1,7 +1,7 @@
 //! Runs copies as the tasks of an engine's job.
 
 use super::preparation::CopyInput;
-use super::spec::{self, CopyOutcome, SCHEMA_VERSION, Spec, copy_file};
+use super::spec::{self, CopyJobSpec, CopyOutcome, SCHEMA_VERSION, copy_file};
 use super::{CopyContext, folders};
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 pub const PRISTINE: &str = "pristine";
 
 /// The engine that runs copies, and the flag that interrupts them.
-pub struct Runner<'a> {
+pub struct CopyRunner<'a> {
     pub engine: Engine,
     pub stop: &'a StopFlag,
     pub context: CopyContext<'a>,
@@ -47,7 +47,7 @@ pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Re
 }
 
 /// Runs all copies. If a signal ended some copies but not all, these run once more. Returns each copy's result and number of attempts.
-pub fn run_all(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
+pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
@@ -81,7 +81,7 @@ pub fn build_spec(
     own_folders: bool,
     input: CopyInput,
     context: CopyContext,
-) -> Result<Spec> {
+) -> Result<CopyJobSpec> {
     let working = context.driver.directory()?;
     let is_replaced = |name: &OsStr| [OUTPUT_VARIABLE, CACHE_VARIABLE].iter().any(|n| name == *n);
     let mut environment: Vec<_> = context.driver.variables.iter().filter(|(name, _)| !is_replaced(name)).collect();
@@ -89,7 +89,7 @@ pub fn build_spec(
     let environment = environment.into_iter().map(|(n, v)| (OsText::from(n.as_os_str()), OsText::from(v.as_os_str()))).collect();
     let arguments = command.iter().map(|w| OsText::from(w.as_os_str())).collect();
     let (schema_version, directory) = (SCHEMA_VERSION, OsText::from(working.as_os_str()));
-    let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
+    let mut spec = CopyJobSpec { schema_version, command: arguments, directory, environment, programs, ..CopyJobSpec::default() };
     spec.input = input.into_file(folder)?.map(|file| OsText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
@@ -100,13 +100,13 @@ pub fn build_spec(
 }
 
 /// Runs some of a job's copies. Returns each copy's number of attempts.
-pub fn launch(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+pub fn launch(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
     launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
 /// Runs copies once more after a signal ended them, and replaces their results.
-fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32>> {
+fn run_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     for &copy in copies {
         fs::remove_file(copy_file(folder, "result", copy))?;
         let made = copy_file(folder, "made", copy);
@@ -118,7 +118,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
 }
 
 /// Like [`launch`], with a folder for the engine's scripts.
-fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
+fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunner) -> Result<Vec<u32>> {
     let trodden = runner.context.driver.executable()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
     let task = |copy: &usize| LaunchTask {

@@ -1,6 +1,6 @@
 //! Makes copies of a program: a plan assigns its paths or edges to copies, which are built from the stored bitcode.
 
-use super::objects::Objects;
+use super::objects::CopyObjects;
 use super::units::units;
 use super::{CopyContext, CopyOptions, DividedCounts};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -176,7 +176,7 @@ impl PathPartition {
     ///
     /// # Errors
     /// The profile is not of this program, a map is corrupt, or the options contradict each other.
-    pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&Weights>) -> Result<PathPartition> {
+    pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&PartitionProfile>) -> Result<PathPartition> {
         if matches!(options.shared, DividedCounts::Edges) {
             ensure!(!options.count_hits, "--count-hits applies only to copies that count paths. Omit --count-hits");
             return program.divide_edges(options.copies, weights.map(|w| &w.profile));
@@ -238,7 +238,7 @@ impl PathPartition {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
-        let mut objects = Objects::new(&settings, &inputs.llvm, context)?;
+        let mut objects = CopyObjects::new(&settings, &inputs.llvm, context)?;
         // This request, without parts, is for links and the plugin. Each unit has a request with its parts.
         let request = experiment::write_request(
             context.driver,
@@ -348,7 +348,7 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 }
 
 /// A profile to base a partition on.
-pub struct Weights {
+pub struct PartitionProfile {
     /// The profile.
     pub profile: Profile,
     /// True if the profile is of the same command with the same input.

@@ -34,11 +34,11 @@ pub use worker::work;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, PRISTINE, Runner, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
+use launching::{CopyRun, CopyRunner, PRISTINE, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, status};
 use preparation::{CopiesFailed, WorkFolder};
-use spec::{CopyOutcome, Spec, copy_file};
+use spec::{CopyJobSpec, CopyOutcome, copy_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -193,10 +193,10 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.recording)?;
-    let runner = Runner { engine: job.options.engine.clone(), stop: &stop, context };
+    let runner = CopyRunner { engine: job.options.engine.clone(), stop: &stop, context };
     let spec = build_spec(&job.what.command, Vec::new(), work.path(), job.options.private_folders, input, context);
     let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
-    let Counted { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
+    let CountedCopies { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
     // The profile is stored first, since later steps may fail, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
@@ -204,7 +204,7 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
 }
 
 /// The combined result of all copies.
-struct Counted {
+struct CountedCopies {
     profile: Profile,
     measurements: CopyMeasurements,
     differences: Vec<String>,
@@ -212,7 +212,13 @@ struct Counted {
     outcome: CopyOutcome,
 }
 
-fn count_with_copies(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
+fn count_with_copies(
+    job: &CopyJob,
+    runner: &CopyRunner,
+    program: CopiedProgram,
+    mut spec: CopyJobSpec,
+    work: &Path,
+) -> Result<CountedCopies> {
     let options = &job.options;
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(job, &program, &spec, work, runner)?;
@@ -225,7 +231,7 @@ fn count_with_copies(job: &CopyJob, runner: &Runner, program: CopiedProgram, mut
     run_copies(job, runner, partition, work).context(CopiesFailed)
 }
 
-fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &Path) -> Result<Counted> {
+fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, work: &Path) -> Result<CountedCopies> {
     let options = &job.options;
     let (copies, attempts) = run_all(partition.copies.len(), work, runner)?;
     let mut differences = outcome_differences(&copies);
@@ -258,7 +264,7 @@ fn run_copies(job: &CopyJob, runner: &Runner, partition: &PathPartition, work: &
     if matches!(options.shared, DividedCounts::Edges) {
         profile.images.iter_mut().take(1).for_each(edges::set_edge_identities);
     }
-    Ok(Counted { profile, measurements, differences, outcome: copies[0].outcome.clone() })
+    Ok(CountedCopies { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
 
 /// The copies' times, and the executions that they counted together.
@@ -296,11 +302,11 @@ fn run_baseline(
     folder: &Path,
     options: &CopyOptions,
     merged: &Profile,
-    runner: &Runner,
+    runner: &CopyRunner,
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &Runner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
+    launch(folder, &both, &CopyRunner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
     let base = read_results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {

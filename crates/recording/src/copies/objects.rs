@@ -21,7 +21,7 @@ use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
 /// Compiles the objects of copies. Each distinct object is compiled once.
-pub struct Objects<'a> {
+pub struct CopyObjects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
     compiler: DriverCompiler,
@@ -33,16 +33,16 @@ pub struct Objects<'a> {
     requested: usize,
 }
 
-impl<'a> Objects<'a> {
+impl<'a> CopyObjects<'a> {
     /// Prepares to compile objects with these settings and this LLVM.
     ///
     /// # Errors
     /// The plugin or the unit cache is missing.
-    pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<Objects<'a>> {
+    pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
         let driver = context.driver;
         let compiler = DriverCompiler::with(driver, llvm, OsString::new())?;
         let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
-        Ok(Objects {
+        Ok(CopyObjects {
             driver,
             folder: driver.store()?.root().join(COPIES_FOLDER),
             compiler,

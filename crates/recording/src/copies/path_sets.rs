@@ -151,7 +151,7 @@ pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, fu
 }
 
 /// A path's executions in a copy, and the time of the first execution.
-struct CountedPath {
+struct PathInCopy {
     copy: usize,
     count: u64,
     first_seen: Option<u64>,
@@ -160,7 +160,7 @@ struct CountedPath {
 /// The counts of one function in all copies.
 #[derive(Default)]
 struct CountedFunction {
-    paths: BTreeMap<u64, CountedPath>,
+    paths: BTreeMap<u64, PathInCopy>,
     /// For each copy: its number, the function's executions, and the function's executions without a path.
     executions: Vec<(usize, u64, u64)>,
 }
@@ -182,7 +182,7 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
             let mut sum = 0u64;
             for (path, count) in unit.counts_of(function) {
                 sum = sum.saturating_add(count);
-                let fresh = || CountedPath { copy: *copy, count, first_seen: unit.first_seen(function, path) };
+                let fresh = || PathInCopy { copy: *copy, count, first_seen: unit.first_seen(function, path) };
                 let before = known.paths.entry(path).or_insert_with(fresh);
                 if before.count != count {
                     let (name, first, before) = (&function.name, before.copy, before.count);

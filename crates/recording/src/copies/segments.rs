@@ -7,7 +7,7 @@
 //! paths; each copy counts its part of the set ([`SegmentSet::part`]). Copies do not count all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Partition, lightest_functions};
+use super::shared::{self, NamedFunction, Partition, lightest_functions};
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,9 +25,8 @@ use trodden_unit::{SegmentSet, Settings};
 /// contexts and paths.
 const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 
-type SegmentFunction = (String, String);
 /// Executions of segments. A segment is a list of (unit, function, path number).
-type NamedCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
+type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
 /// Records a run with copies that share the counting of segments.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
@@ -108,7 +107,7 @@ impl SegmentPartition {
         (0..).zip(&self.owners).filter(move |(_, of)| is_divided(of)).map(|(number, _)| number)
     }
 
-    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<SegmentFunction> {
+    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<NamedFunction> {
         let name = |number: u32| &self.set.functions()[number as usize];
         numbers.map(|number| (name(number).unit.clone(), name(number).name.clone())).collect()
     }
@@ -226,13 +225,13 @@ impl Partition for SegmentPartition {
 /// are returned. Counts in other contexts are dropped for divided functions, since no copy counts all of these executions.
 fn merge(
     profiles: Vec<Profile>,
-    counted_by_all: &BTreeSet<SegmentFunction>,
-    divided: &BTreeSet<SegmentFunction>,
+    counted_by_all: &BTreeSet<NamedFunction>,
+    divided: &BTreeSet<NamedFunction>,
 ) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut first = NamedCounts::new();
+    let mut first = NamedSegmentCounts::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
-        let mut own = NamedCounts::new();
+        let mut own = NamedSegmentCounts::new();
         for mut image in profile.images {
             if !counts_segments(&image) {
                 if copy == 0 {
@@ -268,7 +267,7 @@ fn merge(
 
 /// Executions of the segments that end in the given functions. Segments are identified by name, since copies number contexts and paths
 /// differently.
-fn counts_of(image: &ImageProfile, functions: &BTreeSet<SegmentFunction>) -> NamedCounts {
+fn counts_of(image: &ImageProfile, functions: &BTreeSet<NamedFunction>) -> NamedSegmentCounts {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =
         |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));

@@ -3,7 +3,7 @@
 //! Functions are assigned in order of decreasing weight, each to the copy with the least weight (Graham's LPT). All copies count the
 //! lightest functions: if these counts differ, the copies did not execute the same paths.
 
-use super::launching::{Runner, build_spec, resolve_program, run_all};
+use super::launching::{CopyRunner, build_spec, resolve_program, run_all};
 use super::outcomes::outcome_differences;
 use super::preparation::{self, CopiesFailed, CopyInput, WorkFolder};
 use super::spec::CopyOutcome;
@@ -23,6 +23,9 @@ use trodden_unit::Settings;
 
 /// Maximum weight of the functions that all copies count, in percent of the total.
 const CHECKED_PERCENT: u64 = 2;
+
+/// A function by the source of its unit and its linkage name.
+pub type NamedFunction = (String, String);
 
 /// Divides the counting of a program among copies, and merges their counts.
 pub trait Partition {
@@ -99,7 +102,7 @@ pub fn run<P: Partition>(
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.recording)?;
-    let runner = Runner { engine: options.engine.clone(), stop: &stop, context };
+    let runner = CopyRunner { engine: options.engine.clone(), stop: &stop, context };
     let spec = build_spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, P::STREAMS);
@@ -139,7 +142,7 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
 fn run_and_merge<P: Partition>(
     job: &CopyJob,
     program: &Path,
-    (runner, work): (&Runner, &Path),
+    (runner, work): (&CopyRunner, &Path),
     (partition, copies): (&P, usize),
 ) -> Result<(Profile, Vec<String>, CopyOutcome)> {
     let (copies, _) = run_all(copies, work, runner)?;

@@ -17,7 +17,7 @@ pub const SCHEMA_VERSION: u32 = 4;
 
 /// Description of a copy job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Spec {
+pub struct CopyJobSpec {
     /// Always [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The command as the user wrote it.
@@ -66,7 +66,7 @@ pub fn copy_file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))
 }
 
-impl Spec {
+impl CopyJobSpec {
     /// Writes the description to a folder. The file is removed when the result is dropped.
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
@@ -77,10 +77,10 @@ impl Spec {
     }
 
     /// Reads the description from a folder.
-    pub fn read(folder: &Path) -> Result<Spec> {
+    pub fn read(folder: &Path) -> Result<CopyJobSpec> {
         let path = folder.join("job.json");
         let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
-        let spec: Spec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
+        let spec: CopyJobSpec = serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt", path.display()))?;
         ensure!(
             spec.schema_version == SCHEMA_VERSION,
             "{} was written by a different version of trodden. Use that version, or create the copies again",

@@ -1,11 +1,11 @@
 //! The frequencies on which a partition is based: from a profile that the user names, the latest runs of the build in the run store, or a
 //! first run, which is sampled to make it cheap. They affect only the balance between copies; the merged profile is always exact.
 
-use super::launching::{Runner, launch, read_results};
-use super::make::{CopiedProgram, Weights};
-use super::objects::Objects;
+use super::launching::{CopyRunner, launch, read_results};
+use super::make::{CopiedProgram, PartitionProfile};
+use super::objects::CopyObjects;
 use super::preparation::CopiesFailed;
-use super::spec::Spec;
+use super::spec::CopyJobSpec;
 use super::{CopyContext, CopyJob};
 use anyhow::{Context, Result};
 use std::ffi::OsString;
@@ -33,16 +33,22 @@ const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The profile that the user named cannot be read, or the first run failed.
-pub fn find(job: &CopyJob, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
+pub fn find(
+    job: &CopyJob,
+    program: &CopiedProgram,
+    spec: &CopyJobSpec,
+    folder: &Path,
+    runner: &CopyRunner,
+) -> Result<Option<PartitionProfile>> {
     let options = &job.options;
     if let Some(name) = &options.weights {
-        return Ok(Some(Weights { profile: named::load(name)?, same_input: false }));
+        return Ok(Some(PartitionProfile { profile: named::load(name)?, same_input: false }));
     }
     if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
     if let Some(profile) = recent_profile(program.original.identity, &job.what.command, runner.context)? {
-        return Ok(Some(Weights { profile, same_input: false }));
+        return Ok(Some(PartitionProfile { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
         log::info!(
@@ -125,7 +131,7 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 
 /// Runs a sampled variant of the program once, under the conditions in which copies run. If a short run ends before a sample is taken, it
 /// is repeated with full counting. Returns `None` after a long run without samples, which stays in innermost loops, where no sample begins.
-fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
+fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<Option<PartitionProfile>> {
     log::info!(
         "the run store has no run of this build, so the program runs once, sampled, to provide weights for the partition. Pass \
             --weights PROFILE to avoid this run",
@@ -135,7 +141,7 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
     let sampled = make_sampled(program, &own, runner)?;
     let (profile, took) = run_first(&sampled, true, spec, &own, runner)?;
     if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.executions.is_empty())) {
-        return Ok(Some(Weights { profile, same_input: true }));
+        return Ok(Some(PartitionProfile { profile, same_input: true }));
     }
     if took > MAX_REPEATED_RUN {
         log::info!(
@@ -149,27 +155,27 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
     let own = folder.join(FULL_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
     let (profile, _) = run_first(Path::new(&program.original.path), false, spec, &own, runner)?;
-    Ok(Some(Weights { profile, same_input: true }))
+    Ok(Some(PartitionProfile { profile, same_input: true }))
 }
 
 /// Runs the program `file` once. Returns its profile and duration.
-fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
+fn run_first(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
         // A node presumed lost may deliver a second result. It differs from the first, since samples depend on time.
-        Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}
+        Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
         other => drop(other.context(CopiesFailed).context("the first run, on which the partition would be based, failed")?),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
-fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
+fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &CopyRunner) -> Result<PathBuf> {
     let inputs = LinkInputs::from_program(runner.context.driver, Path::new(&program.original.path))?;
     let (settings, driver) = (program.sampled(), runner.context.driver);
-    let mut objects = Objects::new(&settings, &inputs.llvm, runner.context)?;
+    let mut objects = CopyObjects::new(&settings, &inputs.llvm, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
     objects.compile_missing(runner.stop)?;
     let sampled = folder.join("sampled");

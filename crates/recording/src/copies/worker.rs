@@ -3,10 +3,10 @@
 //! its working folder.
 
 use super::folders;
-use super::spec::{CopyOutcome, Spec, copy_file, write_atomically, write_result};
+use super::spec::{CopyJobSpec, CopyOutcome, copy_file, write_atomically, write_result};
 use crate::bursts::{BurstFiles, BurstThread};
 use crate::streams::record::{STREAM_FILE_NAMES, drain_during, write_raw_counts};
-use crate::{Bursts, RecordingContext, cpu_time, ending, host, new_run, pattern};
+use crate::{BurstSchedule, RecordingContext, cpu_time, ending, host, new_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
@@ -26,14 +26,14 @@ use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
 
 /// Bursts of a first run: a tenth of the time.
-const FIRST_RUN_BURSTS: Bursts = Bursts { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
+const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
 
 /// Runs one copy of a job, and writes its outcome and counts to the file `result`.
 ///
 /// # Errors
 /// The copy cannot be run, or counts are lost. A program that fails is not an error, but part of the result.
 pub fn work(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
-    let spec = Spec::read(folder)?;
+    let spec = CopyJobSpec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
@@ -97,7 +97,7 @@ struct RunFolders {
 }
 
 impl RunFolders {
-    fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<RunFolders> {
+    fn new(folder: &Path, spec: &CopyJobSpec, copy: usize) -> Result<RunFolders> {
         // The names have equal lengths, since the size of the environment determines the stack's address.
         let temporary = |prefix: &str| temporary::shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
@@ -120,7 +120,7 @@ impl RunFolders {
 }
 
 /// The copy's command, and the files of its standard output and standard error.
-fn build_command(spec: &Spec, program: &Path, run_folders: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
+fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (run_folders.raw.path().join("out"), run_folders.raw.path().join("err"));
     // Only the owner may read what programs print.
     let made = |path: &Path| {

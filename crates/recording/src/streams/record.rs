@@ -5,11 +5,11 @@
 //! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` makes
 //! the log later. If the program is killed, the file contains everything that it wrote.
 
-use super::recorder::{MIN_PAUSE, Recorder, longer_pause, write_lost_threads};
+use super::recorder::{MIN_PAUSE, StreamRecorder, longer_pause, write_lost_threads};
 use crate::runs::reasons;
 use crate::{
-    Destination, RecordedCommand, RecordingContext, command, deliver, ending, exit_code_with, host, new_run, nothing_counted, pattern,
-    run_folder, run_metadata,
+    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, ending, exit_code_with, host, new_run, nothing_counted,
+    pattern, run_folder, run_metadata,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -110,14 +110,14 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &Re
 pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| drain(Recorder::new(folder, method), &is_over));
+        let recorder = scope.spawn(|| drain(StreamRecorder::new(folder, method), &is_over));
         let result = run();
         is_over.store(true, Ordering::Relaxed);
         (result, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
-fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<DrainTotals> {
+fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTotals> {
     let mut pause = MIN_PAUSE;
     while !is_over.load(Ordering::Relaxed) {
         if recorder.poll()? == 0 {
@@ -192,7 +192,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
 ///
 /// # Errors
 /// A file cannot be read, the run cannot be stored, or events are lost.
-pub fn collect(given: &[PathBuf], destination: &Destination, context: &RecordingContext) -> Result<()> {
+pub fn collect(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, context)?;
     let mut lossy = 0;

@@ -24,17 +24,17 @@ pub fn longer_pause(pause: Duration) -> Duration {
 
 /// Drains the stream files of a folder. Files are identified by inode number, because the code that follows processes moves the files of
 /// processes that have ended.
-pub struct Recorder<'a> {
+pub struct StreamRecorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
     drains: BTreeMap<u64, (Drain, PathBuf)>,
     last_search: Option<Instant>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> StreamRecorder<'a> {
     /// Creates a recorder that drains nothing yet.
     pub fn new(folder: &'a Path, method: CompressionMethod) -> Self {
-        Recorder { folder, method, drains: BTreeMap::new(), last_search: None }
+        StreamRecorder { folder, method, drains: BTreeMap::new(), last_search: None }
     }
 
     /// The folder that programs write to.

@@ -4,7 +4,7 @@
 //! `--exact`, so such a call is one test. Cargo runs a binary once for all its tests; this runner lists the tests and runs them one by one.
 //! A binary that cannot list its tests is recorded as one test.
 
-use super::{Recorder, SuiteOutcome, TestCommand, TestCounts, check_no_lost_counts, run_all};
+use super::{SuiteOutcome, SuiteRecorder, TestCommand, TestCounts, check_no_lost_counts, run_all};
 use crate::RecordingContext;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     if has("--list") {
         return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
-    let recorder = Recorder::new(&job.suite, &job.project, context)?;
+    let recorder = SuiteRecorder::new(&job.suite, &job.project, context)?;
     let crate_name = crate_name(Path::new(binary));
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
@@ -64,7 +64,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
 }
 
-fn run_single(recorder: &Recorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
+fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     check_no_lost_counts(usize::from(counts == TestCounts::Lost))?;
     Ok(trodden_launch::process::exit_code(status))

@@ -143,7 +143,7 @@ pub fn check_no_lost_counts(lost: usize) -> Result<()> {
 }
 
 /// Runs tests, `jobs` at a time.
-pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> Result<SuiteOutcome> {
+pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &SuiteRecorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
     let work = || -> Result<()> {
@@ -168,7 +168,7 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder<'_>) -> R
 }
 
 /// Runs tests and stores their counts.
-pub struct Recorder<'a> {
+pub struct SuiteRecorder<'a> {
     store: Mutex<RunStore>,
     context: &'a RecordingContext,
     suite: String,
@@ -176,12 +176,12 @@ pub struct Recorder<'a> {
     reported: Mutex<BTreeSet<String>>,
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> SuiteRecorder<'a> {
     /// Creates a recorder for a suite in the run store of a project.
-    pub fn new(suite: &str, project: &Path, context: &'a RecordingContext) -> Result<Recorder<'a>> {
+    pub fn new(suite: &str, project: &Path, context: &'a RecordingContext) -> Result<SuiteRecorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
-        Ok(Recorder { store: Mutex::new(store), context, suite: suite.into(), folder, reported: Mutex::default() })
+        Ok(SuiteRecorder { store: Mutex::new(store), context, suite: suite.into(), folder, reported: Mutex::default() })
     }
 
     /// Runs a test. Returns its exit status, and what happened to its counts.

@@ -1,17 +1,17 @@
 //! Advice as JSON; the schema is described in the user guide.
 
-use super::{Advice, RankedAdvice, words as say};
+use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of, inline_chain};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
+use trodden_analysis::advise::{Advice, BranchOutcome, Correlated, LoopPatterns, NeverTogether, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
 /// The findings of `trodden advise --json`.
-pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
+pub fn advice(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let findings = advice.savings.iter().chain(&advice.others).enumerate();
     json!({
         "schema_version": SCHEMA_VERSION,
@@ -42,10 +42,10 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
         "summary": say::describe(function, &ranked.finding),
         "suggestion": say::suggest(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
-            Found::Correlated(c) => evidence.correlated_json(c),
-            Found::Loop(l) => evidence.loop_json(l),
-            Found::Redundant(r) => evidence.redundant_json(r),
-            Found::Never(n) => evidence.never_together_json(n),
+            Advice::Correlated(c) => evidence.correlated_json(c),
+            Advice::Loop(l) => evidence.loop_json(l),
+            Advice::Redundant(r) => evidence.redundant_json(r),
+            Advice::Never(n) => evidence.never_together_json(n),
         },
     })
 }

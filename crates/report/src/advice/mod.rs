@@ -7,7 +7,7 @@ pub mod text;
 mod words;
 
 use crate::error::ReportError;
-use crate::measure::Measure;
+use crate::measure::PathMeasure;
 use crate::select;
 use crate::view::{Function, View};
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ pub struct RankedAdvice<'v, 'a> {
 }
 
 /// The findings to show.
-pub struct Advice<'v, 'a> {
+pub struct ShownAdvice<'v, 'a> {
     /// Findings that save instructions, largest savings first.
     pub savings: Vec<RankedAdvice<'v, 'a>>,
     /// Findings that save nothing, most surprising first.
@@ -91,7 +91,7 @@ impl AdviceSelection {
     /// No function matches, or the pattern is not a valid regular expression.
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         let selection = select::Selection { function: self.function.clone(), ..select::Selection::default() };
-        let total = view.total(Measure::Instructions);
+        let total = view.total(PathMeasure::Instructions);
         let hot = |f: &&Function| f.instructions > 0 && select::share(f.instructions, total) >= self.min_share;
         Ok(selection.functions(view)?.into_iter().filter(hot).collect())
     }
@@ -105,9 +105,9 @@ impl AdviceSelection {
     ///
     /// # Errors
     /// As for [`AdviceSelection::functions`].
-    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &PropertiesOf) -> Result<Advice<'v, 'a>, ReportError> {
+    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &PropertiesOf) -> Result<ShownAdvice<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
-        let total = view.total(Measure::Instructions);
+        let total = view.total(PathMeasure::Instructions);
         let (mut savings, mut others, mut without_bitcode) = (Vec::new(), Vec::new(), Vec::new());
         for &function in &functions {
             let known = properties(function);
@@ -129,6 +129,6 @@ impl AdviceSelection {
         let found = (savings.len(), others.len());
         savings.truncate(crate::select::limit(self.top));
         others.truncate(crate::select::limit(self.top));
-        Ok(Advice { savings, others, found, functions: functions.len(), without_bitcode })
+        Ok(ShownAdvice { savings, others, found, functions: functions.len(), without_bitcode })
     }
 }

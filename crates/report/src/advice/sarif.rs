@@ -1,12 +1,12 @@
 //! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. A finding's
 //! locations form a code flow.
 
-use super::{Advice, RankedAdvice, words as say};
+use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::sarif::{self, location};
 use crate::source::SourceCache;
 use crate::view::{Function, View};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, AdviceKind};
+use trodden_analysis::advise::{Advice, AdviceKind};
 use trodden_flow::Node;
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -49,7 +49,7 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
 }
 
 /// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
-pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
+pub fn advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
     sarif::build_log(json!(rules), results.collect())
@@ -78,18 +78,18 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
 }
 
 /// The labelled positions of a finding in execution order. The finding is reported at the last one.
-fn labelled_positions(function: &Function, advice: &Found) -> Vec<(Option<SourcePosition>, String)> {
+fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);
     match advice {
-        Found::Correlated(c) => vec![branch(c.earlier, "decides".into()), branch(c.later, "is decided".into())],
-        Found::Loop(l) => vec![(say::first_position(function, l.head), "the loop".into())],
-        Found::Redundant(r) => {
+        Advice::Correlated(c) => vec![branch(c.earlier, "decides".into()), branch(c.later, "is decided".into())],
+        Advice::Loop(l) => vec![(say::first_position(function, l.head), "the loop".into())],
+        Advice::Redundant(r) => {
             let first = r.repeated.first();
             let made = first.and_then(|x| x.from.first()).and_then(|(site, _)| site.position);
             vec![(made, "computed".into()), (first.and_then(|x| x.at.position), "computed again".into())]
         }
-        Found::Never(n) => {
+        Advice::Never(n) => {
             vec![
                 branch(from(n.first), say::format_turn(function, n.first)),
                 branch(from(n.second), format!("never after it: {}", say::format_turn(function, n.second))),

@@ -1,14 +1,14 @@
 //! Writes advice as text for a terminal.
 
-use super::{Advice, AdviceSelection, RankedAdvice, words as say};
+use super::{AdviceSelection, RankedAdvice, ShownAdvice, words as say};
 use crate::escape;
 use crate::paint::{self, fit, fit_name, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, gutter, new_calls, paint_turn, render_call, run_summary};
+use crate::text::{PageLayout, TextOptions, gutter, new_calls, paint_turn, render_call, run_summary};
 use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
-use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
+use trodden_analysis::advise::{Advice, AdviceKind, Correlated, LoopPatterns, NeverTogether, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
@@ -19,8 +19,8 @@ const MAX_REPEATED: usize = 6;
 const MAX_PATTERNS: usize = 6;
 
 /// Writes a header, the possible savings, and the pairs of edges that are never taken on the same path.
-pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
-    let page = &Page::new(options);
+pub fn advice(view: &View, selection: &AdviceSelection, advice: &ShownAdvice, sources: &SourceCache, options: &TextOptions) -> String {
+    let page = &PageLayout::new(options);
     let mut out = render_header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
         out.push_str("No finding reaches this threshold.\n");
@@ -40,11 +40,11 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
     out
 }
 
-fn write_findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String {
+fn write_findings(all: &[RankedAdvice], sources: &SourceCache, page: &PageLayout) -> String {
     all.iter().enumerate().map(|(rank, ranked)| render_title(rank + 1, ranked, page) + &render_body(ranked, sources, page)).collect()
 }
 
-fn render_header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
+fn render_header(view: &View, selection: &AdviceSelection, advice: &ShownAdvice, page: &PageLayout) -> String {
     let run = &view.profile.run;
     let name = program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::escape_line(&name))));
@@ -69,7 +69,7 @@ fn render_header(view: &View, selection: &AdviceSelection, advice: &Advice, page
     out
 }
 
-fn render_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
+fn render_title(rank: usize, ranked: &RankedAdvice, page: &PageLayout) -> String {
     let function = ranked.function;
     let saves = match ranked.finding.saves {
         0 => String::new(),
@@ -86,15 +86,15 @@ fn render_title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
 }
 
-fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
+fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &PageLayout) -> String {
     let function = ranked.function;
     let writer = FindingWriter { function, sources, page, previous_chain: RefCell::default() };
     let mut out = writer.wrap(&format!("{}.", capitalise(&say::describe(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
-        Found::Correlated(c) => writer.render_correlated(c),
-        Found::Loop(l) => writer.render_loop(l),
-        Found::Redundant(r) => writer.render_redundant(r),
-        Found::Never(n) => writer.render_never_together(n),
+        Advice::Correlated(c) => writer.render_correlated(c),
+        Advice::Loop(l) => writer.render_loop(l),
+        Advice::Redundant(r) => writer.render_redundant(r),
+        Advice::Never(n) => writer.render_never_together(n),
     });
     if ranked.finding.kind() != AdviceKind::Never {
         out.push_str(&writer.render_labelled("try", &say::suggest(function, &ranked.finding)));
@@ -115,7 +115,7 @@ const INDENT: usize = 6;
 struct FindingWriter<'s> {
     function: &'s Function<'s>,
     sources: &'s SourceCache<'s>,
-    page: &'s Page,
+    page: &'s PageLayout,
     /// The calls through which the previous line was inlined, so that they are not repeated.
     previous_chain: RefCell<Vec<SourcePosition>>,
 }

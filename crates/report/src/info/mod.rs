@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Write};
 use std::path::Path;
-use trodden_analysis::libraries::Library;
+use trodden_analysis::libraries::NeededLibrary;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, count_distinct};
@@ -44,7 +44,7 @@ pub struct ImageSummary {
     cut: Vec<CutFunction>,
     /// Functions that were compiled without trodden.
     uninstrumented: Vec<String>,
-    libraries: Vec<Library>,
+    libraries: Vec<NeededLibrary>,
     libraries_unknown: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl ImageSummary {
         path: &Path,
         image: &InstrumentedImage,
         store: Option<&UnitCache>,
-        libraries: Result<Vec<Library>, String>,
+        libraries: Result<Vec<NeededLibrary>, String>,
     ) -> Result<ImageSummary> {
         let mut out = ImageSummary {
             schema_version: SCHEMA_VERSION,

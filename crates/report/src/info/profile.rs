@@ -15,12 +15,12 @@ pub struct ProfileSummary<'a> {
     schema_version: u32,
     #[serde(serialize_with = "serialize_run")]
     run: &'a Run,
-    images: Vec<ImageSummary<'a>>,
+    images: Vec<ProfiledImageSummary<'a>>,
     lost: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct ImageSummary<'a> {
+struct ProfiledImageSummary<'a> {
     path: &'a str,
     image: String,
     build_id: Option<&'a str>,
@@ -93,9 +93,9 @@ fn serialize_run<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::E
     json::run(run).serialize(serializer)
 }
 
-fn summarise_image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
+fn summarise_image(image: &trodden_profile::ImageProfile) -> ProfiledImageSummary<'_> {
     let functions = || image.units.iter().flat_map(|u| u.map.functions.iter().map(move |f| (u, f)));
-    ImageSummary {
+    ProfiledImageSummary {
         path: &image.path,
         image: image.identity.to_string(),
         build_id: image.build_id.as_deref(),

@@ -72,7 +72,7 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
 }
 
 /// A function's graph with bounds for the counts of its blocks.
-struct Flow<'a> {
+struct BlockFlow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],
     /// The counts of blocks, from lines that no other block contains; `None` if there is no such line or its count is 0.
@@ -89,7 +89,7 @@ struct Flow<'a> {
     bounds: Vec<Bounds>,
 }
 
-impl Flow<'_> {
+impl BlockFlow<'_> {
     /// The blocks that must have been executed, with their counts where known.
     fn executed(&self) -> Vec<(usize, Option<u64>)> {
         let executed = inevitable(&self.graph, &self.bounds, &self.may_end);
@@ -231,7 +231,7 @@ impl<'a> Graphs<'a> {
         let mut found = BTreeSet::new();
         for (caller, calls) in callers {
             let flow = self.by_place[&caller].and_then(|blocks| self.flow(counts, caller, blocks));
-            let executed: BTreeSet<usize> = flow.iter().flat_map(Flow::executed).map(|(block, _)| block).collect();
+            let executed: BTreeSet<usize> = flow.iter().flat_map(BlockFlow::executed).map(|(block, _)| block).collect();
             // An execution may have ended before the call, unless it continued after the block.
             let ends = |block: usize| flow.as_ref().is_some_and(|flow| flow.may_end[block]);
             let continues =
@@ -243,7 +243,7 @@ impl<'a> Graphs<'a> {
     }
 
     /// A function's graph with bounds; `None` if the function was not entered or its graph is invalid.
-    fn flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<Flow<'a>> {
+    fn flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
         let of_file = counts.files.get(file)?;
         let entries = counts.calls_at((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);
@@ -268,7 +268,7 @@ impl<'a> Graphs<'a> {
         let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
         let given =
             (0..blocks.len()).map(|block| bounds_from_count(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
-        let mut flow = Flow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
+        let mut flow = BlockFlow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
         flow.bounds = node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
         Some(flow)
     }

@@ -3,7 +3,7 @@
 use super::source_lines::write_sources;
 use crate::words::plural;
 use std::io::{self, Write};
-use trodden_analysis::sequences::{CountedSegments, FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences};
+use trodden_analysis::sequences::{FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences, SequenceSegments};
 
 /// Writes the positions at which events were found, each with its open calls.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
@@ -31,7 +31,7 @@ pub fn write_hot(out: &mut dyn Write, question: &HotQuery, document: &HotSubpath
 }
 
 /// Writes segments, each with its number of executions.
-pub fn write_segments(out: &mut dyn Write, document: &CountedSegments) -> io::Result<()> {
+pub fn write_segments(out: &mut dyn Write, document: &SequenceSegments) -> io::Result<()> {
     let times = plural(document.executed.into(), "time", "times");
     writeln!(out, "{} different {} of depth {}, executed {times}", document.distinct, document.kind, document.depth)?;
     document.segments.iter().try_for_each(|row| writeln!(out, "{:>12}  {}", row.count, row.events.join("  ")))?;

@@ -10,5 +10,5 @@ mod source_lines;
 mod streams;
 
 pub use answers::{write_differences, write_found, write_hot, write_segments};
-pub use open::{RecordedThread, open, open_into};
+pub use open::{ThreadChoice, open, open_into};
 pub use source_lines::write_sources;

@@ -12,7 +12,7 @@ use trodden_stored::Folders;
 
 /// The thread of a recording to open.
 #[derive(Clone, Copy, Debug)]
-pub struct RecordedThread {
+pub struct ThreadChoice {
     /// The thread's number, from 0.
     pub thread: usize,
     /// The method by which to compress the sequence again. If `None`, a run's grammars are used as recorded, and text is compressed by
@@ -24,7 +24,7 @@ pub struct RecordedThread {
 ///
 /// # Errors
 /// The recording cannot be read, or does not have the thread.
-pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<OpenedSequence> {
+pub fn open(wanted: &str, input: ThreadChoice, folders: &Folders) -> Result<OpenedSequence> {
     let mut table = EventTable::default();
     let (convention, grammar) = open_into(wanted, input, &mut table, folders)?;
     Ok(OpenedSequence { table, convention, grammar })
@@ -34,7 +34,7 @@ pub fn open(wanted: &str, input: RecordedThread, folders: &Folders) -> Result<Op
 ///
 /// # Errors
 /// As for [`open`].
-pub fn open_into(wanted: &str, input: RecordedThread, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
+pub fn open_into(wanted: &str, input: ThreadChoice, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
     if !file.is_file() || InputKind::detect_file(file)? == Some(InputKind::StreamLogs) {

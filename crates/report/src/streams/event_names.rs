@@ -1,6 +1,6 @@
 //! Describes a stream's events: functions by name, paths by their lines, calls by their position.
 
-use crate::path_listing::{Ends, PathListing};
+use crate::path_listing::{PathEnds, PathListing};
 use crate::view::{Function, file_of, inline_chain};
 use crate::{Name, SourceCache, View, words};
 use std::cell::RefCell;
@@ -90,9 +90,9 @@ impl<'a> EventNames<'a> {
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
-            Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
-            Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
-            Ends::Call { .. } => "call".into(),
+            PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
+            PathEnds::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
+            PathEnds::Call { .. } => "call".into(),
             ref ends => words::describe_end(ends),
         };
         format!("{}: {ends}", listing.outline(MAX_OUTLINE))

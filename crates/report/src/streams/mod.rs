@@ -9,5 +9,5 @@ mod unfinished;
 
 pub use event_names::{EventNames, SourceLine};
 pub use last::{LastReport, LastReportRequest};
-pub use show::{EventRange, RemainingEvents, write_events};
+pub use show::{RemainingEvents, ShownEvents, write_events};
 pub use statistics::StreamStatistics;

@@ -17,7 +17,7 @@ use trodden_stored::{Folders, streams as kept};
 const SCHEMA_VERSION: u32 = 1;
 
 /// The events to write, and their format.
-pub struct EventRange<'a> {
+pub struct ShownEvents<'a> {
     /// The number of the thread, from 0 over all logs.
     pub thread: usize,
     /// The number of the first event.
@@ -43,7 +43,7 @@ pub struct RemainingEvents {
 ///
 /// # Errors
 /// The run does not have the thread, its log cannot be read, or the output cannot be written.
-pub fn write_events(run: &str, range: &EventRange, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
+pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
     let logs = kept::find_logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));

@@ -26,11 +26,11 @@ struct LogReport {
     image: PathBuf,
     bytes: u64,
     is_cut: bool,
-    threads: Vec<ThreadReport>,
+    threads: Vec<ThreadStatistics>,
 }
 
 #[derive(Default, Serialize)]
-struct ThreadReport {
+struct ThreadStatistics {
     process: u32,
     thread: u32,
     /// The process from which this process was forked.
@@ -91,15 +91,15 @@ impl StreamStatistics {
     }
 }
 
-fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) -> Result<ThreadReport> {
+fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) -> Result<ThreadStatistics> {
     let (process, number) = (thread.key.process, thread.key.thread);
-    let mut report = ThreadReport {
+    let mut report = ThreadStatistics {
         process,
         thread: number,
         parent: thread.parent,
         events: thread.events,
         lost: thread.lost,
-        ..ThreadReport::default()
+        ..ThreadStatistics::default()
     };
     let mut frames = StackEffect::default();
     for window in 0..thread.windows() {

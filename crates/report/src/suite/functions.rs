@@ -7,11 +7,11 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trodden_analysis::changes::is_at_or_below;
-use trodden_analysis::isolate::FunctionKey;
+use trodden_analysis::isolate::UnitFunction;
 use trodden_analysis::suite::Suite;
 
 struct ExecutedFunction {
-    key: FunctionKey,
+    key: UnitFunction,
     name: Name,
     /// The file that declares the function; `None` if it is unknown.
     file: Option<String>,
@@ -19,7 +19,7 @@ struct ExecutedFunction {
 
 /// Selects the functions whose paths are compared. A function must meet all criteria.
 #[derive(Clone, Copy, Debug)]
-pub struct SuiteFunctions<'a> {
+pub struct ComparedFunctions<'a> {
     /// A name, or a regular expression for names; all functions if `None`.
     pub function: Option<&'a str>,
     /// Files and folders that declare the functions; all if empty.
@@ -28,7 +28,7 @@ pub struct SuiteFunctions<'a> {
     pub exclude: &'a [String],
 }
 
-impl SuiteFunctions<'_> {
+impl ComparedFunctions<'_> {
     /// Returns true if there is any criterion.
     pub fn is_restricted(&self) -> bool {
         self.function.is_some() || !self.files.is_empty() || !self.exclude.is_empty()
@@ -39,7 +39,7 @@ impl SuiteFunctions<'_> {
 ///
 /// # Errors
 /// A name or a file matches no function, or no function is left.
-pub fn keep_functions(suite: &mut Suite, criteria: &SuiteFunctions) -> Result<()> {
+pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result<()> {
     if !criteria.is_restricted() {
         return Ok(());
     }

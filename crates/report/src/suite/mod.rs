@@ -2,7 +2,7 @@
 
 mod functions;
 
-pub use functions::{SuiteFunctions, keep_functions};
+pub use functions::{ComparedFunctions, keep_functions};
 
 use crate::escape;
 use crate::words::plural;

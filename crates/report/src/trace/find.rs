@@ -3,18 +3,18 @@
 use crate::escape;
 use serde_json::Value;
 use std::io::{self, Write};
-use trodden_distributed::occurrences::Occurrences;
+use trodden_distributed::occurrences::PlaceOccurrences;
 
 const SCHEMA_VERSION: u32 = 1;
 
 /// The executions as JSON.
-pub fn json(all: &Occurrences) -> Value {
+pub fn json(all: &PlaceOccurrences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": all.seen, "found": all.found })
 }
 
 /// Writes the executions as text. `is_nth` is true if a single execution was requested by its number.
-pub fn write(out: &mut impl Write, all: &Occurrences, is_nth: bool) -> io::Result<()> {
-    let Occurrences { seen, found } = all;
+pub fn write(out: &mut impl Write, all: &PlaceOccurrences, is_nth: bool) -> io::Result<()> {
+    let PlaceOccurrences { seen, found } = all;
     for f in found {
         writeln!(
             out,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_binary::instruction;
 use trodden_binary::linked::split_address;
 use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
-use trodden_distributed::files::Files;
+use trodden_distributed::files::TracedFiles;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
 const PAGE: &str = include_str!("page/page.html");
@@ -35,7 +35,7 @@ const CALL_BEGIN: i64 = -1;
 const CALL_END: i64 = -2;
 
 /// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
-pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<Files>, sources: &Sources) -> Result<String> {
+pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, filter)?;
     let shortest = lengths.shortest(MAX_CALLS);
@@ -113,7 +113,7 @@ impl Lengths {
 }
 
 /// A call, or several merged short calls.
-struct Call {
+struct PageCall {
     /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
     /// The number of calls that this entry represents.
@@ -130,7 +130,7 @@ struct Call {
 struct Calls {
     shortest: u64,
     with_steps: bool,
-    calls: Vec<Call>,
+    calls: Vec<PageCall>,
     /// Indices of the open calls.
     open: Vec<usize>,
     steps: Vec<i64>,
@@ -154,7 +154,7 @@ impl Calls {
                 *self.called.entry(function).or_default() += 1;
                 let (depth, step) = (self.open.len() as u32, self.steps.len() as u64);
                 self.open.push(self.calls.len());
-                self.calls.push(Call { function: Some(function), calls: 1, depth, from: number, to: number, step });
+                self.calls.push(PageCall { function: Some(function), calls: 1, depth, from: number, to: number, step });
             }
             CallStep::Close => self.close(number),
             CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
@@ -177,14 +177,14 @@ impl Calls {
                 merged.calls += calls;
                 merged.to = number;
             }
-            None => self.calls.push(Call { function: None, calls, ..call }),
+            None => self.calls.push(PageCall { function: None, calls, ..call }),
         }
     }
 
     /// The calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
     fn columns_json(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
-        let column = |of: &dyn Fn(&Call) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
+        let column = |of: &dyn Fn(&PageCall) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
         json!({ "function": function, "calls": column(&|c| c.calls), "depth": column(&|c| u64::from(c.depth)),
             "from": column(&|c| c.from), "to": column(&|c| c.to), "step": column(&|c| c.step) })
     }
@@ -223,7 +223,7 @@ fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<Str
 }
 
 /// The instructions of blocks by number, and a note if some or all are missing.
-fn collect_machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
+fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
     let files = match files {
@@ -260,7 +260,7 @@ fn collect_machine_code(trace: &TraceFile, files: &Result<Files>, executed: &[u6
 }
 
 /// The disassembly of a block.
-fn disassemble(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
+fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
     let (binary, start) = files.locate(block.address);
     let (mut at, end) = (start, start + u64::from(block.size));

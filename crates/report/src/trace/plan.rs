@@ -3,13 +3,13 @@
 use crate::words::plural;
 use serde_json::Value;
 use std::io::{self, Write};
-use trodden_distributed::plan::{KIND, Plan, Planner};
+use trodden_distributed::plan::{DistributionPlan, KIND, Planner};
 use trodden_witness::bound::bound;
 
 const SCHEMA_VERSION: u32 = 1;
 
 /// The plan as JSON, in the format that a recording accepts as its distribution.
-pub fn json(planner: &Planner, plan: &Plan) -> Value {
+pub fn json(planner: &Planner, plan: &DistributionPlan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
         "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of,
@@ -17,7 +17,7 @@ pub fn json(planner: &Planner, plan: &Plan) -> Value {
 }
 
 /// Writes the plan as text.
-pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result<()> {
+pub fn write(out: &mut impl Write, planner: &Planner, plan: &DistributionPlan) -> io::Result<()> {
     let mut of_machines = vec![0.0; count_machines(plan)];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
     for (name, why) in &planner.model.opaque {
@@ -37,6 +37,6 @@ pub fn write(out: &mut impl Write, planner: &Planner, plan: &Plan) -> io::Result
     writeln!(out, "highest load of a machine: {highest:.0}; lower bound for any distribution: {bound:.0}")
 }
 
-fn count_machines(plan: &Plan) -> usize {
+fn count_machines(plan: &DistributionPlan) -> usize {
     plan.machine_of.iter().max().map_or(1, |m| m + 1)
 }

@@ -77,14 +77,14 @@ impl Blocks<'_> {
     /// Calls `visit` with the number of each selected block of a thread, its call depth, and the block. Returns the number of the first
     /// block beyond the maximum; `None` if there is none.
     fn for_each(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
-        let mut span = Span::new(self.span.clone());
+        let mut span = EventSpan::new(self.span.clone());
         let mut frames = TraceFrames::default();
         let mut seen = 0;
         for event in self.trace.stream(thread) {
             let event = event?;
             let is_call = follow_event(&mut frames, event, self.trace);
             match (span.step(event, is_call, self.trace), event) {
-                (Position::Inside, TraceEvent::Block(block)) => {
+                (SpanPosition::Inside, TraceEvent::Block(block)) => {
                     let (number, depth) = (span.blocks - 1, frames.open.len().saturating_sub(1));
                     if depth > self.depth {
                         continue;
@@ -95,7 +95,7 @@ impl Blocks<'_> {
                     seen += 1;
                     visit(number, depth, block)?;
                 }
-                (Position::After, _) => break,
+                (SpanPosition::After, _) => break,
                 _ => {}
             }
         }
@@ -161,7 +161,7 @@ fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
 }
 
 /// Tracks which events of a thread are between two locations.
-struct Span {
+struct EventSpan {
     from: Option<TraceLocation>,
     to: Option<TraceLocation>,
     seen: [u64; 2],
@@ -170,24 +170,24 @@ struct Span {
     blocks: u64,
 }
 
-/// Where an event is relative to a [`Span`].
-enum Position {
+/// Where an event is relative to a [`EventSpan`].
+enum SpanPosition {
     Before,
     Inside,
     After,
 }
 
-impl Span {
+impl EventSpan {
     fn new([from, to]: [Option<TraceLocation>; 2]) -> Self {
         Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
     }
 
     /// The position of the next event relative to the span. The block that ends the span is part of it.
-    fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> Position {
+    fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> SpanPosition {
         let number = self.blocks;
         self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
         if self.over {
-            return Position::After;
+            return SpanPosition::After;
         }
         let which = usize::from(self.begun);
         let place = if self.begun { &self.to } else { &self.from };
@@ -197,11 +197,11 @@ impl Span {
             is_there = place.nth.is_none_or(|nth| nth == self.seen[which]);
         }
         match (self.begun, is_there) {
-            (false, false) => return Position::Before,
+            (false, false) => return SpanPosition::Before,
             (false, true) => self.begun = true,
             (true, over) => self.over = over,
         }
-        Position::Inside
+        SpanPosition::Inside
     }
 }
 
@@ -233,7 +233,7 @@ impl Tree {
     /// Collects a thread's calls between two locations.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
-        let mut span = Span::new(span);
+        let mut span = EventSpan::new(span);
         let mut frames = TraceFrames::default();
         // The node of each open frame. Frames below the maximum depth have the node of the deepest shown frame.
         let mut stack: Vec<usize> = Vec::new();
@@ -242,8 +242,8 @@ impl Tree {
             let is_call = follow_event(&mut frames, event, trace);
             stack.truncate(frames.open.len());
             match span.step(event, is_call, trace) {
-                Position::After => break,
-                position => tree.add(trace, event, &frames, &mut stack, matches!(position, Position::Inside)),
+                SpanPosition::After => break,
+                position => tree.add(trace, event, &frames, &mut stack, matches!(position, SpanPosition::Inside)),
             }
         }
         Ok(tree)

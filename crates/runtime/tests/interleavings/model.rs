@@ -152,13 +152,13 @@ pub mod system {
 
 /// The image, with a fictitious template.
 pub mod image {
-    pub struct Image {
+    pub struct OwnImage {
         pub template: usize,
     }
 
-    impl Image {
-        pub fn from_linker() -> Image {
-            Image { template: 0x1000 }
+    impl OwnImage {
+        pub fn from_linker() -> OwnImage {
+            OwnImage { template: 0x1000 }
         }
     }
 }

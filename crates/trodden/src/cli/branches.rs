@@ -1,13 +1,13 @@
 //! Value of `trodden record --branches`.
 
 use std::convert::Infallible;
-use trodden_recording::branches::BranchKind;
+use trodden_recording::branches::RecordedBranches;
 
 /// Branches for perf to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branches {
     /// Which branches the hardware records.
-    pub kind: BranchKind,
+    pub kind: RecordedBranches,
     /// perf's event; `None` selects the default event of the kind.
     pub event: Option<String>,
 }
@@ -15,8 +15,8 @@ pub struct Branches {
 /// Parses `records`, `trace`, or the name of an event to take branch records at.
 pub fn branches(text: &str) -> Result<Branches, Infallible> {
     Ok(match text {
-        "records" => Branches { kind: BranchKind::Records, event: None },
-        "trace" => Branches { kind: BranchKind::Trace, event: None },
-        event => Branches { kind: BranchKind::Records, event: Some(event.to_owned()) },
+        "records" => Branches { kind: RecordedBranches::Records, event: None },
+        "trace" => Branches { kind: RecordedBranches::Trace, event: None },
+        event => Branches { kind: RecordedBranches::Records, event: Some(event.to_owned()) },
     })
 }

@@ -41,8 +41,8 @@ impl Destination {
     }
 
     /// Converts to the type of the crate `trodden-recording`.
-    pub fn to_recording(&self) -> trodden_recording::Destination {
-        trodden_recording::Destination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
+    pub fn to_recording(&self) -> trodden_recording::ProfileDestination {
+        trodden_recording::ProfileDestination { suite: self.suite.clone(), output: self.output.clone(), no_store: self.no_store }
     }
 }
 
@@ -119,9 +119,9 @@ impl Bursts {
     }
 
     /// Converts to the type of the crate `trodden-recording`, with defaults for options that are not given.
-    pub fn to_recording(self) -> trodden_recording::Bursts {
+    pub fn to_recording(self) -> trodden_recording::BurstSchedule {
         let (burst, period) = (self.burst.unwrap_or(Duration::from_micros(500)), self.every.unwrap_or(Duration::from_millis(10)));
-        trodden_recording::Bursts { burst, period }
+        trodden_recording::BurstSchedule { burst, period }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_console::arguments::choices::by_spelling;
 use trodden_console::arguments::laboratory::{CoverageChoices, ReportChoices};
-use trodden_report::Measure;
+use trodden_report::PathMeasure;
 use trodden_stored::named::LAST;
 
 /// `trodden report`
@@ -33,8 +33,8 @@ pub struct Report {
     /// Profiles: quantity that percentages refer to.
     ///
     /// The default is `instructions`.
-    #[arg(long, value_parser = by_spelling::<Measure>())]
-    pub measure: Option<Measure>,
+    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    pub measure: Option<PathMeasure>,
     /// Maximum paths or causes, 0 for all [default: 10; JSON: all].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -170,8 +170,8 @@ pub struct Export {
     #[arg(skip)]
     pub choices: CoverageChoices,
     /// folded, pprof, json, html: quantity [default: instructions].
-    #[arg(long, value_parser = by_spelling::<Measure>())]
-    pub measure: Option<Measure>,
+    #[arg(long, value_parser = by_spelling::<PathMeasure>())]
+    pub measure: Option<PathMeasure>,
     /// known: write a TRODDEN_KNOWN file for this residual program.
     ///
     /// With this file, the program knows the paths without being rebuilt.

@@ -8,7 +8,7 @@ use trodden_report::suite::SuiteCost;
 
 /// `trodden suite`
 #[derive(Debug, Subcommand)]
-pub enum Suite {
+pub enum SuiteCommand {
     /// Run tests, and store each as a separate run.
     Run(SuiteRun),
     /// List the suites, the tests of a suite, or the tests that can be left out.

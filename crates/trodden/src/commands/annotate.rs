@@ -9,7 +9,7 @@ use crate::surroundings::source_folders;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_report::annotate::{AnnotateRequest, annotate};
-use trodden_report::{Measure, SourceCache, json};
+use trodden_report::{PathMeasure, SourceCache, json};
 use trodden_stored::named;
 
 /// Prints the source with the path.
@@ -22,7 +22,7 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     if !job.json {
         note_inexact(&profile);
     }
-    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: Measure::Instructions };
+    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: PathMeasure::Instructions };
     let text = || Ok(annotate(&view, &request, &sources, &text_options(color, 0))?);
     print_result(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
     report_missing(&view, &sources);

@@ -9,10 +9,10 @@ use anyhow::Result;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
-use trodden_driver::cargo::{CargoCommand, Scope};
+use trodden_driver::cargo::{CargoCommand, InstrumentedScope};
 use trodden_driver::{cargo, experiment, rust};
 use trodden_profile::store;
-use trodden_recording::Destination;
+use trodden_recording::ProfileDestination;
 use trodden_recording::record::{self, RunnerCommand};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
@@ -65,7 +65,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     cargo::check_verb(verb)?;
     let typed = ["cargo", "trodden"].into_iter().map(OsString::from).chain(arguments.iter().cloned()).collect();
     let settings = take_settings(&mut arguments)?;
-    let scope = Scope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
+    let scope = InstrumentedScope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
     let own = settings.clone().or(experiment::from_environment(context())?);
     match own.observe {
         // Streams and branches are recorded program by program.
@@ -87,7 +87,7 @@ const BENCHMARK_SUITE: &str = "bench";
 
 /// Runs tests, records all of their processes as one run in the run store of the workspace, and reports the coverage of the code in
 /// `covered`, if any.
-fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], covered: Option<Scope>) -> Result<ExitCode> {
+fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], covered: Option<InstrumentedScope>) -> Result<ExitCode> {
     store::set_store_folder(tests.workspace.join(store::FOLDER));
     let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARK_SUITE } else { TEST_SUITE };
     let what = RunnerCommand {
@@ -95,7 +95,7 @@ fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString
         typed,
         output_variable: rust::OUTPUT_VARIABLE,
         images: tests.images,
-        destination: Destination { suite: Some(suite.to_owned()), ..Destination::default() },
+        destination: ProfileDestination { suite: Some(suite.to_owned()), ..ProfileDestination::default() },
     };
     let bursts = Bursts { burst: None, every: None };
     let (status, is_recorded) = record::run_through_runner(what, bursts.to_recording(), &recording_context())?;

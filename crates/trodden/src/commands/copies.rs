@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use trodden_analysis::copies::{CopyChoices, Costs};
+use trodden_analysis::copies::{Costs, RequestedCopies};
 use trodden_analysis::iterations::requested_iterations;
 use trodden_analysis::segments::requested_segments;
 use trodden_console::arguments::engines::EngineParameters;
@@ -169,7 +169,7 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 
 /// Prints the costs of the copies, and writes them to a file (HTML or JSON) if requested.
 fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
-    let choices = CopyChoices {
+    let choices = RequestedCopies {
         strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
         engine: options.engine.name().to_owned(),
         measure: hits(options),

@@ -39,7 +39,7 @@ struct Finding {
 }
 
 #[derive(Debug, Serialize)]
-struct Findings {
+struct DoctorFindings {
     schema_version: u32,
     ok: bool,
     checks: Vec<Finding>,
@@ -49,7 +49,7 @@ const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-ge
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
 /// Name of the check, whether it is required, the check itself, and what fixes a failure.
-type Check = (&'static str, bool, fn() -> Result<String>, Remedy);
+type DoctorCheck = (&'static str, bool, fn() -> Result<String>, Remedy);
 
 /// What fixes a failed check.
 enum Remedy {
@@ -60,7 +60,7 @@ enum Remedy {
 
 use Remedy::{Install, Text};
 
-const CHECKS: &[Check] = &[
+const CHECKS: &[DoctorCheck] = &[
     ("clang", true, clang, Install(&[Tool::Clang])),
     ("linker and tools for objects", true, binutils, Text("apt-get install binutils")),
     ("C library for linking", true, c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
@@ -100,7 +100,7 @@ pub fn run(json: bool) -> Result<ExitCode> {
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
-        true => output::print_json(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?,
+        true => output::print_json(&DoctorFindings { schema_version: SCHEMA_VERSION, ok, checks })?,
         false => print(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -111,7 +111,7 @@ fn protection_keys() -> Result<String> {
     Ok("available".to_owned())
 }
 
-fn check((what, required, find, remedy): &Check) -> Finding {
+fn check((what, required, find, remedy): &DoctorCheck) -> Finding {
     match find() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
         Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.text()) },

@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use trodden_analysis::residual::known_file;
-use trodden_coverage::{Files, is_mapped};
+use trodden_coverage::{FilePatterns, is_mapped};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::source_files::locate;
 use trodden_report::view::MappedLines;
-use trodden_report::{Measure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
+use trodden_report::{PathMeasure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
 use trodden_stored::named;
 
 /// Writes the export.
@@ -105,7 +105,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let selection = Selection {
         function: job.function.clone(),
-        measure: job.measure.unwrap_or(Measure::Instructions),
+        measure: job.measure.unwrap_or(PathMeasure::Instructions),
         top: usize::MAX,
         min_share: 0.0,
     };
@@ -144,7 +144,7 @@ fn coverage_file_selection(job: &Export) -> CoverageFileSelection {
 fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
     let is_all = |pattern: &String| pattern == ALL_FILES;
     let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
-    let files = Files::new(&include, &job.exclude, job.relative_to.as_deref())?;
+    let files = FilePatterns::new(&include, &job.exclude, job.relative_to.as_deref())?;
     let run = &view.profile.run;
     let found = locate(&source_folders(), &run.directory);
     let name = |path: &str| files.name(path, found(path));

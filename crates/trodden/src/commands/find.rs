@@ -9,7 +9,7 @@ use crate::rust_sources;
 use crate::surroundings::source_folders;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::expression::Expression;
+use trodden_analysis::expression::PathExpression;
 use trodden_report::found::{FoundAnswer, FoundPaths};
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{SourceCache, View};
@@ -40,7 +40,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
 
 fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--thread", job.thread.is_some())])?;
-    let expression: Expression = job.expression.parse()?;
+    let expression: PathExpression = job.expression.parse()?;
     let profile = named::load(utf8_name(&job.file)?)?;
     let view = View::from_profile(&profile);
     let provider = rust_sources::sources(&source_folders(), &profile.run.directory);

@@ -1,6 +1,6 @@
 //! `trodden fleet`: reports of untested paths from many machines. `trodden_analysis::field` defines their contents and merges them.
 
-use crate::cli::{Aggregate as AggregateJob, Color, Fleet, FleetCopies, Pack};
+use crate::cli::{Aggregate, Color, Fleet, FleetCopies, Pack};
 use crate::commands::remarks;
 use crate::context::context;
 use crate::notes::{note, warn};
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::FieldError;
-use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, UnitKey};
+use trodden_analysis::field::aggregate::{AggregateLimits, Aggregator, FieldAggregate, UnitKey};
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_analysis::field::maps::UnitMaps;
 use trodden_analysis::field::{FieldReport, hash_user};
@@ -25,7 +25,7 @@ use trodden_profile::{BuildPolicy, Merger, Profile, Run, raw_files};
 use trodden_recording::copies::CopyContext;
 use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::new_run;
-use trodden_report::field_rows::Rows;
+use trodden_report::field_rows::FieldTable;
 use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_without_counts, users_json, users_text};
 use trodden_report::words::plural;
@@ -128,7 +128,7 @@ fn read_copies(folder: &Path) -> Result<DistributedCopies> {
     Ok(DistributedCopies::new(program, copies.collect())?)
 }
 
-fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
+fn aggregate(job: &Aggregate, color: Color) -> Result<ExitCode> {
     let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::max_results(job.top, job.json)), users: SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
@@ -154,7 +154,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths: make reports with `trodden fleet pack`");
     let sums = match &job.rows {
         Some(file) => {
-            let mut rows = Rows::create(file, output::TEMPORARY_PREFIX)?;
+            let mut rows = FieldTable::create(file, output::TEMPORARY_PREFIX)?;
             let sums =
                 aggregator.finish(&mut |row| rows.add(row, &mut maps)).with_context(|| format!("cannot write {}", file.display()))?;
             rows.finish().with_context(|| format!("cannot write {}", file.display()))?;
@@ -199,7 +199,7 @@ fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> R
 }
 
 /// Prints the paths that most users took, with their source.
-fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
+fn show(job: &Aggregate, color: Color, sums: &FieldAggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
     let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();

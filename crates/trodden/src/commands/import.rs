@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::Run;
 use trodden_recording::streams::record as streams;
-use trodden_recording::{Destination, import, new_run, record};
+use trodden_recording::{ProfileDestination, import, new_run, record};
 use trodden_report::input_kind::InputKind;
 
 /// File name that denotes standard input.
@@ -67,7 +67,7 @@ fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
 }
 
 /// Stores a profile of the branches that hardware recorded while an uninstrumented program ran.
-fn import_branches(job: &Import, file: &Path, destination: &Destination) -> Result<()> {
+fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
         bail!("branches cannot be imported without their program: add --program PROGRAM (built with --addresses)");
     }

@@ -2,12 +2,12 @@
 
 use crate::notes::{note, warn};
 use crate::rust_sources::PREFIX;
-use trodden_coverage::Files;
+use trodden_coverage::FilePatterns;
 use trodden_profile::Profile;
 use trodden_report::{SourceCache, View};
 
 /// Notes which source files a tracefile does not contain because they do not exist.
-pub fn note_missing_files(files: &Files) {
+pub fn note_missing_files(files: &FilePatterns) {
     let missing = files.missing();
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use trodden_report::html::HtmlOptions;
 use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::in_report;
-use trodden_report::{Measure, Selection, SourceCache, View, callers, events, html, json, text};
+use trodden_report::{PathMeasure, Selection, SourceCache, View, callers, events, html, json, text};
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
@@ -80,7 +80,7 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
 fn selection(job: &Report) -> Selection {
     Selection {
         function: job.function.clone(),
-        measure: job.measure.unwrap_or(Measure::Instructions),
+        measure: job.measure.unwrap_or(PathMeasure::Instructions),
         top: max_results(job.top, job.json),
         min_share: 0.0,
     }

@@ -13,7 +13,7 @@ use trodden_analysis::segments::{ObservedSegments, to_names};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{Segment, function_map};
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::segments::{SegmentList, Segments as Shown};
+use trodden_report::segments::{SegmentList, SegmentRanking};
 use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 
@@ -31,7 +31,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let folders = folders();
     let observed = ObservedSegments::load(utf8_name(&job.file)?, depth, &folders)?;
     let mut found = observed.of_depth(depth);
-    let all = Shown::totals(&found);
+    let all = SegmentRanking::totals(&found);
     if is_untested {
         keep_untested(&mut found, &observed, job, (depth, &folders))?;
     }
@@ -45,7 +45,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let provider = rust_sources::sources(&source_folders(), &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if is_untested { SegmentList::Untested } else { SegmentList::Executed };
-    let shown = Shown::new(kind, depth, &found, &view, top, all);
+    let shown = SegmentRanking::new(kind, depth, &found, &view, top, all);
     if let Some(file) = &job.sarif {
         output::write_report(file, &output::json_text(&shown.sarif(&sources))?, "the segments are")?;
     } else if job.json {

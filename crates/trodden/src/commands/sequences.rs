@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_analysis::sequences::{self, EventTable, OpenedSequence};
 use trodden_report::input_kind::{InputKind, utf8_name};
-use trodden_report::sequences::{self as shown, RecordedThread};
+use trodden_report::sequences::{self as shown, ThreadChoice};
 use trodden_stored::place::streams_folder_of;
 
 const SCHEMA_VERSION: u32 = 2;
@@ -99,8 +99,8 @@ fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
     shown::open(recording, of_thread(thread), &folders())
 }
 
-fn of_thread(thread: usize) -> RecordedThread {
-    RecordedThread { thread, method: None }
+fn of_thread(thread: usize) -> ThreadChoice {
+    ThreadChoice { thread, method: None }
 }
 
 /// Prints a result as JSON or text.

@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
-use trodden_report::streams::{EventRange, LastReport, LastReportRequest, write_events};
+use trodden_report::streams::{LastReport, LastReportRequest, ShownEvents, write_events};
 use trodden_report::words::plural;
 
 /// Default number of events shown of a run.
@@ -33,7 +33,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     let thread = job.thread.unwrap_or(0) as usize;
     let count_limit = job.count.unwrap_or(if job.json { 0 } else { DEFAULT_RUN_EVENTS });
     let mut out = BufWriter::new(output::text_or_json_writer(job.json));
-    let range = EventRange { thread, from, count: count_limit, json: job.json, source: &source_folders() };
+    let range = ShownEvents { thread, from, count: count_limit, json: job.json, source: &source_folders() };
     let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {

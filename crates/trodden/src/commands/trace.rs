@@ -14,14 +14,14 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use trodden_distributed::calls::TraceFilter;
-use trodden_distributed::differences::{DiffOptions, differences};
-use trodden_distributed::files::Files;
+use trodden_distributed::differences::{TraceDiffOptions, differences};
+use trodden_distributed::files::TracedFiles;
 use trodden_distributed::occurrences::occurrences;
 use trodden_distributed::path_profile::path_profile;
 use trodden_distributed::place::TraceLocation;
 use trodden_driver::other_programs::checked_stdout;
 use trodden_profile::{Collected, Run};
-use trodden_recording::{Destination, deliver, new_run};
+use trodden_recording::{ProfileDestination, deliver, new_run};
 use trodden_report::input_kind::InputKind;
 use trodden_report::select::limit;
 use trodden_report::trace::show::{TraceShowOptions, TraceView};
@@ -120,7 +120,7 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     ];
     InputKind::Trace.reject_options(&other_options)?;
     let (left, right) = (open(&job.before)?, open(&job.after)?);
-    let options = DiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
+    let options = TraceDiffOptions { ignore: job.ignore.clone(), thread: job.thread, top: job.top };
     let found = differences(&left, &right, &options)?;
     if job.json {
         output::print_json(&diff::json(&found))?;
@@ -160,11 +160,11 @@ fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Wri
 
 fn page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
     let source = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    page::page(trace, left_out, &Files::from_trace(trace), &source)
+    page::page(trace, left_out, &TracedFiles::from_trace(trace), &source)
 }
 
 /// Runs `trodden import`: stores the path profile of a trace.
-pub fn import(file: &Path, destination: &Destination) -> Result<()> {
+pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let trace = open(file)?;
     let recording = recording_context();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;

@@ -12,10 +12,10 @@ use crate::temporary;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_analysis::residual::{FieldProfiles, SchemeJob, Schemes, warn_if_tests_differ};
+use trodden_analysis::residual::{FieldProfiles, SchemeJob, SchemeResults, warn_if_tests_differ};
 use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
-use trodden_coverage::Files;
+use trodden_coverage::FilePatterns;
 use trodden_recording::{cpu_time, new_run};
 use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::untested_segments::ShownSegments;
@@ -55,12 +55,12 @@ pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -
     // This runs in the program `trodden-lab`, which cannot instrument.
     let trodden = context().executable_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
-    let (compared, profiles) = Schemes::compare(&scheme, folder.path(), &folders())?;
+    let (compared, profiles) = SchemeResults::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))
 }
 
 /// Reports untested paths and, if given, a comparison of schemes.
-fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<ExitCode> {
+fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
         FieldProfiles::gather(&job.profiles, &job.known, false, &new_run(), &folders)?;
@@ -92,7 +92,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&Schemes>) -> Result<Exi
 struct ReportParts<'r, 'v, 'a> {
     paths: &'r ResidualReport<'v, 'a>,
     across: Option<&'r ShownSegments<'r>>,
-    schemes: Option<&'r Schemes>,
+    schemes: Option<&'r SchemeResults>,
     /// No program counted paths, only segments.
     has_segments_only: bool,
 }
@@ -106,7 +106,7 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
         return output::write_report(file, &json_text(&log)?, "the untested paths are");
     }
     if let Some(file) = &job.lcov {
-        let (files, found) = (Files::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
+        let (files, found) = (FilePatterns::new(&[], &[], None)?, source_files::locate(&source_folders(), directory));
         let text = lcov::write_executed_lines(&untested.functions(), "untested", &|path| files.name(path, found(path)));
         remarks::note_missing_files(&files);
         return output::write_report(file, text.as_bytes(), "the lines on untested paths are");

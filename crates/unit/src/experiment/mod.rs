@@ -1,10 +1,10 @@
 //! Describes what a build observes. The command line, drivers, plugin, maps and readers share this description.
 //!
-//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) of counts, and a [`ProbePlacement`],
-//! which affects the cost of counting and where long paths are cut, but not what a count means. Users write [`Settings`], a flat list
-//! ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be combined ([`exclusions`]). The
-//! wire format is that of the [`Settings`]; a change requires a new [`crate::MAP_VERSION`]. Files are named by [`Identity`] in an
-//! [`InputFolder`], which also contains the [`PluginRequest`].
+//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) of counts, and a
+//! [`ProbePlacement`], which affects the cost of counting and where long paths are cut, but not what a count means. Users write
+//! [`Settings`], a flat list ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be
+//! combined ([`exclusions`]). The wire format is that of the [`Settings`]; a change requires a new [`crate::MAP_VERSION`]. Files are named
+//! by [`Identity`] in an [`InputFolder`], which also contains the [`PluginRequest`].
 
 mod axes;
 mod error;

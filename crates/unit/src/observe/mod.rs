@@ -1,9 +1,9 @@
 //! The kinds of observations that a build can make ([`Observation`]), with a module for each.
 //!
-//! An [`ObservationKind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters it supports;
-//! [`ObservationProperties`] describes an observation of this kind. The module with the same name in `trodden-instrument` changes the code,
-//! and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in [`kinds`], and possibly a
-//! value of [`Observe`].
+//! An [`ObservationKind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters
+//! it supports; [`ObservationProperties`] describes an observation of this kind. The module with the same name in `trodden-instrument`
+//! changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in [`kinds`],
+//! and possibly a value of [`Observe`].
 
 mod addresses;
 mod bursts;

@@ -8,23 +8,23 @@ pub const NO_PACKAGE: &str = "none";
 
 /// The sessions of a page, as a sequence of steps.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Page<'a> {
+pub struct SessionPage<'a> {
     /// The package in whose sources the sessions run, or [`NO_PACKAGE`].
     pub package: &'a str,
-    pub steps: Vec<Step<'a>>,
+    pub steps: Vec<SessionStep<'a>>,
     /// The index of the first step of the slow sessions.
     pub slow_from: Option<usize>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> SessionPage<'a> {
     /// The steps to run: all of them, or those before the first slow session.
-    pub fn steps(&self, with_slow: bool) -> &[Step<'a>] {
+    pub fn steps(&self, with_slow: bool) -> &[SessionStep<'a>] {
         &self.steps[..self.slow_from.filter(|_| !with_slow).unwrap_or(self.steps.len())]
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum SessionStep<'a> {
     Run(CommandStep<'a>),
     Write { file: &'a str, content: String },
 }
@@ -41,7 +41,7 @@ pub struct CommandStep<'a> {
 
 /// A comment that applies to the next block.
 #[derive(Default)]
-struct Pending<'a> {
+struct PendingComment<'a> {
     line: usize,
     file: Option<&'a str>,
     is_slow: bool,
@@ -51,19 +51,19 @@ struct Pending<'a> {
 ///
 /// # Errors
 /// A comment or a block is malformed; the message begins with the line number.
-pub fn read(text: &str) -> Result<Option<Page<'_>>> {
-    let mut page = Page::default();
-    let mut pending = Pending::default();
+pub fn read(text: &str) -> Result<Option<SessionPage<'_>>> {
+    let mut page = SessionPage::default();
+    let mut pending = PendingComment::default();
     let mut has_session = false;
     let mut lines = (1..).zip(text.lines()).peekable();
     while let Some((number, line)) = lines.next() {
         if let Some(mark) = line.strip_prefix("```") {
-            let Pending { file, is_slow, .. } = std::mem::take(&mut pending);
+            let PendingComment { file, is_slow, .. } = std::mem::take(&mut pending);
             if is_slow && page.slow_from.is_none() {
                 page.slow_from = Some(page.steps.len());
             }
             match file {
-                Some(file) => page.steps.push(Step::Write { file, content: read_block(&mut lines) }),
+                Some(file) => page.steps.push(SessionStep::Write { file, content: read_block(&mut lines) }),
                 None if mark == "console" && page.package.is_empty() => {
                     bail!("{number}: the page has no comment `<!-- sessions: PACKAGE -->` before its first session")
                 }
@@ -76,9 +76,9 @@ pub fn read(text: &str) -> Result<Option<Page<'_>>> {
         } else if let Some(package) = comment(line, "sessions") {
             page.package = package;
         } else if let Some(file) = comment(line, "file") {
-            pending = Pending { line: number, file: Some(file), ..pending };
+            pending = PendingComment { line: number, file: Some(file), ..pending };
         } else if comment(line, "session") == Some("slow") {
-            pending = Pending { line: number, is_slow: true, ..pending };
+            pending = PendingComment { line: number, is_slow: true, ..pending };
         } else if line.starts_with("<!-- ") && line.contains("session") {
             bail!("{number}: unknown comment `{line}`");
         } else if pending.line > 0 && !line.trim().is_empty() {
@@ -99,15 +99,15 @@ fn read_block<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>) -> String 
 }
 
 /// Reads the commands of a session until the end of its block.
-fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, steps: &mut Vec<Step<'a>>) -> Result<()> {
+fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, steps: &mut Vec<SessionStep<'a>>) -> Result<()> {
     let first = steps.len();
     while let Some((number, line)) = lines.next().filter(|(_, line)| !line.starts_with("```")) {
         if let Some(command) = line.strip_prefix("$ ") {
             let (line, command) = join_command(number, command, lines);
-            steps.push(Step::Run(CommandStep { line, command, expected: Vec::new() }));
+            steps.push(SessionStep::Run(CommandStep { line, command, expected: Vec::new() }));
         } else {
             match steps[first..].last_mut() {
-                Some(Step::Run(step)) => step.expected.push(line),
+                Some(SessionStep::Run(step)) => step.expected.push(line),
                 _ => bail!("{number}: the session begins with output"),
             }
         }
@@ -135,8 +135,8 @@ fn join_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item =
 mod tests {
     use super::*;
 
-    fn run<'a>(line: usize, command: &str, expected: &[&'a str]) -> Step<'a> {
-        Step::Run(CommandStep { line, command: command.to_owned(), expected: expected.to_vec() })
+    fn run<'a>(line: usize, command: &str, expected: &[&'a str]) -> SessionStep<'a> {
+        SessionStep::Run(CommandStep { line, command: command.to_owned(), expected: expected.to_vec() })
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let text = "<!-- sessions: none -->\n<!-- file: a/b.c -->\n\n```c\nint x;\n\n```\n```console\n$ cat > c.c <<'END'\n$ y\nEND\n\
             $ cc a/b.c \\\n  c.c\nok\n```\n";
         let page = read(text).unwrap().unwrap();
-        let file = Step::Write { file: "a/b.c", content: "int x;\n\n".to_owned() };
+        let file = SessionStep::Write { file: "a/b.c", content: "int x;\n\n".to_owned() };
         assert_eq!(page.steps, [file, run(11, "cat > c.c <<'END'\n$ y\nEND", &[]), run(13, "cc a/b.c \\\n  c.c", &["ok"])]);
     }
 

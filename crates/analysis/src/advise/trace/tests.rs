@@ -109,11 +109,11 @@ struct Machine<'a> {
     values: HashMap<ValueId, i64>,
     memory: HashMap<i64, (u8, Option<ClassId>)>,
     seed: u64,
-    results: HashMap<StepId, i64>,
+    results: HashMap<StepPosition, i64>,
 }
 
 impl<'a> Machine<'a> {
-    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepId, i64>> {
+    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepPosition, i64>> {
         let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
         values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * OBJECT_DISTANCE)));
         for v in NUMBERS + OBJECTS..ROM {
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn find_results(program: &Program) -> Vec<(StepId, StepResult)> {
+fn find_results(program: &Program) -> Vec<(StepPosition, StepResult)> {
     let mut found = Vec::new();
     ValueTracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
     found
@@ -232,7 +232,7 @@ fn computation_is_known_only_if_an_equal_expression_was_computed() {
             block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
         }
         let mut texts: HashMap<ValueId, String> = HashMap::new();
-        let mut seen: HashMap<String, StepId> = HashMap::new();
+        let mut seen: HashMap<String, StepPosition> = HashMap::new();
         let constant = |text: &str| !text.contains('v');
         let name = |v: &ValueId, texts: &HashMap<ValueId, String>| {
             texts.get(v).cloned().unwrap_or_else(|| if v.0 < NUMBERS { format!("#{}", v.0) } else { format!("v{}", v.0) })

@@ -16,7 +16,7 @@ pub const SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structur
 
 /// Operations that a scheme executes in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct SchemeCost {
     /// Additions and assignments to the path register.
     pub register: u64,
     /// Counter increments.
@@ -36,7 +36,7 @@ struct Executed<'a> {
 }
 
 /// Computes the cost of each scheme in the run of a profile that counts all paths, with that run's own edge frequencies.
-pub fn compute_costs(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> {
+pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
@@ -45,7 +45,7 @@ pub fn compute_costs(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapErro
         }
     }
     let all = functions.iter().flat_map(|f| &f.paths.edges).map(|n| *n as f64).sum();
-    let mut costs = [Cost::default(); SCHEMES.len()];
+    let mut costs = [SchemeCost::default(); SCHEMES.len()];
     for function in &functions {
         for (sum, cost) in costs.iter_mut().zip(function.costs(all)) {
             sum.register += cost.register;
@@ -67,21 +67,21 @@ impl Executed<'_> {
         Ok(Executed { map, graph, paths, frequencies, excluded, forced })
     }
 
-    fn costs(&self, all: f64) -> [Cost; SCHEMES.len()] {
+    fn costs(&self, all: f64) -> [SchemeCost; SCHEMES.len()] {
         let Executed { graph, frequencies, excluded, forced, map, .. } = self;
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
         let ball_larus = self.cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
         let targeted = targeted(graph, forced, frequencies, excluded, &options);
-        let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { Cost::default() } else { self.cost(&targeted) };
+        let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { SchemeCost::default() } else { self.cost(&targeted) };
         let practical = self.cost(&practical(graph, forced, frequencies, excluded, all, &options));
         let structural = self.cost(&structural(graph, forced, frequencies, &options));
-        let continuous = Cost { counts: 0, unknown: self.paths.total(), ..ball_larus };
+        let continuous = SchemeCost { counts: 0, unknown: self.paths.total(), ..ball_larus };
         [ball_larus, targeted, practical, structural, continuous]
     }
 
-    fn cost(&self, baseline: &Baseline) -> Cost {
-        let mut cost = Cost::default();
+    fn cost(&self, baseline: &Baseline) -> SchemeCost {
+        let mut cost = SchemeCost::default();
         for (edge, &executions) in self.graph.edges().zip(&self.paths.edges) {
             let (register, counts) = match baseline.step(&self.graph, edge) {
                 RegisterStep::Plan(RegisterAction::Add { increment: 0 } | RegisterAction::Dead) => (0, 0),

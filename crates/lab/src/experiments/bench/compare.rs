@@ -18,7 +18,7 @@ const MIN_INSTRUCTIONS_CHANGE: f64 = 0.002;
 
 /// A variant of a program in two results.
 #[derive(Debug, PartialEq)]
-pub struct Comparison {
+pub struct VariantComparison {
     program: String,
     variant: String,
     time: Option<Change>,
@@ -30,21 +30,21 @@ pub struct Comparison {
 struct Change {
     old: f64,
     new: f64,
-    verdict: Verdict,
+    verdict: ComparisonVerdict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum ComparisonVerdict {
     Slower,
     Faster,
     Same,
     TooFewRuns,
 }
 
-impl Comparison {
+impl VariantComparison {
     /// Returns true if time or instructions got significantly worse.
     pub fn is_slower(&self) -> bool {
-        [self.time, self.instructions].iter().flatten().any(|change| change.verdict == Verdict::Slower)
+        [self.time, self.instructions].iter().flatten().any(|change| change.verdict == ComparisonVerdict::Slower)
     }
 }
 
@@ -52,7 +52,7 @@ impl Comparison {
 ///
 /// # Errors
 /// The results have different inputs, or have no variant of a program in common.
-pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> {
+pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantComparison>> {
     if old.input != new.input {
         bail!(
             "the results have different inputs ({} and {}). Measure again with{} --short",
@@ -70,7 +70,7 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> 
         let instructions =
             counted.filter(|_| same_counter).map(|(old, new)| Change { old, new, verdict: classify(old, new, MIN_INSTRUCTIONS_CHANGE) });
         if time.is_some() || instructions.is_some() {
-            all.push(Comparison { program: program.to_owned(), variant: variant.to_owned(), time, instructions });
+            all.push(VariantComparison { program: program.to_owned(), variant: variant.to_owned(), time, instructions });
         }
     }
     if all.is_empty() {
@@ -95,23 +95,23 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     // The smallest p-value that samples of these sizes can have.
     let min_p_value = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
-        () if min_p_value > SIGNIFICANCE => Verdict::TooFewRuns,
-        () if rank_test(old, new) > SIGNIFICANCE => Verdict::Same,
+        () if min_p_value > SIGNIFICANCE => ComparisonVerdict::TooFewRuns,
+        () if rank_test(old, new) > SIGNIFICANCE => ComparisonVerdict::Same,
         () => classify(old_median, new_median, MIN_TIME_CHANGE),
     };
     Some(Change { old: old_median, new: new_median, verdict })
 }
 
-fn classify(old: f64, new: f64, threshold: f64) -> Verdict {
+fn classify(old: f64, new: f64, threshold: f64) -> ComparisonVerdict {
     match new / old - 1.0 {
-        change if change >= threshold => Verdict::Slower,
-        change if change <= -threshold => Verdict::Faster,
-        _ => Verdict::Same,
+        change if change >= threshold => ComparisonVerdict::Slower,
+        change if change <= -threshold => ComparisonVerdict::Faster,
+        _ => ComparisonVerdict::Same,
     }
 }
 
 /// Renders a line per comparison, and the geometric means.
-pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> String {
+pub fn render(old: &BenchResult, new: &BenchResult, all: &[VariantComparison]) -> String {
     let mut out = format!("\n{} ({}) -> {} ({})\n", old.date, old.commit, new.date, new.commit);
     let _ = writeln!(
         out,
@@ -128,7 +128,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
         }
     });
     for variant in variants {
-        let of = |part: fn(&Comparison) -> Option<Change>| mean(all.iter().filter(|c| c.variant == variant).filter_map(part));
+        let of = |part: fn(&VariantComparison) -> Option<Change>| mean(all.iter().filter(|c| c.variant == variant).filter_map(part));
         let _ = writeln!(out, "{}", format_row("geometric mean", variant, of(|c| c.time), of(|c| c.instructions)));
     }
     let _ = writeln!(
@@ -147,7 +147,7 @@ pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> Strin
 
 fn mean(changes: impl Iterator<Item = Change>) -> Option<Change> {
     let (old, new): (Vec<f64>, Vec<f64>) = changes.map(|c| (c.old, c.new)).unzip();
-    Some(Change { old: geometric_mean(&old)?, new: geometric_mean(&new)?, verdict: Verdict::Same })
+    Some(Change { old: geometric_mean(&old)?, new: geometric_mean(&new)?, verdict: ComparisonVerdict::Same })
 }
 
 fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: Option<Change>) -> String {
@@ -155,10 +155,10 @@ fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: 
         None => format!("{:>8}{:>8}{:>8}  {:<14}", "", "", "", ""),
         Some(c) => {
             let word = match c.verdict {
-                Verdict::Slower => "SLOWER",
-                Verdict::Faster => "faster",
-                Verdict::Same => "",
-                Verdict::TooFewRuns => "too few runs",
+                ComparisonVerdict::Slower => "SLOWER",
+                ComparisonVerdict::Faster => "faster",
+                ComparisonVerdict::Same => "",
+                ComparisonVerdict::TooFewRuns => "too few runs",
             };
             format!("{:>8.3}{:>8.3}{:>+7.1}%  {word:<14}", c.old, c.new, (c.new / c.old - 1.0) * 100.0)
         }
@@ -182,7 +182,7 @@ mod tests {
         suite(&[("a", "plain", &PLAIN[..trodden.len()], 1000), ("a", "trodden", trodden, instructions)])
     }
 
-    fn verdicts(old: &BenchResult, new: &BenchResult) -> (Verdict, Verdict) {
+    fn verdicts(old: &BenchResult, new: &BenchResult) -> (ComparisonVerdict, ComparisonVerdict) {
         let found = compare(old, new).unwrap();
         assert_eq!(found.len(), 1, "plain has no base");
         (found[0].time.unwrap().verdict, found[0].instructions.unwrap().verdict)
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn noise_is_ignored_and_a_shift_is_reported() {
         let old = with(&[1.20, 1.22, 1.19, 1.21, 1.20], 1200);
-        assert_eq!(verdicts(&old, &with(&[1.21, 1.20, 1.22, 1.19, 1.20], 1201)), (Verdict::Same, Verdict::Same));
-        assert_eq!(verdicts(&old, &with(&[1.30, 1.31, 1.29, 1.30, 1.33], 1210)), (Verdict::Slower, Verdict::Slower));
-        assert_eq!(verdicts(&old, &with(&[1.10, 1.11, 1.09, 1.10, 1.13], 1190)), (Verdict::Faster, Verdict::Faster));
+        assert_eq!(verdicts(&old, &with(&[1.21, 1.20, 1.22, 1.19, 1.20], 1201)), (ComparisonVerdict::Same, ComparisonVerdict::Same));
+        assert_eq!(verdicts(&old, &with(&[1.30, 1.31, 1.29, 1.30, 1.33], 1210)), (ComparisonVerdict::Slower, ComparisonVerdict::Slower));
+        assert_eq!(verdicts(&old, &with(&[1.10, 1.11, 1.09, 1.10, 1.13], 1190)), (ComparisonVerdict::Faster, ComparisonVerdict::Faster));
         assert!(compare(&old, &with(&[1.30, 1.31, 1.29, 1.30, 1.33], 1200)).unwrap()[0].is_slower());
     }
 
@@ -203,14 +203,14 @@ mod tests {
         let twice = |values: &[f64]| values.iter().map(|v| v * 2.0).collect::<Vec<_>>();
         let (plain, trodden) = (twice(&PLAIN), twice(&[1.20, 1.22, 1.19, 1.21, 1.20]));
         let new = suite(&[("a", "plain", &plain, 1000), ("a", "trodden", &trodden, 1200)]);
-        assert_eq!(verdicts(&old, &new).0, Verdict::Same);
+        assert_eq!(verdicts(&old, &new).0, ComparisonVerdict::Same);
     }
 
     #[test]
     fn small_change_or_too_few_runs_give_no_verdict() {
         // Statistically significant, but less than 1 %.
-        assert_eq!(verdicts(&with(&PLAIN, 1000), &with(&PLAIN.map(|v| v * 1.005), 1000)).0, Verdict::Same);
-        assert_eq!(verdicts(&with(&[1.2, 1.2, 1.2], 1000), &with(&[2.0, 2.0, 2.0], 1000)).0, Verdict::TooFewRuns);
+        assert_eq!(verdicts(&with(&PLAIN, 1000), &with(&PLAIN.map(|v| v * 1.005), 1000)).0, ComparisonVerdict::Same);
+        assert_eq!(verdicts(&with(&[1.2, 1.2, 1.2], 1000), &with(&[2.0, 2.0, 2.0], 1000)).0, ComparisonVerdict::TooFewRuns);
     }
 
     #[test]

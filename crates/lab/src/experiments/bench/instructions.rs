@@ -8,28 +8,28 @@ use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counter {
+pub enum InstructionCounter {
     /// Hardware counters, read with `perf stat`.
     Perf,
     /// Valgrind, about twenty times slower, for machines without accessible hardware counters.
     Valgrind,
 }
 
-impl Counter {
+impl InstructionCounter {
     /// Returns the best tool that works on this machine, if any.
-    pub fn available() -> Option<Counter> {
+    pub fn available() -> Option<InstructionCounter> {
         let counts = |line: &str| !line.contains("<not") && line.starts_with(|c: char| c.is_ascii_digit());
         let perf = Command::new("perf").args(["stat", "-x,", "-e", "instructions:u", "true"]).output();
         if perf.is_ok_and(|out| out.status.success() && String::from_utf8_lossy(&out.stderr).lines().any(counts)) {
-            return Some(Counter::Perf);
+            return Some(InstructionCounter::Perf);
         }
-        steps::on_path("valgrind").then_some(Counter::Valgrind)
+        steps::on_path("valgrind").then_some(InstructionCounter::Valgrind)
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Counter::Perf => "perf",
-            Counter::Valgrind => "valgrind",
+            InstructionCounter::Perf => "perf",
+            InstructionCounter::Valgrind => "valgrind",
         }
     }
 
@@ -39,9 +39,9 @@ impl Counter {
         let _ = std::fs::remove_file(&log);
         let runner = self.runner(&log);
         match self {
-            Counter::Perf => corpus.run(program, variant, input, &runner)?,
+            InstructionCounter::Perf => corpus.run(program, variant, input, &runner)?,
             // Valgrind 3.19 cannot read clang's debug information.
-            Counter::Valgrind => corpus.run_stripped(program, variant, input, &runner)?,
+            InstructionCounter::Valgrind => corpus.run_stripped(program, variant, input, &runner)?,
         };
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let _ = std::fs::remove_file(&log);
@@ -52,8 +52,8 @@ impl Counter {
     /// Returns the command prefix that counts a command's instructions.
     pub fn runner(self, log: &Path) -> String {
         match self {
-            Counter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),
-            Counter::Valgrind => {
+            InstructionCounter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),
+            InstructionCounter::Valgrind => {
                 format!("valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null --log-file={}", log.display())
             }
         }
@@ -62,8 +62,10 @@ impl Counter {
     /// Sums up the counts of all processes in a log. Returns `None` if there are none.
     pub fn total(self, log: &str) -> Option<u64> {
         let number = |line: &str| match self {
-            Counter::Perf => line.split(',').next().filter(|_| line.contains("instructions")).and_then(|n| n.parse::<u64>().ok()),
-            Counter::Valgrind => {
+            InstructionCounter::Perf => {
+                line.split(',').next().filter(|_| line.contains("instructions")).and_then(|n| n.parse::<u64>().ok())
+            }
+            InstructionCounter::Valgrind => {
                 line.split_once("I   refs:").or(line.split_once("I refs:")).and_then(|(_, n)| n.trim().replace(',', "").parse().ok())
             }
         };
@@ -78,8 +80,8 @@ mod tests {
     #[test]
     fn counts_of_all_processes_are_summed() {
         let perf = "# started on Monday\n\n120,,instructions:u,1,100.00,,\n30,,instructions:u,1,100.00,,\n";
-        assert_eq!(Counter::Perf.total(perf), Some(150));
-        assert_eq!(Counter::Valgrind.total("==1== Cachegrind\n==1== I refs:        1,234,567\n"), Some(1_234_567));
-        assert_eq!(Counter::Perf.total("<not supported>,,instructions:u,0,100.00,,\n"), None);
+        assert_eq!(InstructionCounter::Perf.total(perf), Some(150));
+        assert_eq!(InstructionCounter::Valgrind.total("==1== Cachegrind\n==1== I refs:        1,234,567\n"), Some(1_234_567));
+        assert_eq!(InstructionCounter::Perf.total("<not supported>,,instructions:u,0,100.00,,\n"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Measurement of one program: builds all variants, runs them in turns, and records the resource usage of each.
 
 use super::exact;
-use super::instructions::Counter;
+use super::instructions::InstructionCounter;
 use super::overlap::{self, Margins};
 use super::result::{BenchOutcome, BenchRow, ExactnessCheck, Figures};
 use super::result_cache::ResultCache;
@@ -23,7 +23,7 @@ pub struct Bench<'a> {
     /// Input of the timed runs.
     pub input: Input,
     pub rounds: usize,
-    pub counter: Option<Counter>,
+    pub counter: Option<InstructionCounter>,
     /// Path of the oracle program, if counts are to be checked.
     pub oracle: Option<PathBuf>,
     /// Input of the run whose instructions are counted.
@@ -52,7 +52,7 @@ impl PreparedVariant {
 }
 
 /// The runs of a variant of the current program.
-struct Runs<'a> {
+struct VariantRuns<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
@@ -64,7 +64,7 @@ struct Runs<'a> {
     ended: Option<BenchOutcome>,
 }
 
-impl Runs<'_> {
+impl VariantRuns<'_> {
     fn fail(&mut self, error: &anyhow::Error) {
         let reason = steps::strip_root(&format!("{error:#}"));
         eprintln!("{} failed: {reason}", self.variant.name());
@@ -81,7 +81,7 @@ impl Bench<'_> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
-        let mut all: Vec<Runs> = self.variants.iter().map(|ready| self.build_variant(program, ready, is_rust)).collect();
+        let mut all: Vec<VariantRuns> = self.variants.iter().map(|ready| self.build_variant(program, ready, is_rust)).collect();
         self.run_in_turns(program, &mut all);
         let base_sums: Vec<(String, String)> = all.iter().filter_map(|r| Some((r.variant.name(), r.sums.first()?.clone()))).collect();
         let mut rows = Vec::new();
@@ -121,10 +121,10 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn build_variant<'a>(&self, program: &str, ready: &'a PreparedVariant, is_rust: bool) -> Runs<'a> {
+    fn build_variant<'a>(&self, program: &str, ready: &'a PreparedVariant, is_rust: bool) -> VariantRuns<'a> {
         let variant = &ready.variant;
         let mut runs =
-            Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
+            VariantRuns { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), margins: Margins::default(), ended: None };
         let unsuited = if is_rust { variant.check_rust_support().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
             runs.ended = Some(BenchOutcome::Skipped { reason });
@@ -146,7 +146,7 @@ impl Bench<'_> {
     }
 
     /// Runs all variants once per round.
-    fn run_in_turns(&self, program: &str, all: &mut [Runs]) {
+    fn run_in_turns(&self, program: &str, all: &mut [VariantRuns]) {
         let full = self.full_profile(program, all);
         for round in 1..=self.rounds {
             for one in all.iter_mut().filter(|r| r.ended.is_none() && r.variant.simulator().is_none()) {
@@ -180,8 +180,8 @@ impl Bench<'_> {
     }
 
     /// Returns the full profile if there are sampled variants, which fail without it.
-    fn full_profile(&self, program: &str, all: &mut [Runs]) -> Option<PathBuf> {
-        let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_sampled()).collect();
+    fn full_profile(&self, program: &str, all: &mut [VariantRuns]) -> Option<PathBuf> {
+        let sampled: Vec<&mut VariantRuns> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_sampled()).collect();
         if sampled.is_empty() {
             return None;
         }
@@ -195,7 +195,7 @@ impl Bench<'_> {
         }
     }
 
-    fn outcome(&self, program: &str, runs: Runs, base_sum: Option<&String>) -> BenchOutcome {
+    fn outcome(&self, program: &str, runs: VariantRuns, base_sum: Option<&String>) -> BenchOutcome {
         if let Some(ended) = runs.ended {
             return ended;
         }
@@ -206,7 +206,7 @@ impl Bench<'_> {
         figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::strip_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
-    fn compute_figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
+    fn compute_figures(&self, program: &str, runs: &VariantRuns, base_sum: Option<&String>) -> Result<Figures> {
         let variant = runs.variant;
         let mut figures = figures_from_usage(&runs.usage);
         figures.same_output = runs.sums.iter().all(|sum| Some(sum) == base_sum);

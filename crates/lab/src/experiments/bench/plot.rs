@@ -33,19 +33,19 @@ const HEIGHT: u32 = 560;
 struct Chart {
     title: String,
     variants: Vec<String>,
-    groups: Vec<Group>,
+    groups: Vec<BarGroup>,
 }
 
 /// The bars of a program or of the means, one per variant.
 #[derive(Debug, PartialEq)]
-struct Group {
+struct BarGroup {
     name: String,
-    bars: Vec<Option<Bar>>,
+    bars: Vec<Option<OverheadBar>>,
 }
 
 /// Added time, in percent of the base's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Bar {
+struct OverheadBar {
     height: f64,
     /// Minimum and maximum of the individual runs.
     least: f64,
@@ -72,14 +72,15 @@ impl Chart {
         let programs = suite.programs();
         let drawn = |variant: &str| programs.iter().any(|p| bar(suite, p, variant).is_some());
         let variants: Vec<String> = suite.variants.iter().map(|v| v.name.clone()).filter(|v| drawn(v)).collect();
-        let group = |program: &&str| Group { name: (*program).to_owned(), bars: variants.iter().map(|v| bar(suite, program, v)).collect() };
-        let mut groups: Vec<Group> = programs.iter().map(group).collect();
+        let group =
+            |program: &&str| BarGroup { name: (*program).to_owned(), bars: variants.iter().map(|v| bar(suite, program, v)).collect() };
+        let mut groups: Vec<BarGroup> = programs.iter().map(group).collect();
         let mean = |variant: &String| {
             let ratios: Vec<f64> = programs.iter().filter_map(|p| bar(suite, p, variant)).map(|b| 1.0 + b.height / 100.0).collect();
             let height = percent(geometric_mean(&ratios)?);
-            Some(Bar { height, least: height, greatest: height })
+            Some(OverheadBar { height, least: height, greatest: height })
         };
-        groups.push(Group { name: "geom. mean".into(), bars: variants.iter().map(mean).collect() });
+        groups.push(BarGroup { name: "geom. mean".into(), bars: variants.iter().map(mean).collect() });
         let title = format!("User time added by counting ({}, input {}, medians of {} runs)", suite.date, suite.input, suite.rounds);
         Chart { title, variants, groups }
     }
@@ -94,11 +95,11 @@ impl Chart {
     }
 }
 
-fn bar(suite: &BenchResult, program: &str, variant: &str) -> Option<Bar> {
+fn bar(suite: &BenchResult, program: &str, variant: &str) -> Option<OverheadBar> {
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
-    Some(Bar { height: percent(ratio), least: percent(own.user.min / base), greatest: percent(own.user.max / base) })
+    Some(OverheadBar { height: percent(ratio), least: percent(own.user.min / base), greatest: percent(own.user.max / base) })
 }
 
 fn percent(ratio: f64) -> f64 {
@@ -122,8 +123,10 @@ fn draw(chart: &Chart) -> Result<String> {
     Ok(out)
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
+/// A part of a chart.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+/// Whether a part of a chart was drawn.
+pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     TextStyle { color: colour.to_backend_color(), ..TextStyle::from((FONT, size).into_font()) }
@@ -203,7 +206,7 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
 type Canvas<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>>;
 
-fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (lowest, highest): (f64, f64)) -> DrawResult {
+fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &BarGroup, (lowest, highest): (f64, f64)) -> DrawResult {
     let width = FILLED / chart.variants.len() as f64;
     let is_mean = group + 1 == chart.groups.len();
     for (at, bar) in bars.bars.iter().enumerate() {

@@ -5,7 +5,7 @@ use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
 /// Rows of cells. The first `words` columns are left-aligned text, the others right-aligned numbers.
-struct Table {
+struct TextTable {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
@@ -28,7 +28,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     for variant in &suite.variants {
         let _ = writeln!(out, "| `{}` | {} |", variant.name, variant.about);
     }
-    let parts: [(&str, Table); 6] = [
+    let parts: [(&str, TextTable); 6] = [
         ("User time, ratio to the base", matrix(suite, |r| r.user)),
         ("Minimum user time, ratio to the base's minimum", matrix(suite, |r| r.least)),
         ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
@@ -50,7 +50,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     out
 }
 
-fn times(suite: &BenchResult) -> Table {
+fn times(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio"];
     let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
@@ -69,7 +69,7 @@ fn times(suite: &BenchResult) -> Table {
     table(suite, &head, line, mean)
 }
 
-fn sizes(suite: &BenchResult) -> Table {
+fn sizes(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "counts"];
     let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
@@ -97,7 +97,7 @@ fn table(
     head: &[&str],
     line: impl Fn(&BenchRow, &Figures, Ratios) -> Vec<String>,
     mean: impl Fn(&str) -> Vec<String>,
-) -> Table {
+) -> TextTable {
     let mut rows = Vec::new();
     for row in &suite.rows {
         match &row.outcome {
@@ -117,11 +117,11 @@ fn table(
             rows.push([format!("geom. mean of {programs}"), variant.name.clone()].into_iter().chain(cells).collect());
         }
     }
-    Table { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
+    TextTable { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
 }
 
 /// Builds a table of ratios with a column per variant that has a base.
-fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> Table {
+fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
     let cells = |program: &&str| {
@@ -130,7 +130,7 @@ fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> Table {
     };
     let mut rows: Vec<Vec<String>> = suite.programs().iter().map(cells).collect();
     rows.push(std::iter::once("geometric mean".to_owned()).chain(columns.iter().map(|v| mean(suite, v, of))).collect());
-    Table { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
+    TextTable { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
 /// Returns the geometric mean over all programs where variant and base were measured.
@@ -212,7 +212,7 @@ fn ratio(value: Option<f64>) -> String {
     value.map_or_else(String::new, |v| format!("{v:.2}"))
 }
 
-impl Table {
+impl TextTable {
     fn to_markdown(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let widths: Vec<usize> =

@@ -1,7 +1,7 @@
 //! Measures the static analysis that divides the counting: `trodden-lab plan` on a corpus program, with and without a profile.
 
-use super::table::{Analysis, CopiesResults};
-use super::{CopiesOptions, Subject};
+use super::table::{AnalysisTime, CopiesResults};
+use super::{CopiesOptions, CopiesSubject};
 use crate::experiments::bench::usage::{self, Usage};
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Measures the analysis for one program, and reports the fastest of several rounds.
-pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
+pub fn measure(subject: &CopiesSubject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     let (profile, program) = (subject.profile(), subject.program());
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
         for profile in [None, Some(profile.as_path())] {
@@ -21,7 +21,7 @@ pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesR
                 fastest = Some(fastest.filter(|best| best.user_s <= used.user_s).unwrap_or(used));
             }
             let Usage { user_s, wall_s, .. } = fastest.context("--rounds is 0")?;
-            let row = Analysis {
+            let row = AnalysisTime {
                 program: subject.name.to_owned(),
                 strategy: strategy.clone(),
                 copies,

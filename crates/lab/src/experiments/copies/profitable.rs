@@ -1,7 +1,7 @@
 //! Counts the procedures of corpus programs that P3 considers profitable, like table 1 of the paper.
 
 use super::CopiesOptions;
-use super::table::{CopiesResults, ProfitableProcedures};
+use super::table::{CopiesResults, ProfitableRow};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn count(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut
     for &copies in &options.copies {
         let plan = program.divide(&all, PartitionStrategy::P3, &PartitionOptions::new(copies as usize, Measure::All))?;
         let (procedures, profitable) = (all.len() as u64, plan.profitable as u64);
-        results.add_profitable(ProfitableProcedures { program: name.to_owned(), copies, lines, procedures, profitable })?;
+        results.add_profitable(ProfitableRow { program: name.to_owned(), copies, lines, procedures, profitable })?;
     }
     Ok(())
 }

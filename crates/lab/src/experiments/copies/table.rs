@@ -118,7 +118,7 @@ const ANALYSIS_HEADS: [&str; 7] = ["program", "strategy", "k", "functions", "wei
 
 /// Time that the static analysis took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Analysis {
+pub struct AnalysisTime {
     pub program: String,
     /// Strategy that divided the counting.
     pub strategy: String,
@@ -131,7 +131,7 @@ pub struct Analysis {
     pub wall_s: f64,
 }
 
-impl Analysis {
+impl AnalysisTime {
     fn cells(&self) -> [String; 7] {
         let weights = if self.profile { "profile" } else { "estimated" };
         let seconds = |s: f64| format!("{s:.2}");
@@ -156,7 +156,7 @@ const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "pro
 
 /// The procedures of a program that P3 considers profitable: a row of table 1 of the paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ProfitableProcedures {
+pub struct ProfitableRow {
     pub program: String,
     pub copies: u32,
     /// Lines of the program's source files that are not blank.
@@ -165,7 +165,7 @@ pub struct ProfitableProcedures {
     pub profitable: u64,
 }
 
-impl ProfitableProcedures {
+impl ProfitableRow {
     fn cells(&self) -> [String; 6] {
         let share = format!("{:.1}", 100.0 * self.profitable as f64 / self.procedures.max(1) as f64);
         let [copies, lines, procedures, profitable] =
@@ -187,9 +187,9 @@ struct Content {
     machine: BenchMachine,
     rows: Vec<CopiesRow>,
     #[serde(default)]
-    analyses: Vec<Analysis>,
+    analyses: Vec<AnalysisTime>,
     #[serde(default)]
-    profitable: Vec<ProfitableProcedures>,
+    profitable: Vec<ProfitableRow>,
 }
 
 impl CopiesResults {
@@ -237,16 +237,16 @@ impl CopiesResults {
     }
 
     /// Adds the time of an analysis, replacing any of the same setting, prints it, and writes the files.
-    pub fn add_analysis(&mut self, row: Analysis) -> Result<()> {
+    pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
         println!("{}", columns(&row.cells()));
-        let key = |a: &Analysis| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
+        let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
         self.content.analyses.retain(|known| key(known) != key(&row));
         self.content.analyses.push(row);
         self.write()
     }
 
     /// Adds the number of profitable procedures, replacing any of the same program and number of copies, prints it, and writes the files.
-    pub fn add_profitable(&mut self, row: ProfitableProcedures) -> Result<()> {
+    pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
         self.content.profitable.push(row);
@@ -305,11 +305,11 @@ impl CopiesResults {
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
-            markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(Analysis::cells))?;
+            markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
         }
         if !profitable.is_empty() {
             writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_ABOUT}\n")?;
-            markdown(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableProcedures::cells))?;
+            markdown(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
         }
         Ok(page)
     }

@@ -12,7 +12,7 @@ use trodden_corpus::{Corpus, Input};
 
 /// Branch counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Branches {
+pub struct BranchCounts {
     /// Taken jumps within functions, conditional or not.
     pub taken: u64,
     /// Executed conditional branches.
@@ -22,13 +22,13 @@ pub struct Branches {
 }
 
 /// Counts the branches of a build's short run.
-pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Branches> {
+pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<BranchCounts> {
     progress(&format!("branches, by callgrind: {program}, {build}"));
     let folder = corpus.folder().join("pgo").join(program).join("callgrind");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
     corpus.run_as(build, program, Input::Train, &runner(&folder), &[])?;
-    let mut all = Branches::default();
+    let mut all = BranchCounts::default();
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -48,14 +48,14 @@ fn runner(folder: &Path) -> String {
 }
 
 /// Sums up the counts in an output file. Returns `None` if the format is unknown.
-fn parse(text: &str) -> Option<Branches> {
+fn parse(text: &str) -> Option<BranchCounts> {
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
     let (names, totals) = (value("events:")?, value("totals:")?);
     let total = |name: &str| names.split(' ').position(|n| n == name).and_then(|at| totals.split(' ').nth(at)?.parse::<u64>().ok());
     let count = |words: &str| words.split([' ', '/']).next()?.parse::<u64>().ok();
     let jumps = text.lines().filter_map(|l| l.strip_prefix("jump=").or(l.strip_prefix("jcnd=")));
     let taken = jumps.map(count).sum::<Option<u64>>()?;
-    Some(Branches { taken, conditional: total("Bc")?, mispredicted: total("Bcm")? })
+    Some(BranchCounts { taken, conditional: total("Bc")?, mispredicted: total("Bcm")? })
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     fn jumps_and_totals_are_parsed() {
         let text =
             "events: Ir Bc Bcm Bi Bim\nfn=(1)\n0x10 0 3\njcnd=87456/100000 -36 0 \n* 0 \njump=12 +9 0\n0x20 0 4\ntotals: 1300 225 17 2 1\n";
-        assert_eq!(parse(text), Some(Branches { taken: 87_468, conditional: 225, mispredicted: 17 }));
+        assert_eq!(parse(text), Some(BranchCounts { taken: 87_468, conditional: 225, mispredicted: 17 }));
         assert_eq!(parse("events: Ir\ntotals: 5\n"), None);
     }
 }

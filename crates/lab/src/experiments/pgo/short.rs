@@ -5,7 +5,7 @@
 //! builds were trained. This needs half as many builds as the full comparison, and no timing.
 
 use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, count_instructions, profile_by_clang};
-use crate::experiments::bench::instructions::Counter;
+use crate::experiments::bench::instructions::InstructionCounter;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use trodden_corpus::Variant;
@@ -20,7 +20,8 @@ program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispre
 
 /// Measures the programs, and prints a table. A program that fails is reported, and the others are still measured.
 pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
-    let counter = Counter::available().context("cannot count instructions: neither perf nor valgrind works; install valgrind")?;
+    let counter =
+        InstructionCounter::available().context("cannot count instructions: neither perf nor valgrind works; install valgrind")?;
     println!("{HEAD}");
     let mut failed = Vec::new();
     for program in programs {
@@ -36,7 +37,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn measure_row(corpus: &Corpus, program: &str, counter: Counter) -> Result<String> {
+fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> Result<String> {
     corpus.fetch(program)?;
     corpus.inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
@@ -53,7 +54,7 @@ fn measure_row(corpus: &Corpus, program: &str, counter: Counter) -> Result<Strin
     // `count_instructions` has created the stripped copies.
     let jumps = |build: &str| branches::count_branches(corpus, program, &format!("{build}-stripped"));
     let (before, after) = (jumps(CLANG)?, jumps(PATHS)?);
-    let ratio = |of: fn(&branches::Branches) -> u64| of(&after) as f64 / of(&before) as f64;
+    let ratio = |of: fn(&branches::BranchCounts) -> u64| of(&after) as f64 / of(&before) as f64;
     Ok(format!(
         "{program:<10} {:<12.4} {:<12.4} {:<13.4} {:<12.4} {:<9.4} {:<13.4} {}",
         clang / plain,

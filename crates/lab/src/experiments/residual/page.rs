@@ -1,6 +1,6 @@
 //! Renders the results as a page of three tables.
 
-use super::{ResidualBuild, ResidualRow, Results, SIZES, Untested};
+use super::{ResidualBuild, ResidualResults, ResidualRow, SIZES, UntestedFigures};
 use crate::experiments::bench::statistics::geometric_mean;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +36,7 @@ count all but those (`residual`): `.text` alone, and all that is loaded (code, c
 
 ";
 
-pub fn render_page(results: &Results) -> String {
+pub fn render_page(results: &ResidualResults) -> String {
     let mut out =
         format!("# Untested paths of real programs, {}\n\nBy `trodden-lab experiment residual`, {}.\n", results.date, commits(results));
     out += "Each row was computed twice, by `trodden untested` and by an oracle that compares two full profiles and shares only the \
@@ -54,7 +54,7 @@ pub fn render_page(results: &Results) -> String {
 }
 
 /// Lists commits with their programs, such as `commit a (one, two), commit b (three)`.
-fn commits(results: &Results) -> String {
+fn commits(results: &ResidualResults) -> String {
     let mut programs = BTreeMap::<&str, Vec<&str>>::new();
     results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
     let reported = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
@@ -84,21 +84,21 @@ fn untested_row(name: &str, row: &ResidualRow) -> String {
 }
 
 /// Averages the shares arithmetically, as the thesis does.
-fn mean_row(results: &Results) -> String {
-    let mean = |of: fn(&Untested) -> f64| {
+fn mean_row(results: &ResidualResults) -> String {
+    let mean = |of: fn(&UntestedFigures) -> f64| {
         let all: Vec<f64> = results.programs.values().map(|r| of(&r.untested)).collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
     };
     format!(
         "| average | | | {:.0} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | |\n",
         mean(|u| u.untested_paths as f64),
-        mean(Untested::share_of_paths),
-        percentage(mean(Untested::share_of_executions)),
+        mean(UntestedFigures::share_of_paths),
+        percentage(mean(UntestedFigures::share_of_executions)),
         mean(|u| u.functions as f64),
         mean(|u| u.untested_edges as f64),
         mean(|u| u.functions_with_untested_edges as f64),
         mean(|u| u.untested_paths_in_functions_without_untested_edges as f64),
-        mean(Untested::share_without_edges),
+        mean(UntestedFigures::share_without_edges),
         mean(|u| u.all_edges_tested as f64),
     )
 }
@@ -124,7 +124,7 @@ fn percentage(percent: f64) -> String {
     if percent != 0.0 && percent < 0.05 { format!("{percent:.4}") } else { format!("{percent:.1}") }
 }
 
-fn sizes(results: &Results) -> String {
+fn sizes(results: &ResidualResults) -> String {
     let mut out = String::from("| program | plain `.text`, bytes |");
     SIZES.iter().for_each(|s| write!(out, " {s} |").expect("writing to a string cannot fail"));
     out += " plain loaded, bytes |";
@@ -158,11 +158,11 @@ fn sizes(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::residual::Suite;
+    use crate::experiments::residual::SuiteFigures;
 
     #[test]
     fn cells_match_the_headings() {
-        let untested = Untested {
+        let untested = UntestedFigures {
             tested_paths: 90,
             executed_paths: 200,
             untested_paths: 50,
@@ -180,10 +180,10 @@ mod tests {
             commit: "c".into(),
             untested: untested.clone(),
             residual_build: ResidualBuild::Equal,
-            suite: Some(Suite { runs: 7, untested }),
+            suite: Some(SuiteFigures { runs: 7, untested }),
             sizes: sizes.map(|(n, s)| (n.to_owned(), s)).into(),
         };
-        let results = Results { schema_version: 1, date: "d".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
+        let results = ResidualResults { schema_version: 1, date: "d".into(), programs: BTreeMap::from([("one".to_owned(), row)]) };
         let text = render_page(&results);
         assert!(text.contains("By `trodden-lab experiment residual`, commit c (one).\n"), "{text}");
         assert!(text.contains("| one | 90 | 200 | 50 | 25.0 | 0.0100 | 6 | 3 | 2 | 40 | 80.0 | 45 | counts the same |"), "{text}");

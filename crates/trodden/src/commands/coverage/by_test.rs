@@ -6,7 +6,7 @@ use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
 use trodden_coverage::by_test::CoverageOfTests;
-use trodden_coverage::{CoverageMapping, Lines};
+use trodden_coverage::{CoverageMapping, LineExecutions};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
@@ -25,7 +25,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
         let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
         let run = || format!("run {}{places}", entry.number);
         let mapping = mapping_of(&found.profile, &files).with_context(run)?;
-        tests.add(&found.profile, &Lines::from_mapping(&mapping)?).with_context(run)?;
+        tests.add(&found.profile, &LineExecutions::from_mapping(&mapping)?).with_context(run)?;
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();
     }

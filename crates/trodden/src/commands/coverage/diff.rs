@@ -5,7 +5,7 @@ use crate::cli::{CoverageReport, CoverageThreshold};
 use crate::output::{json_text, print};
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
-use trodden_coverage::Lines;
+use trodden_coverage::LineExecutions;
 use trodden_coverage::diff::{CoverageDifference, NamedCoverage};
 use trodden_stored::named;
 
@@ -22,7 +22,7 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);
     let mappings = [mapping_of(&before, files)?, mapping_of(&after, files)?];
-    let (first, second) = (Lines::from_mapping(&mappings[0])?, Lines::from_mapping(&mappings[1])?);
+    let (first, second) = (LineExecutions::from_mapping(&mappings[0])?, LineExecutions::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(
         &NamedCoverage { name: baseline, profile: &before, lines: &first },
         &NamedCoverage { name, profile: &after, lines: &second },

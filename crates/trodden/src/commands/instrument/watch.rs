@@ -11,7 +11,7 @@ use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
-use trodden_analysis::expression::{BlockSet, End, Expression, Matcher};
+use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::units;
 use trodden_report::found::{UNKNOWN, describe_position};
@@ -31,7 +31,7 @@ const REMEDY: &str = "Watch a variant with whole paths, made by `trodden-lab wit
 /// # Errors
 /// The expression is malformed, uses `call`, or matches no path; or a function has too many paths, or does not use the standard numbering.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
-    let expression: Expression = text.parse()?;
+    let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
     ensure!(!calls, "`call` cannot be watched, since only the end of the program shows that a call has not returned: remove it");
     let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
@@ -93,7 +93,7 @@ fn check_paths(function: &FunctionMap) -> Result<()> {
 }
 
 /// Returns the indices of the functions that the expression selects.
-fn select_functions(expression: &Expression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
+fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
     let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();
     let selected: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();

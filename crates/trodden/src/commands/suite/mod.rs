@@ -2,7 +2,7 @@
 
 mod run;
 
-use crate::cli::{Suite as Job, SuiteFunctions, SuiteList, SuiteOrder, TestValue};
+use crate::cli::{SuiteCommand, SuiteFunctions, SuiteList, SuiteOrder, TestValue};
 use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
 use anyhow::{Context, Result, ensure};
@@ -23,13 +23,13 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 
 /// Runs `trodden suite`. Returns status 1 if a test fails.
-pub fn run(job: &Job) -> Result<ExitCode> {
+pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     match job {
-        Job::Run(job) => return run::run(job),
-        Job::Step { suite, project, command } => return run::step(suite, project, command),
-        Job::List(job) => list(job)?,
-        Job::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
-        Job::Order(job) => order_tests(job)?,
+        SuiteCommand::Run(job) => return run::run(job),
+        SuiteCommand::Step { suite, project, command } => return run::step(suite, project, command),
+        SuiteCommand::List(job) => list(job)?,
+        SuiteCommand::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
+        SuiteCommand::Order(job) => order_tests(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -51,8 +51,8 @@ fn list(job: &SuiteList) -> Result<()> {
 }
 
 /// Converts the selection of functions to the type of the library.
-fn selected(functions: &SuiteFunctions) -> shown::SuiteFunctions<'_> {
-    shown::SuiteFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
+fn selected(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
+    shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
 fn list_suites(as_json: bool) -> Result<()> {

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
-use trodden_recording::suite::{Recorder, SuiteOutcome, TestSource, check_no_lost_counts, list_tests, run_all};
+use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
 use trodden_report::words::{plural, shell_word};
 
 /// Exit status if a test failed.
@@ -30,7 +30,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     }
     let tests = list_tests(&source(job)?)?;
     let recording = recording_context();
-    let recorder = Recorder::new(&job.suite, Path::new("."), &recording)?;
+    let recorder = SuiteRecorder::new(&job.suite, Path::new("."), &recording)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
         warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));

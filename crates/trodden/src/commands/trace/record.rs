@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
-use trodden_distributed::plan::PlanOptions;
+use trodden_distributed::plan::DistributionPlanOptions;
 use trodden_distributed::recording::{
-    OtherMachines, RecordOptions, Recording, RecordingHost, RunOptions, WeightsFrom, run_machine as execute_runs,
+    OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, run_machine as execute_runs,
 };
 use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
@@ -23,7 +23,7 @@ use trodden_witness::DistributionStrategy;
 /// Records a trace, or prints its plan. Returns the program's exit status.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let (options, host) = (options(job), host(job)?);
-    let recording = Recording::new(&options, &host)?;
+    let recording = PreparedRecording::new(&options, &host)?;
     let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
     recording.plan(|planner, found| match form {
         PlanForm::Json => output::print_json(&plan::json(planner, found)),
@@ -63,7 +63,7 @@ fn options(job: &TraceRecord) -> RecordOptions {
         max_size: job.max_size,
         limit: job.duration,
     };
-    let plan = PlanOptions {
+    let plan = DistributionPlanOptions {
         runs: job.runs as usize,
         limit: choices.limit.map(|l| l as usize),
         machines: choices.machines.map(|m| m as usize),
