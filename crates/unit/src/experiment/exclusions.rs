@@ -1,6 +1,6 @@
 //! Checks whether settings can be combined in one build. Each error contains the reason and a solution.
 //!
-//! 1. A build observes one [kind](crate::observe::Kind). Two kinds exclude each other unless one restricts the other.
+//! 1. A build observes one [kind](crate::observe::ObservationKind). Two kinds exclude each other unless one restricts the other.
 //! 2. Each kind supports certain numberings, and may not support tables or counters that threads share.
 //! 3. Some settings require or exclude others: the [`FeatureRule`]s of the kinds, and [`RULES`].
 
