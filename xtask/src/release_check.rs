@@ -1,8 +1,8 @@
 //! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
 
-use crate::corpus::CLANG_VARIABLE;
+use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
 use crate::suite::OLDEST_CLANG;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::steps;
@@ -27,13 +27,12 @@ const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]]
 /// # Errors
 /// A task failed; the message names all failed tasks.
 pub fn run() -> Result<()> {
-    let this = std::env::current_exe().context("cannot find the executable of xtask")?;
     let mut failed = Vec::new();
     let again = OLDEST_CLANG_TASKS.iter().map(|task| (task, Some(OLDEST_CLANG)));
     for (task, clang) in TASKS.iter().map(|task| (task, None)).chain(again) {
         let name = [task.join(" "), clang.map(|clang| format!(" with {clang}")).unwrap_or_default()].concat();
         let started = Instant::now();
-        let mut command = Command::new(&this);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(*task);
         if let Some(clang) = clang {
             command.env(CLANG_VARIABLE, clang);
