@@ -5,6 +5,7 @@
 //! if neither has a version, clang is asked. Bitcode is compiled by the LLVM that wrote it, if that is installed, or else by a newer one.
 //!
 //! To support a new version of LLVM, change [`NEWEST_LLVM`] and [`TESTED_LLVM`] here, and `instrument/src/host.rs`.
+// Length: the rules by which a clang is chosen, and their tests, are in one place.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
