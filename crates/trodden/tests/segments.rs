@@ -1,5 +1,6 @@
 //! `trodden instrument --segments`: interprocedural segments counted without a stream, compared with the segments of the whole program path
 //! (from the events, and from the grammar) and with counts that follow from the program's arithmetic.
+// Length: all kinds of segment sets are compared on the same programs.
 
 mod place;
 
