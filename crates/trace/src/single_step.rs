@@ -237,7 +237,8 @@ impl Stepping {
                 if code == AT_HANDLER && !stepped.program_traps {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
                 }
-                if code == SI_KERNEL || code <= 0 || (code == TRAP_TRACE && stepped.program_traps) {
+                let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
+                if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {
                     return Ok(Trap::Foreign);
                 }
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))

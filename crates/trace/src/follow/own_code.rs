@@ -7,6 +7,7 @@
 
 use super::{Following, unless_killed};
 use crate::CollectError;
+use crate::followed_thread::{Role, Task};
 use crate::memory::{Memory, MemoryEffect, pages};
 use crate::ptrace::{self, PtraceStop, Tid, unless_gone};
 use crate::sink::SinkFlow;
@@ -114,7 +115,9 @@ impl Following<'_, '_> {
         let session = self.subject.session.clone();
         // The parent of a `vfork` child executes nothing, and cannot be stopped.
         let is_running = |other: &Tid| *other != thread && !session.is_stopped(*other) && !self.in_vfork.contains(other);
-        let running = self.tasks.iter().filter(|(_, task)| !task.is_ending).map(|(other, _)| *other).filter(is_running);
+        // Others have a memory of their own, from which the changes have been removed.
+        let shares = |task: &Task| !task.is_ending && matches!(task.role, Role::Recorded(_));
+        let running = self.tasks.iter().filter(|(_, task)| shares(task)).map(|(other, _)| *other).filter(is_running);
         let running: Vec<Tid> = running.collect();
         for other in &running {
             unless_gone(ptrace::interrupt(*other))?;

@@ -254,9 +254,9 @@ impl Following<'_, '_> {
 
     /// Ends the guard of pages until a thread's system call has ended. Meanwhile, other threads see the patches.
     fn lift(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
-        let session = &self.subject.session;
-        session.unguard(thread, range)?;
-        session.guard_mut().ends_early |= session.has_several_threads();
+        self.subject.session.unguard(thread, range)?;
+        let others = self.tasks.iter().filter(|(other, task)| **other != thread && matches!(task.role, Role::Recorded(_)));
+        self.subject.session.guard_mut().ends_early |= others.count() > 0;
         self.lifting.insert(thread);
         Ok(())
     }
