@@ -86,7 +86,8 @@ fn the_end_of_a_trace_leaves_masks_and_actions_as_they_were() {
     output.read_line(&mut line).unwrap();
     let signals = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        status.lines().filter(|line| line.starts_with("Sig") || line.starts_with("ShdPnd")).map(str::to_owned).collect::<Vec<_>>()
+        let is_state = |line: &&str| ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"].iter().any(|name| line.starts_with(name));
+        status.lines().filter(is_state).map(str::to_owned).collect::<Vec<_>>()
     };
     let before = signals();
     for round in 0..10 {
