@@ -350,7 +350,8 @@ impl Session {
         let Ok(rights) = ptrace::key_rights(thread) else { return Ok(None) };
         self.enter(JournalEntry::KeyRights(thread, rights));
         let is_set = ptrace::set_key_rights(thread, rights & !(3 << (2 * key))).is_ok();
-        let executed = if is_set { self.step_once(thread) } else { Ok(None) };
+        // Another thread may have switched the page of the instruction itself.
+        let executed = if is_set { self.step_from_data(thread) } else { Ok(None) };
         unless_gone(if is_set { ptrace::set_key_rights(thread, rights) } else { Ok(()) })?;
         self.remove(|entry| matches!(entry, JournalEntry::KeyRights(other, _) if *other == thread));
         let executed = executed?;

@@ -141,7 +141,9 @@ impl Session {
 
     /// Like [`Session::step`], but reads of guarded code fault.
     pub fn step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
-        let is_end = |signal| is_caused(thread, signal);
+        // After a step over a uprobe, the kernel sends SIGTRAP like a process. Only one that the thread blocks may have been pending.
+        let is_step = |signal| signal == libc::SIGTRAP && !self.blocks(thread, signal);
+        let is_end = |signal| Ok(is_step(signal) || is_caused(thread, signal)?);
         let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
         self.note_injected_trap(thread);
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })

@@ -20,7 +20,8 @@ impl Session {
         Ok(())
     }
 
-    fn blocks(&self, thread: Tid, signal: i32) -> bool {
+    /// Returns true if the program has a thread block a signal.
+    pub fn blocks(&self, thread: Tid, signal: i32) -> bool {
         self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & bit(signal) != 0)
     }
 
