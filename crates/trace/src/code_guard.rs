@@ -42,10 +42,12 @@ pub struct CodeGuard {
     pub readable: Vec<Range<u64>>,
     /// Pages that switch so often that they should be released.
     overused: Vec<u64>,
-    retries: HashMap<Tid, (u64, u64, u32)>,
+    /// Pages that are taken for data, and should not be guarded any more.
+    data: Vec<u64>,
+    retries: HashMap<Tid, (Vec<u64>, u32)>,
     /// True if this process can or must not be guarded.
     pub is_disabled: bool,
-    /// True if the guard ended before the program did.
+    /// True if the guard ended before the program did, or for the duration of a system call that had other threads.
     pub ends_early: bool,
     /// True if threads cannot be given access to pages of the code view.
     pub lacks_access: bool,
@@ -82,6 +84,7 @@ pub enum PageView {
 }
 
 impl CodeGuard {
+    /// Returns true if anything is or was guarded, so that there may be faults.
     pub fn is_active(&self) -> bool {
         !self.ranges.is_empty() || !self.former.is_empty()
     }
@@ -124,6 +127,7 @@ impl CodeGuard {
         }
         self.pages.retain(|page, _| !range.contains(page));
         self.overused.retain(|page| !range.contains(page));
+        self.data.retain(|page| !range.contains(page));
         removed
     }
 
@@ -147,6 +151,11 @@ impl CodeGuard {
     /// Returns true if any byte of a range is guarded.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         self.ranges.values().any(|code| overlap(&code.range, range))
+    }
+
+    /// Returns true if any byte of a range is or was guarded.
+    pub fn was_guarding(&self, range: &Range<u64>) -> bool {
+        self.overlaps(range) || self.former.iter().any(|former| overlap(former, range))
     }
 
     pub fn code_at(&self, address: u64) -> Option<&GuardedCode> {
@@ -190,28 +199,56 @@ impl CodeGuard {
         std::mem::take(&mut self.overused)
     }
 
-    /// Notes a read of unpatched bytes in the code view. Returns true if the page is to be taken for data.
-    pub fn note_data_read(&mut self, read: &Range<u64>) -> bool {
-        let state = self.pages.entry(page_of(read.start)).or_default();
+    /// Takes the pages that are taken for data.
+    pub fn take_data(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.data)
+    }
+
+    /// Notes a read of unpatched bytes in the code view. If there are no patches in the page, it is taken for data at once.
+    pub fn note_data_read(&mut self, read: &Range<u64>, has_patches: bool) {
+        let page = page_of(read.start);
+        let state = self.pages.entry(page).or_default();
         let follows = read.start.wrapping_sub(state.next_read) < 64;
-        state.data_reads = state.data_reads.saturating_add(if follows { 1 } else { SCATTERED });
         state.next_read = read.end;
-        state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
+        self.count_data_reads(page, if follows { 1 } else { SCATTERED });
+        if !has_patches && !self.data.contains(&page) {
+            self.data.push(page);
+        }
     }
 
-    /// Notes a system call that has read unpatched bytes. Returns true if the page is to be taken for data.
-    pub fn note_data_call(&mut self, address: u64) -> bool {
-        let state = self.pages.entry(page_of(address)).or_default();
-        state.data_reads = state.data_reads.saturating_add(CALL);
-        state.data_reads >= MAX_DATA_READS && !state.is_read_as_code
+    /// Notes a system call that has read unpatched bytes.
+    pub fn note_data_call(&mut self, address: u64) {
+        self.count_data_reads(page_of(address), CALL);
     }
 
-    /// Notes that a thread tries an access again, at an instruction and an address. Returns false if it has done so too often: the fault
-    /// has another cause.
-    pub fn note_retry(&mut self, thread: Tid, at: u64, address: u64) -> bool {
+    fn count_data_reads(&mut self, page: u64, weight: u32) {
+        let state = self.pages.entry(page).or_default();
+        state.data_reads = state.data_reads.saturating_add(weight);
+        if state.data_reads >= MAX_DATA_READS && !state.is_read_as_code && !self.data.contains(&page) {
+            self.data.push(page);
+        }
+    }
+
+    /// Notes that a thread tries an access again, in a state that consists of its registers and the address. Returns false if it has done
+    /// so too often in the same state: the fault has another cause, or the guard keeps the thread from its access.
+    pub fn note_retry(&mut self, thread: Tid, state: &[u64]) -> bool {
         let retry = self.retries.entry(thread).or_default();
-        *retry = if (retry.0, retry.1) == (at, address) { (at, address, retry.2 + 1) } else { (at, address, 0) };
-        retry.2 < MAX_RETRIES
+        if retry.0 != state {
+            *retry = (state.to_vec(), 0);
+        }
+        retry.1 += 1;
+        retry.1 <= MAX_RETRIES
+    }
+
+    /// Notes that a thread has made progress.
+    pub fn forget_retries(&mut self, thread: Tid) {
+        self.retries.remove(&thread);
+    }
+
+    /// Notes that nothing is guarded from now on. Faults that threads report later have other causes, apart from their first.
+    pub fn end(&mut self) {
+        (self.is_disabled, self.ends_early) = (true, self.ends_early || self.key.is_some());
+        self.retries.clear();
     }
 }
 
@@ -248,15 +285,23 @@ mod tests {
         let mut guard = guard();
         // A sum that finds no patch on the first byte of a page, again and again.
         for address in 0x1000..0x2000 {
-            assert!(!guard.note_data_read(&(address..address + 1)));
+            guard.note_data_read(&(address..address + 1), true);
         }
         guard.set_data_view(0x1000);
         assert_eq!((guard.view(0x1fff), guard.data_pages()), (Some(PageView::Data), vec![0x1000]));
         guard.set_code_view(0x1000);
-        assert!((0..10_000).all(|_| !guard.note_data_read(&(0x1000..0x1001))));
+        (0..10_000).for_each(|_| guard.note_data_read(&(0x1000..0x1001), true));
+        assert!(guard.take_data().is_empty());
         // A table on another one.
-        let reads = (0u32..).take_while(|n| !guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000)));
+        let read = |guard: &mut CodeGuard, n: u32| {
+            guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000), true);
+            guard.take_data()
+        };
+        let reads = (0u32..).take_while(|n| read(&mut guard, *n).is_empty());
         assert_eq!(reads.count(), MAX_DATA_READS as usize / SCATTERED as usize - 1);
+        // A page without patches.
+        guard.note_data_read(&(0x4000..0x4004), false);
+        assert_eq!(guard.take_data(), [0x4000]);
     }
 
     #[test]
@@ -272,7 +317,10 @@ mod tests {
     #[test]
     fn a_fault_with_another_cause_is_not_tried_forever() {
         let mut guard = guard();
-        assert_eq!((0..).take_while(|_| guard.note_retry(1, 2, 3)).count(), MAX_RETRIES as usize);
-        assert!(guard.note_retry(1, 2, 4) && guard.note_retry(2, 2, 3));
+        assert_eq!((0..).take_while(|_| guard.note_retry(1, &[2, 3])).count(), MAX_RETRIES as usize);
+        assert!(!guard.note_retry(1, &[2, 3]));
+        assert!(guard.note_retry(1, &[2, 4]) && guard.note_retry(2, &[2, 3]));
+        guard.forget_retries(1);
+        assert!(guard.note_retry(1, &[2, 3]));
     }
 }

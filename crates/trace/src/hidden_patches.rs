@@ -5,17 +5,18 @@
 //! Switching needs no stop of other threads. Between the views a page can be neither read nor executed, and a thread that tries to reports
 //! a fault, which is handled when its turn comes. The instruction that has read is executed before any other event is handled, so that
 //! threads which read and execute the same page make progress. All changes are entered in the journal.
+//!
+//! What cannot be hidden exactly is not hidden: the guard ends, and the program sees the patches from then on.
 
 use crate::CollectError;
 use crate::code_guard::{CodeGuard, GuardedCode, PAGE, PageView, page_of};
 use crate::displaced::{SLOT, displace};
-use crate::followed_thread::SIGSEGV_BIT;
-use crate::journal::{JournalEntry, TrapAction};
+use crate::journal::JournalEntry;
 use crate::mappings::mappings;
 use crate::memory::{common, outside, pages};
-use crate::ptrace::{self, Disposition, Registers, Tid, unless_gone};
+use crate::ptrace::{self, Registers, Tid, unless_gone};
 use crate::session::Session;
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Mnemonic};
 use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
@@ -24,8 +25,12 @@ use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
 const SEGV_PKUERR: i32 = 4;
 /// `si_code` of a fault by the protection of a page.
 const SEGV_ACCERR: i32 = 2;
+/// `si_code` of a fault that the kernel has not explained.
+const SI_KERNEL: i32 = 0x80;
 /// Right of a key in a thread's register: no data access (PKEY_DISABLE_ACCESS).
 const NO_ACCESS: u32 = 1;
+/// The rights with which the kernel starts every program: no access, except with key 0.
+const INITIAL_RIGHTS: u32 = 0x5555_5554;
 /// Number of pages that one instruction is switched for before it is resumed, to report its next fault as usual.
 const MAX_FAULTS: usize = 16;
 /// Number of bytes that an instruction accesses at most, if its size is unknown.
@@ -61,7 +66,8 @@ impl Session {
             return Ok(());
         }
         let mut all = Vec::new();
-        for mapping in mappings(self.process())?.iter().filter(|m| m.executable && m.protection & libc::PROT_WRITE == 0) {
+        let is_code = |protection: i32| protection == libc::PROT_READ | libc::PROT_EXEC;
+        for mapping in mappings(self.process())?.iter().filter(|mapping| is_code(mapping.protection)) {
             for (code, slot) in images {
                 for code in code {
                     let Some(patched) = self.patched_pages(&common(&pages(code), &(mapping.start..mapping.end))) else { continue };
@@ -78,8 +84,11 @@ impl Session {
             self.enter(code.entry());
             match self.protect(thread, &code.range, code.protection, key)? {
                 0 => self.guard.borrow_mut().add(code),
-                // The program has sealed it, for example.
-                _ => self.remove(|entry| code.is_meant(entry)),
+                // The program has sealed it, for example, or the process has too many mappings.
+                _ => {
+                    self.remove(|entry| code.is_meant(entry));
+                    self.guard.borrow_mut().exclude(code.range);
+                }
             }
         }
         Ok(())
@@ -93,29 +102,32 @@ impl Session {
         Some(first..page_of(pages.last().map_or(first, |span| span.start)) + PAGE)
     }
 
-    /// Returns the key of code views, which is allocated at the first call; `None` if there are no keys.
+    /// Returns the key of code views, which is allocated at the first call; `None` if the process cannot be guarded.
     fn protection_key(&self, thread: Tid) -> Result<Option<u32>, CollectError> {
-        const GET_EXECUTABILITY: u64 = 66;
         if let Some(key) = self.guard.borrow().key {
             return Ok(Some(key));
         }
-        // If the program may not make memory executable (PR_SET_MDWE), its pages cannot be switched back.
+        let key = self.allocate_key(thread)?;
+        let mut guard = self.guard.borrow_mut();
+        (guard.key, guard.is_disabled) = (key, key.is_none());
+        Ok(key)
+    }
+
+    fn allocate_key(&self, thread: Tid) -> Result<Option<u32>, CollectError> {
+        const GET_EXECUTABILITY: u64 = 66;
         let call = |number, arguments| self.inject(self.own_memory()?, thread, Some(self.stub()), number, arguments);
-        let key = match call(libc::SYS_prctl, [GET_EXECUTABILITY, 0, 0, 0, 0, 0])? {
-            1.. => -1,
-            _ => call(libc::SYS_pkey_alloc, [0, u64::from(NO_ACCESS), 0, 0, 0, 0])?,
-        };
-        match u32::try_from(key) {
-            Ok(key) => {
-                self.enter(JournalEntry::ProtectionKey(key));
-                self.guard.borrow_mut().key = Some(key);
-                Ok(Some(key))
-            }
-            Err(_) => {
-                self.guard.borrow_mut().is_disabled = true;
-                Ok(None)
-            }
+        // If the program may not make memory executable (PR_SET_MDWE), its pages cannot be switched back.
+        if call(libc::SYS_prctl, [GET_EXECUTABILITY, 0, 0, 0, 0, 0])? > 0 || has_asynchronous_calls(self.process())? {
+            return Ok(None);
         }
+        // A program with other rights uses keys itself. The rights of threads that run are unknown, but are inherited.
+        let has_own_rights = |thread| ptrace::key_rights(thread).is_ok_and(|rights| rights != INITIAL_RIGHTS);
+        if ptrace::key_rights(thread).is_err() || self.threads().into_iter().any(has_own_rights) {
+            return Ok(None);
+        }
+        let key = u32::try_from(call(libc::SYS_pkey_alloc, [0, u64::from(NO_ACCESS), 0, 0, 0, 0])?).ok();
+        key.into_iter().for_each(|key| self.enter(JournalEntry::ProtectionKey(key)));
+        Ok(key)
     }
 
     /// Sets protection and key of whole pages. Returns the result of the system call.
@@ -133,9 +145,9 @@ impl Session {
 
     /// Switches a page to its data view.
     fn show_data(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
-        self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)?;
+        // If the switch is interrupted, the next execution there completes it.
         self.guard.borrow_mut().set_data_view(page);
-        Ok(())
+        self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)
     }
 
     /// Switches a page to its code view.
@@ -148,22 +160,29 @@ impl Session {
     }
 
     fn switch(&self, thread: Tid, page: u64, change: impl Fn(&Self, &mut [u8]), protection: i32, key: u32) -> Result<(), CollectError> {
-        let (range, memory) = (page..page + PAGE, self.own_memory()?);
+        let range = page..page + PAGE;
         if self.has_several_threads() {
             let no_access = self.guard.borrow().key.unwrap_or(0);
             self.protect_or_fail(thread, &range, libc::PROT_READ, no_access)?;
         }
-        let mut bytes = vec![0; PAGE as usize];
+        self.rewrite(page, change)?;
+        self.protect_or_fail(thread, &range, protection, key)
+    }
+
+    fn rewrite(&self, page: u64, change: impl Fn(&Self, &mut [u8])) -> io::Result<()> {
+        let (mut bytes, memory) = (vec![0; PAGE as usize], self.own_memory()?);
         memory.read(page, &mut bytes)?;
         change(self, &mut bytes);
-        memory.write(page, &bytes)?;
-        self.protect_or_fail(thread, &range, protection, key)
+        memory.write(page, &bytes)
     }
 
     /// Ends the guard of whole pages that are mapped, and shows their code view.
     pub fn unguard(&self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
         let data_pages = self.guard.borrow().data_pages();
-        data_pages.into_iter().filter(|page| range.contains(page)).try_for_each(|page| self.show_code(thread, page))?;
+        for page in data_pages.into_iter().filter(|page| range.contains(page)) {
+            // Data views cannot be executed.
+            self.rewrite(page, |session, bytes| session.code_changes().redo(page, bytes))?;
+        }
         let touched: Vec<GuardedCode> =
             self.guard.borrow().ranges().filter(|code| !common(&code.range, range).is_empty()).cloned().collect();
         for code in touched {
@@ -178,23 +197,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the guard of all code, and frees the key.
-    pub fn unguard_all(&self, thread: Tid) -> Result<(), CollectError> {
+    /// Ends the guard of all code for good, because it cannot be hidden exactly. The children of other threads have been handled.
+    pub fn end_guard(&self, thread: Tid) -> Result<(), CollectError> {
         self.unguard(thread, &(0..u64::MAX))?;
+        self.guard.borrow_mut().end();
         let key = self.guard.borrow_mut().key.take();
         if let Some(key) = key {
             self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_pkey_free, [key.into(), 0, 0, 0, 0, 0])?;
             self.remove(|entry| matches!(entry, JournalEntry::ProtectionKey(_)));
-        }
-        Ok(())
-    }
-
-    /// Ends the guard before the program restricts itself so that pages cannot be switched any more.
-    pub fn end_guard(&self, thread: Tid) -> Result<(), CollectError> {
-        if self.guard.borrow().key.is_some() {
-            self.unguard_all(thread)?;
-            let mut guard = self.guard.borrow_mut();
-            (guard.is_disabled, guard.ends_early) = (true, true);
         }
         Ok(())
     }
@@ -249,12 +259,23 @@ impl Session {
         })
     }
 
-    /// Handles the signal that a stopped thread is about to receive, if the guard has caused it.
+    /// Handles the signal that a stopped thread is about to receive, if the guard has caused it. The caller restores the thread's signal
+    /// state.
     ///
     /// # Errors
-    /// The thread is gone, or its pages cannot be switched.
+    /// The thread is gone, or its access cannot be made possible: the guard must end, and the thread repeat its instruction. Until then,
+    /// the thread is about to receive the same signal.
     pub fn handle_code_fault(&self, thread: Tid, signal: i32) -> Result<CodeFault, CollectError> {
         let Some((address, is_execution)) = self.guarded_fault(thread, signal)? else { return Ok(CodeFault::Foreign) };
+        let information = ptrace::signal_information(thread)?;
+        let fault = self.allow_access(thread, address, is_execution);
+        if fault.is_err() {
+            unless_gone(ptrace::set_signal_information(thread, &information))?;
+        }
+        fault
+    }
+
+    fn allow_access(&self, thread: Tid, address: u64, is_execution: bool) -> Result<CodeFault, CollectError> {
         let view = self.guard.borrow().view(address);
         let fault = match (view, is_execution) {
             (Some(PageView::Code), false) => self.execute_read(thread, address)?,
@@ -262,18 +283,20 @@ impl Session {
                 self.show_code(thread, page_of(address))?;
                 CodeFault::Allowed
             }
-            // Another thread has switched the page meanwhile.
+            // Another thread has switched the page meanwhile, or the program itself may not access it.
             _ => {
-                let at = ptrace::instruction_pointer(thread)?;
-                let is_tried = self.guard.borrow_mut().note_retry(thread, at, address);
-                return Ok(if is_tried { CodeFault::Allowed } else { CodeFault::Foreign });
+                let r = ptrace::registers(thread)?;
+                let pointers = [address, r.rip, r.rsp, r.rbp, r.rsi, r.rdi, r.eflags];
+                let state = [&pointers[..], &[r.rax, r.rbx, r.rcx, r.rdx, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]].concat();
+                let is_tried = self.guard.borrow_mut().note_retry(thread, &state);
+                return match is_tried {
+                    true => Ok(CodeFault::Allowed),
+                    false if self.guard.borrow().is_disabled => Ok(CodeFault::Foreign),
+                    false => Err(CollectError::Unexpected { what: format!("an access to its code at {address:#x} fails") }),
+                };
             }
         };
-        if fault != CodeFault::Faults {
-            self.restore_fault_action(thread)?;
-            // Injected calls may have reset it.
-            self.restore_trap_action(thread)?;
-        }
+        self.guard.borrow_mut().forget_retries(thread);
         Ok(fault)
     }
 
@@ -294,11 +317,23 @@ impl Session {
             let signal = ptrace::signal_information(thread)?.si_signo;
             address = match self.guarded_fault(thread, signal)? {
                 Some((address, false)) if self.guard.borrow().view(address) == Some(PageView::Code) => address,
-                Some(_) => return Ok(CodeFault::Allowed),
-                None => return Ok(CodeFault::Faults),
+                // The instruction itself could be fetched: it is a store, for example.
+                _ => return Ok(CodeFault::Faults),
             };
         }
         Ok(CodeFault::Allowed)
+    }
+
+    /// Returns true if the kernel itself reads the instruction of a stopped thread, which has the thread's rights, to emulate it, and if
+    /// that instruction is guarded.
+    pub fn is_emulated(&self, thread: Tid) -> io::Result<bool> {
+        use Mnemonic::{Cli, Cpuid, Sgdt, Sidt, Sldt, Smsw, Sti, Str};
+        let at = ptrace::instruction_pointer(thread)?;
+        if self.guard.borrow().code_at(at).is_none() || ptrace::signal_code(thread)? != SI_KERNEL {
+            return Ok(false);
+        }
+        let instruction = self.instruction_at(at)?.map(|instruction| instruction.mnemonic());
+        Ok(instruction.is_some_and(|mnemonic| [Cli, Cpuid, Sgdt, Sidt, Sldt, Smsw, Sti, Str].contains(&mnemonic)))
     }
 
     /// If an instruction reads bytes without patches, executes it with access to the page in its code view. Returns `None` if it does not
@@ -310,15 +345,13 @@ impl Session {
         if self.guard.borrow().lacks_access || self.code_changes().spans_in(&(address..end)).next().is_some() {
             return Ok(None);
         }
-        let is_data = self.guard.borrow_mut().note_data_read(&(address..end));
-        if is_data || self.patched_pages(&(page..page + PAGE)).is_none() {
-            self.open(thread, page)?;
-            return Ok(Some(self.step_once(thread)?));
-        }
+        let has_patches = self.patched_pages(&(page..page + PAGE)).is_some();
+        self.guard.borrow_mut().note_data_read(&(address..end), has_patches);
         let Ok(rights) = ptrace::key_rights(thread) else { return Ok(None) };
         self.enter(JournalEntry::KeyRights(thread, rights));
         let is_set = ptrace::set_key_rights(thread, rights & !(3 << (2 * key))).is_ok();
-        let executed = if is_set { self.step_once(thread) } else { Ok(None) };
+        // Another thread may have switched the page of the instruction itself.
+        let executed = if is_set { self.step_from_data(thread) } else { Ok(None) };
         unless_gone(if is_set { ptrace::set_key_rights(thread, rights) } else { Ok(()) })?;
         self.remove(|entry| matches!(entry, JournalEntry::KeyRights(other, _) if *other == thread));
         let executed = executed?;
@@ -389,28 +422,14 @@ impl Session {
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         Ok(stepped)
     }
+}
 
-    /// Notes the program's action for SIGSEGV.
-    pub fn set_fault_action(&self, action: Option<TrapAction>) {
-        self.fault_action.set(action);
-    }
-
-    /// Restores the program's action for SIGSEGV if the kernel has reset it, because the thread blocked or ignored the signal of a fault
-    /// that the guard has caused.
-    fn restore_fault_action(&self, thread: Tid) -> Result<(), CollectError> {
-        let handler = |action: &TrapAction| u64::from_le_bytes(*action.first_chunk().expect("it has 32 bytes"));
-        let Some(action) = self.fault_action.get().filter(|action| handler(action) != libc::SIG_DFL as u64) else { return Ok(()) };
-        if ptrace::disposition(thread, libc::SIGSEGV, true) != Disposition::Fatal {
-            return Ok(());
-        }
-        self.enter(JournalEntry::FaultAction(action));
-        self.set_action(thread, libc::SIGSEGV, &action)?;
-        self.remove(|entry| matches!(entry, JournalEntry::FaultAction(_)));
-        if handler(&action) != libc::SIG_IGN as u64 {
-            ptrace::set_signal_mask(thread, ptrace::signal_mask(thread)? | SIGSEGV_BIT)?;
-        }
-        Ok(())
-    }
+/// Returns true if the kernel may read the memory of a process at any time, without a system call that says so: by io_uring or asynchronous
+/// input and output.
+fn has_asynchronous_calls(process: Tid) -> io::Result<bool> {
+    let files = std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let has_rings = files.into_iter().any(|file| file.to_string_lossy().starts_with("anon_inode:[io_uring]"));
+    Ok(has_rings || mappings(process)?.iter().any(|mapping| mapping.name.starts_with("/[aio]")))
 }
 
 impl GuardedCode {

@@ -3,10 +3,11 @@
 
 use crate::CollectError;
 use crate::hidden_patches::CodeFault;
-use crate::journal::{JournalEntry, TrapAction};
+use crate::journal::JournalEntry;
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, PtraceStop, Registers, Resume, TRAP_FLAG, Tid, unless_gone};
 use crate::session::Session;
+use crate::signal_state::SignalAction;
 use std::io;
 
 /// `syscall; int3`.
@@ -63,6 +64,7 @@ impl Session {
         ptrace::set_registers(thread, &call)?;
         let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
         self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
+        self.note_injected_trap(thread);
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
@@ -123,7 +125,13 @@ impl Session {
             if let Some(at) = self.step_once(thread)? {
                 return Ok(Some(at));
             }
-            match self.handle_code_fault(thread, ptrace::signal_information(thread)?.si_signo)? {
+            let fault = match self.handle_code_fault(thread, ptrace::signal_information(thread)?.si_signo) {
+                Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
+                Err(_) => self.end_guard(thread).map(|()| CodeFault::Allowed),
+                other => other,
+            };
+            self.restore_ignored_fault(thread)?;
+            match fault? {
                 CodeFault::Executed => return Ok(Some(ptrace::instruction_pointer(thread)?)),
                 CodeFault::Allowed => {}
                 CodeFault::Foreign | CodeFault::Faults => return Ok(None),
@@ -133,8 +141,11 @@ impl Session {
 
     /// Like [`Session::step`], but reads of guarded code fault.
     pub fn step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
-        let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
+        // After a step over a uprobe, the kernel sends SIGTRAP like a process. Only one that the thread blocks may have been pending.
+        let is_step = |signal| signal == libc::SIGTRAP && !self.blocks(thread, signal);
+        let is_end = |signal| Ok(is_step(signal) || is_caused(thread, signal)?);
         let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
+        self.note_injected_trap(thread);
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
     }
 
@@ -159,19 +170,16 @@ impl Session {
         is_end: impl Fn(i32) -> io::Result<bool>,
         when: &str,
     ) -> Result<i32, CollectError> {
-        let mut held = 0;
+        let mut held = Vec::new();
         loop {
             self.resume(thread, how, 0)?;
             match self.wait_for(thread) {
                 Ok(PtraceStop::Signal(signal)) if is_end(signal)? => {
-                    if held != 0 {
-                        // SAFETY: the system call takes no pointers.
-                        unsafe { libc::syscall(libc::SYS_tkill, thread, held) };
-                    }
+                    held.into_iter().for_each(|signal| ptrace::send(thread, signal));
                     return Ok(signal);
                 }
                 // A signal that is not blocked: it is sent again once the thread has finished.
-                Ok(PtraceStop::Signal(signal)) => held = signal,
+                Ok(PtraceStop::Signal(signal)) => held.push(signal),
                 Ok(PtraceStop::Interrupted | PtraceStop::GroupStopped) => {}
                 Ok(other) => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
                 Err(_) if self.killed_by_filter(thread) => {
@@ -191,30 +199,29 @@ impl Session {
         self.inject(memory, thread, at, libc::SYS_prctl, ENABLE_TIME_STAMPS).map(drop)
     }
 
-    /// Sets the program's action for SIGTRAP again, by a thread that receives no signal when it resumes.
-    pub fn restore_trap_action(&self, thread: Tid) -> Result<(), CollectError> {
-        let Some(action) = self.trap_action() else { return Ok(()) };
+    /// Sets an action for a signal in the process of a thread, which has this memory and receives no signal when it resumes.
+    pub fn set_action(&self, memory: &Memory, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
+        let arguments = self.action_arguments(memory, signal, action)?;
+        self.inject_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
+    }
+
+    /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If SIGTRAP is ignored, its action is reset.
+    pub fn set_action_by_trap(&self, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
+        let memory = self.own_memory()?;
+        let arguments = self.action_arguments(memory, signal, action)?;
+        self.inject(memory, thread, Some(self.stub()), libc::SYS_rt_sigaction, arguments).map(drop)
+    }
+
+    fn action_arguments(&self, memory: &Memory, signal: i32, action: &SignalAction) -> io::Result<[u64; 6]> {
         // Memory after the stub, which the program does not use.
         let place = self.stub() + 16;
-        self.own_memory()?.write(place, &action)?;
-        self.inject_without_signal(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
-        Ok(())
+        memory.write(place, action)?;
+        Ok([signal as u64, place, 0, 8, 0, 0])
     }
 }
 
-impl Session {
-    /// Sets an action for a signal in the process of a stopped thread.
-    pub fn set_action(&self, thread: Tid, signal: i32, action: &TrapAction) -> Result<(), CollectError> {
-        // Memory after the stub, which the program does not use.
-        let place = self.stub() + 16;
-        self.own_memory()?.write(place, action)?;
-        self.inject(self.own_memory()?, thread, Some(self.stub()), libc::SYS_rt_sigaction, [signal as u64, place, 0, 8, 0, 0])?;
-        Ok(())
-    }
-}
-
-/// Returns true if a stopped thread's own instruction has caused the signal.
-fn is_fault(thread: Tid, signal: i32) -> io::Result<bool> {
-    let can_be = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
+/// Returns true if a stopped thread's own instruction, or a step, has caused the signal.
+fn is_caused(thread: Tid, signal: i32) -> io::Result<bool> {
+    let can_be = matches!(signal, libc::SIGTRAP | libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
     Ok(can_be && ptrace::signal_code(thread)? > 0)
 }

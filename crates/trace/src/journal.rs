@@ -13,9 +13,6 @@ use std::rc::Rc;
 
 const PAGE: usize = 4096;
 
-/// The kernel's `struct sigaction`.
-pub type TrapAction = [u8; 32];
-
 /// A limit on the address space (`RLIMIT_AS`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimit {
@@ -83,10 +80,6 @@ pub enum JournalEntry {
     Affinity,
     /// The limit on the address space was raised. The value is the program's own.
     AddressLimit(AddressLimit),
-    /// The kernel may reset the program's action for SIGTRAP, which is this.
-    TrapAction(TrapAction),
-    /// The kernel has reset the program's action for SIGSEGV, which was this.
-    FaultAction(TrapAction),
 }
 
 /// The changes to a process's code, shared by its session and all its [`Memory`](crate::memory::Memory) values.
@@ -217,8 +210,6 @@ impl std::fmt::Display for JournalEntry {
             Self::TimeStampCounter => f.write_str("the trap on reading the time-stamp counter"),
             Self::Affinity => f.write_str("the binding to one core"),
             Self::AddressLimit(_) => f.write_str("the limit on its address space"),
-            Self::TrapAction(_) => f.write_str("the action for SIGTRAP"),
-            Self::FaultAction(_) => f.write_str("the action for SIGSEGV"),
         }
     }
 }

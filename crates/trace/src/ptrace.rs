@@ -96,12 +96,12 @@ pub fn is_pending(thread: Tid, signal: i32) -> bool {
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
-/// Returns true if a stopped thread blocks a signal.
+/// Returns true if a stopped thread blocks a signal at present, be it for the duration of a system call.
 pub fn is_blocked(thread: Tid, signal: i32) -> bool {
     signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
-/// Reads a stopped thread's signal mask, with signal 1 in the lowest bit; within `sigsuspend`, the temporary mask.
+/// Reads a stopped thread's signal mask, with signal 1 in the lowest bit; within `sigsuspend`, the mask to which the call returns.
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     const GET: u32 = 0x420a;
     let mut mask = 0u64;
@@ -143,6 +143,12 @@ pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
     }
 }
 
+/// Returns true if the action for a signal is not the default.
+pub fn has_action(thread: Tid, signal: i32) -> bool {
+    let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]);
+    (caught | ignored) >> (signal - 1) & 1 == 1
+}
+
 pub fn interrupt(thread: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, thread, 0, 0)
 }
@@ -160,6 +166,12 @@ pub fn resume(thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
         Resume::Step => libc::PTRACE_SINGLESTEP,
     };
     request(what, thread, 0, signal as usize)
+}
+
+/// Sends a signal to a thread. A thread that is gone is not an error.
+pub fn send(thread: Tid, signal: i32) {
+    // SAFETY: the system call takes no pointers.
+    unsafe { libc::syscall(libc::SYS_tkill, thread, signal) };
 }
 
 /// Leaves a thread in its group stop.

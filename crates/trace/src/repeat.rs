@@ -241,6 +241,11 @@ impl Repeater {
         }
     }
 
+    /// Returns true if the system call that a thread is in reads the subject's mappings.
+    pub fn reads_mappings(&self, tid: Tid) -> bool {
+        self.pending.get(&tid).is_some_and(|call| call.reads_mappings)
+    }
+
     /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
         // Results of calls that a signal has interrupted and that the kernel restarts.

@@ -7,9 +7,10 @@
 
 use crate::CollectError;
 use crate::code_guard::CodeGuard;
-use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
+use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges};
 use crate::memory::{Memory, outside};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
+use crate::signal_state::SignalState;
 use crate::system::unpin;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,8 +27,8 @@ pub struct Session {
     code: SharedCodeChanges,
     /// Hides the changes to code from the program.
     pub(crate) guard: RefCell<CodeGuard>,
-    /// The program's action for SIGSEGV, if it has set one.
-    pub(crate) fault_action: Cell<Option<TrapAction>>,
+    /// The signal state as the program knows it.
+    pub(crate) signals: RefCell<SignalState>,
     /// Address of the permanent stub for system calls; 0 if there is none yet.
     stub: Cell<u64>,
     state: RefCell<SessionState>,
@@ -49,8 +50,8 @@ impl Session {
     /// Begins the session of a process, none of whose threads is traced yet.
     pub fn new(process: Tid) -> Self {
         let code = Rc::new(RefCell::new(CodeChanges::default()));
-        let (guard, fault_action) = (RefCell::default(), Cell::new(None));
-        Self { process, memory: OnceCell::new(), code, guard, fault_action, stub: Cell::new(0), state: RefCell::default() }
+        let (guard, signals, state) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { process, memory: OnceCell::new(), code, guard, signals, stub: Cell::new(0), state }
     }
 
     pub fn process(&self) -> Tid {
@@ -74,6 +75,11 @@ impl Session {
     /// Returns true if other threads or processes may be running in the same memory.
     pub fn has_several_threads(&self) -> bool {
         self.state.borrow().threads.len() > 1
+    }
+
+    /// The traced threads.
+    pub fn threads(&self) -> Vec<Tid> {
+        self.state.borrow().threads.keys().copied().collect()
     }
 
     /// Notes that the program filters its system calls. None is injected from now on, since the filter could kill the program for it.
@@ -155,17 +161,6 @@ impl Session {
         }
     }
 
-    /// The program's action for SIGTRAP, if it has set one.
-    pub fn trap_action(&self) -> Option<TrapAction> {
-        let action = |entry: &JournalEntry| if let JournalEntry::TrapAction(action) = entry { Some(*action) } else { None };
-        self.state.borrow().entries.iter().rev().find_map(action)
-    }
-
-    pub fn set_trap_action(&self, action: Option<TrapAction>) {
-        self.remove(|entry| matches!(entry, JournalEntry::TrapAction(_)));
-        action.into_iter().for_each(|action| self.enter(JournalEntry::TrapAction(action)));
-    }
-
     /// Forgets changes to memory that the program has unmapped or replaced.
     pub fn forget_memory(&self, gone: &Range<u64>) {
         self.code.borrow_mut().forget(gone);
@@ -186,7 +181,7 @@ impl Session {
     pub fn forget_program(&self) {
         self.code.borrow_mut().clear();
         self.guard.borrow_mut().clear();
-        self.fault_action.set(None);
+        *self.signals.borrow_mut() = SignalState::default();
         self.stub.set(0);
         self.state.borrow_mut().entries.retain(|entry| matches!(entry, JournalEntry::TimeStampCounter | JournalEntry::Affinity));
     }
@@ -314,10 +309,10 @@ impl Session {
         Ok(())
     }
 
-    /// Undoes the changes in the journal by system calls of `threads`, which are stopped outside system calls. `quiet` is one of them
-    /// that receives no signal when it resumes. `others` are threads of other programs, which lose only what every thread has inherited.
+    /// Undoes the changes in the journal by system calls of `threads`, which are stopped outside system calls. `quiet` are those
+    /// that receive no signal when they resume. `others` are threads of other programs, which lose only what every thread has inherited.
     /// Returns descriptions of the changes that could not be undone.
-    pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: Option<Tid>) -> Vec<String> {
+    pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: &[Tid]) -> Vec<String> {
         // Length: one list of changes, undone in one order.
         let entries = std::mem::take(&mut self.state.borrow_mut().entries);
         let mut unrestored = Vec::new();
@@ -353,10 +348,6 @@ impl Session {
                 JournalEntry::ProtectionKey(key) => {
                     note(entry, self.inject_in_any(threads, stub, libc::SYS_pkey_free, [u64::from(*key), 0, 0, 0, 0, 0]));
                 }
-                JournalEntry::FaultAction(action) => {
-                    let restore = |thread: &Tid| self.set_action(*thread, libc::SIGSEGV, action);
-                    note(entry, threads.first().map_or(Ok(()), restore));
-                }
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
                     let free = |thread: Tid| self.enable_time_stamps(self.own_memory()?, thread, stub);
@@ -366,15 +357,10 @@ impl Session {
                 _ => {}
             }
         }
-        if let Some(action) = entries.iter().rev().find(|entry| matches!(entry, JournalEntry::TrapAction(_))) {
-            // `restore_trap_action` reads it from the journal.
-            self.enter(action.clone());
-            let no_thread = || Err(CollectError::Unexpected { what: "each of its threads is about to receive a signal".to_owned() });
-            note(action, quiet.map_or_else(no_thread, |thread| self.restore_trap_action(thread)));
-        }
+        let unrestored_actions = if stub.is_some() && !threads.is_empty() { self.restore_actions(quiet) } else { Vec::new() };
         for entry in entries.iter().rev() {
             if let JournalEntry::Mapping(range) = entry {
-                note(entry, self.unmap(threads, range));
+                note(entry, self.unmap(threads, quiet, range));
             }
         }
         for entry in &entries {
@@ -385,6 +371,7 @@ impl Session {
             }
         }
         self.state.borrow_mut().entries.clear();
+        unrestored.extend(unrestored_actions);
         unrestored
     }
 
@@ -395,11 +382,18 @@ impl Session {
     }
 
     /// Unmaps a range, unless a thread is executing there.
-    fn unmap(&self, threads: &[Tid], range: &Range<u64>) -> Result<(), CollectError> {
+    fn unmap(&self, threads: &[Tid], quiet: &[Tid], range: &Range<u64>) -> Result<(), CollectError> {
         if threads.iter().any(|thread| ptrace::instruction_pointer(*thread).is_ok_and(|at| range.contains(&at))) {
             return Err(CollectError::Unexpected { what: "a thread is executing there".to_owned() });
         }
-        self.inject_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
+        let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
+        match quiet.first() {
+            // A trap would reset the action. The area with the stub is unmapped last.
+            Some(thread) if self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 => {
+                self.inject_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
+            }
+            _ => self.inject_in_any(threads, None, libc::SYS_munmap, arguments),
+        }
     }
 
     /// Makes a system call in the first of `threads` that still exists.
@@ -430,9 +424,10 @@ impl Session {
             Ok(signals) => signals,
             Err(error) => return vec![format!("all changes ({error})")],
         };
-        let threads: Vec<Tid> = self.state.borrow().threads.keys().copied().collect();
+        let threads = self.threads();
         let signal = |thread: &Tid| signals.get(thread).copied().unwrap_or(0);
-        let mut unrestored = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
+        let quiet: Vec<Tid> = threads.iter().copied().filter(|thread| signal(thread) == 0).collect();
+        let mut unrestored = self.undo(&threads, &[], &quiet);
         for thread in &threads {
             if let Err(error) = self.detach(*thread, signal(thread)) {
                 unrestored.push(format!("the tracing of thread {thread} ({error})"));

@@ -79,10 +79,8 @@ impl ShownMappings {
     }
 
     /// Notes the pages of code that are not executable at present.
-    pub fn note_data_views(&mut self, pages: &[u64]) {
-        if self.data_views != pages {
-            self.data_views = pages.to_vec();
-        }
+    pub fn note_data_views(&mut self, pages: Vec<u64>) {
+        self.data_views = pages;
     }
 
     pub fn note_open(&mut self, process: Tid, descriptor: u64) {

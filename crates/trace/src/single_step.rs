@@ -25,9 +25,9 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
-const AT_HANDLER: i32 = libc::SIGTRAP;
+pub const AT_HANDLER: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
-const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
+pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
 /// Single-steps a program.
 #[derive(Debug)]
@@ -231,10 +231,14 @@ impl Stepping {
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
+                if code == AT_HANDLER {
+                    subject.session.note_mask(thread)?;
+                }
                 if code == AT_HANDLER && !stepped.program_traps {
                     hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
                 }
-                if code == SI_KERNEL || code <= 0 || (code == TRAP_TRACE && stepped.program_traps) {
+                let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
+                if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {
                     return Ok(Trap::Foreign);
                 }
                 Ok(Trap::Recorded(self.step(subject, (thread, number), Arrival::Next, images, sink)?))
@@ -418,7 +422,7 @@ fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, 
 }
 
 /// Clears the trap flag in flags that lie at a stack address.
-fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
+pub fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
     let place = stack_pointer + 1;
     match subject.memory.read_some(place, 1).as_slice() {
         [byte] => subject.memory.write(place, &[byte & !((TRAP_FLAG >> 8) as u8)]),

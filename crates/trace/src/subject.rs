@@ -5,13 +5,14 @@
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
 use crate::displaced::SLOT;
 use crate::injection::STUB;
-use crate::journal::{JournalEntry, TrapAction};
+use crate::journal::JournalEntry;
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::mappings::mappings;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;
+use crate::signal_state::{self, SignalAction};
 use crate::{CollectError, programs};
 use object::read::ReadCache;
 use std::fs::File;
@@ -153,6 +154,10 @@ impl TracedProcess {
             PtraceStop::SystemCall => {}
             other => return Err(CollectError::Unexpected { what: format!("expected a stop at the return from execve, found {other:?}") }),
         }
+        for signal in [libc::SIGTRAP, libc::SIGSEGV] {
+            let is_ignored = ptrace::disposition(process, signal, false) == Disposition::Ignored;
+            session.note_action(process, signal, is_ignored.then(signal_state::ignoring));
+        }
         let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
@@ -184,8 +189,9 @@ impl TracedProcess {
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
         // Before any trap, since a trap may reset the action.
-        session.set_trap_action(signal_action(session, &memory, process, libc::SIGTRAP)?);
-        session.set_fault_action(signal_action(session, &memory, process, libc::SIGSEGV)?);
+        for signal in [libc::SIGTRAP, libc::SIGSEGV] {
+            session.note_action(process, signal, signal_action(session, &memory, process, signal)?);
+        }
         let subject = Self { process, session: session.clone(), memory, bias, area: 0, fresh: false, fixed_clock: false };
         Ok((subject.map_area(executable)?, threads))
     }
@@ -256,13 +262,13 @@ impl TracedProcess {
 }
 
 /// Returns the program's action for a signal, unless that is the default.
-fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<TrapAction>, CollectError> {
+fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) -> Result<Option<SignalAction>, CollectError> {
     if ptrace::disposition(process, signal, false) == Disposition::Fatal {
         return Ok(None);
     }
     // Scratch memory below the red zone of the stack, which is restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
-    let (mut hidden, mut action) = (TrapAction::default(), TrapAction::default());
+    let (mut hidden, mut action) = (SignalAction::default(), SignalAction::default());
     memory.read(place, &mut hidden)?;
     let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [signal as u64, 0, place, 8, 0, 0])?;
     memory.read(place, &mut action)?;

@@ -216,11 +216,12 @@ impl Trampolines {
         sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
     }
 
-    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own.
+    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own. `is_merged` means that it may have two causes.
     pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
         thread: Tid,
+        is_merged: bool,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<Option<SinkFlow>, CollectError> {
@@ -228,6 +229,7 @@ impl Trampolines {
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
         match ptrace::signal_code(thread)? {
             SI_KERNEL => {}
+            _ if is_merged => {}
             TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
@@ -260,9 +262,9 @@ impl Trampolines {
 
     /// Undoes a trap that was pending when the collection ended, so that it happens again without trampolines. Returns false if the trap
     /// is the program's own.
-    pub fn undo_trap(&mut self, thread: Tid) -> Result<bool, CollectError> {
+    pub fn undo_trap(&mut self, thread: Tid, is_merged: bool) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        if ptrace::signal_code(thread)? != SI_KERNEL {
+        if ptrace::signal_code(thread)? != SI_KERNEL && !is_merged {
             return Ok(false);
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {

@@ -9,11 +9,11 @@ use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
-use crate::journal::TrapAction;
 use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
 use crate::ptrace::{self, Resume, Tid};
 use crate::run::TraceRun;
 use crate::session::Session;
+use crate::signal_state::{SignalAction, process_of};
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::stack::StackUnwinder;
@@ -237,7 +237,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the file addresses of code in which the program has seen the collector's changes because it reads data there, and true if
-    /// it may have seen all of them since it restricted itself.
+    /// it may have seen all of them at times.
     pub fn visible_code(&self) -> (Vec<Range<u64>>, bool) {
         let guard = self.session.guard();
         let in_file = |range: &Range<u64>| self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1;
@@ -343,13 +343,14 @@ impl<'a> Watch<'a> {
         signal: i32,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
+        let is_merged = self.session.is_merged(thread, signal)?;
         let trap = match &mut self.means {
             Watched::Nothing => Trap::Foreign,
             Watched::Hardware(hardware) => hardware.handle_trap(thread, number, signal, sink)?,
             Watched::Steps(steps) => steps.handle_trap(subject, thread, number, signal, &self.images, sink)?,
             Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(record_probe_hits(probes, sink)?),
             Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
-            Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread)? {
+            Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread, is_merged)? {
                 Some(site) => {
                     // Hits of probes that came before this one must precede it.
                     record_probe_hits(probes, sink)?;
@@ -359,17 +360,21 @@ impl<'a> Watch<'a> {
             },
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Trampolines(trampolines) => {
-                trampolines.handle_trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
+                trampolines.handle_trap(subject, thread, is_merged, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
             }
-            Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
+            Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread, is_merged)? {
                 Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
                 None => Trap::Foreign,
             },
         };
         if let Trap::Recorded(_) = trap {
-            // If SIGTRAP was blocked or ignored, the kernel has reset the program's action for it.
+            // If the signal was blocked or ignored, the kernel has unblocked it and reset the action.
+            self.session.restore_signal(thread, signal)?;
             if !self.session.is_filtered() {
-                self.session.restore_trap_action(thread)?;
+                self.session.restore_injected_trap(thread)?;
+            }
+            if is_merged {
+                ptrace::send(thread, signal);
             }
         }
         Ok(trap)
@@ -378,23 +383,45 @@ impl<'a> Watch<'a> {
     /// Undoes a hit that was pending when the collection ended, so that the instruction is executed again without its breakpoint. Returns
     /// the signal to deliver, or 0.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
-        match &mut self.means {
+        let is_merged = self.session.is_merged(thread, signal)?;
+        let left = match &mut self.means {
             Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
-                match breakpoint_hit(breakpoints, thread)? {
+                match breakpoint_hit(breakpoints, thread, is_merged)? {
                     Some(site) => {
                         ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
-                        Ok(0)
+                        0
                     }
-                    None => Ok(signal),
+                    None => signal,
                 }
             }
-            Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
-            Watched::Steps(steps) => Ok(if steps.is_own(thread, signal)? { 0 } else { signal }),
-            _ if self.session.is_code_fault(thread, signal) => Ok(0),
-            Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
-            Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => Ok(0),
-            _ => Ok(signal),
+            Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => {
+                if trampolines.undo_trap(thread, is_merged)? {
+                    0
+                } else {
+                    signal
+                }
+            }
+            Watched::Steps(steps) => {
+                if steps.is_own(thread, signal)? {
+                    0
+                } else {
+                    signal
+                }
+            }
+            _ if self.session.is_code_fault(thread, signal) => 0,
+            Watched::Hardware(_) if signal == libc::SIGTRAP => 0,
+            Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => 0,
+            _ => signal,
+        };
+        if is_merged {
+            // It is pending again, or still.
+            ptrace::send(thread, signal);
         }
+        let left = if is_merged { 0 } else { left };
+        if left == 0 {
+            self.session.restore_masks(thread, 0)?;
+        }
+        Ok(left)
     }
 
     /// Returns how far a thread in a slot has executed the slot's instruction; `None` if it is not in a slot.
@@ -441,17 +468,17 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// The program changes something that the collector itself depends on.
-    pub fn handle_call_start(&mut self, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
+    pub fn handle_call_start(&mut self, thread: Tid, number: u64, arguments: &[u64; 6], memory: &Memory) -> Result<(), CollectError> {
         const SET_GS: u64 = 0x1001;
         if number as i64 == libc::SYS_arch_prctl && arguments[0] == SET_GS && matches!(self.means, Watched::Trampolines(_)) {
             return Err(CollectError::Unexpected { what: "it uses the gs register itself. Use `--collector ptrace`".to_owned() });
         }
-        let [signal, action, ..] = *arguments;
-        if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
-            self.session.set_trap_action(memory.read_some(action, size_of::<TrapAction>()).try_into().ok());
-        }
-        if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGSEGV as u64 && action != 0 {
-            self.session.set_fault_action(memory.read_some(action, size_of::<TrapAction>()).try_into().ok());
+        let [signal, action, _, set_size, ..] = *arguments;
+        if number as i64 == libc::SYS_rt_sigaction && matches!(signal as i32, libc::SIGTRAP | libc::SIGSEGV) && set_size == 8 {
+            let mut new = SignalAction::default();
+            if memory.read(action, &mut new).is_ok() {
+                self.session.note_action(process_of(thread), signal as i32, Some(new));
+            }
         }
         Ok(())
     }
@@ -518,9 +545,10 @@ fn record_hit(
     Ok(flow)
 }
 
-/// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own.
-fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<BreakpointSite>, CollectError> {
+/// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own. `is_merged` means that it may have two
+/// causes.
+fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid, is_merged: bool) -> Result<Option<BreakpointSite>, CollectError> {
     let Some(site) = breakpoints.site_hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
-    let is_ours = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == SI_KERNEL;
+    let is_ours = is_merged || !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == SI_KERNEL;
     Ok(is_ours.then_some(site))
 }

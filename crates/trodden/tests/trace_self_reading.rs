@@ -149,14 +149,12 @@ int main(int count, char **arguments) {
         sums((void *)1);
         check(!mprotect(page, 4096, PROT_READ | PROT_EXEC));
         sums((void *)1);
-        int key = pkey_alloc(0, 0);
-        check(key == -1 || key == 1);
-        sums((void *)1);
         char line[200], *last = 0;
         FILE *maps = fopen("/proc/self/maps", "r");
         int lines = 0;
         while (fgets(line, sizeof line, maps)) lines += !!strstr(line, "/app");
-        printf("%d\n", lines);
+        // Keys of its own end the guard.
+        printf("%d %d\n", lines, pkey_alloc(0, 0));
     } else if (!strcmp(how, "loop")) {
         signal(SIGUSR1, end);
         puts("ready");

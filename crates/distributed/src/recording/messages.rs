@@ -50,7 +50,8 @@ pub(super) fn own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String>
     }
     if followed.shows_changes {
         notes.push(
-            "the program restricted itself (seccomp or PR_SET_MDWE). If it read its own code after that, it saw the trace's jumps and \
+            "the program restricted itself (seccomp or PR_SET_MDWE), or it uses protection keys, asynchronous I/O, or signals and \
+             threads in a way in which reads of code cannot be intercepted. If it read its own code then, it saw the trace's jumps and \
              breakpoints: `--collector single-step` has none"
                 .to_owned(),
         );

@@ -3,7 +3,6 @@
 
 use super::Following;
 use crate::CollectError;
-use crate::followed_thread::{SIGTRAP_BIT, Task};
 use crate::images::{self, Library};
 use crate::ptrace::{self, CallStop, Registers, Resume, Tid};
 use crate::repeat::{CallEntry, Repeater};
@@ -25,19 +24,22 @@ impl Following<'_, '_> {
     }
 
     fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
-        if self.defer_call(thread, call, &arguments)? {
+        let input = self.code_input(call, &arguments);
+        if self.defer_call(thread, call, &arguments, input.as_ref())? {
             return Ok(());
         }
-        let arguments = self.redirect_input(thread, call, arguments)?;
+        let arguments = match input {
+            Some(input) => self.redirect_input(thread, input, arguments)?,
+            None => arguments,
+        };
         let memory = &self.subject.memory;
         if self.failure.is_none() {
-            self.watch.handle_call_start(call, &arguments, memory)?;
+            self.watch.handle_call_start(thread, call, &arguments, memory)?;
         }
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         task.is_returning = call as i64 == libc::SYS_rt_sigreturn;
-        if call as i64 == libc::SYS_rt_sigprocmask {
-            task.enter_sigprocmask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
-        }
+        task.sets_action = call as i64 == libc::SYS_rt_sigaction;
+        task.changes_mask = matches!(call as i64, libc::SYS_rt_sigprocmask | libc::SYS_rt_sigreturn);
         if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
             self.followed.stack = self.watch.stack(self.subject, thread);
         }
@@ -78,6 +80,11 @@ impl Following<'_, '_> {
             return Ok(SinkFlow::Continue);
         }
         self.restore_input(thread)?;
+        let task = self.tasks.get_mut(&thread).expect("the thread is known");
+        task.sets_action = false;
+        if std::mem::take(&mut task.changes_mask) {
+            self.subject.session.note_mask(thread)?;
+        }
         let memory = &self.subject.memory;
         if let Some((place, flags)) = self.pending_clone_flags.remove(&thread) {
             memory.write(place, &flags.to_le_bytes())?;
@@ -96,12 +103,13 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         self.hide_changes(&call, result)?;
         self.lower_limit(thread, &call, result)?;
-        self.calls.shown.note_data_views(&self.subject.session.guard().data_pages());
+        if self.calls.reads_mappings(thread) {
+            self.calls.shown.note_data_views(self.subject.session.guard().data_pages());
+        }
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
         }
-        self.restore_old_mask(thread, result)?;
         if self.failure.is_some() {
             // The collection is ending, and nothing more is watched.
             self.resume(thread, 0)?;
@@ -112,6 +120,7 @@ impl Following<'_, '_> {
         let registers = ptrace::registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         let again = std::mem::take(&mut task.is_returning) && task.return_from_handler((registers.rip, registers.rsp));
+        self.subject.session.restore_injected_trap(thread)?;
         let flow = self.watch.after_system_call(self.subject, (thread, number), again, self.sink)?;
         self.resume(thread, 0)?;
         Ok(flow)
@@ -125,15 +134,6 @@ impl Following<'_, '_> {
         let Ok(flags) = memory.word(place) else { return Ok(()) };
         if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
             self.pending_clone_flags.insert(thread, (place, flags));
-        }
-        Ok(())
-    }
-
-    /// Adds SIGTRAP to the old mask that a system call has stored, if the program believes it blocked.
-    fn restore_old_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
-        let memory = &self.subject.memory;
-        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_sigprocmask), result) {
-            memory.write(old, &(memory.word(old)? | SIGTRAP_BIT).to_le_bytes())?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::{Following, unless_killed};
 use crate::CollectError;
 use crate::breakpoints::SlotProgress;
-use crate::followed_thread::{Role, SIGTRAP_BIT};
+use crate::followed_thread::Role;
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
@@ -40,9 +40,7 @@ impl Following<'_, '_> {
         self.is_undone = true;
         let mut is_free = false;
         for (thread, signal) in signals {
-            if self.tasks.get(&thread).is_some_and(|task| task.blocks_traps) {
-                unless_gone(ptrace::signal_mask(thread).and_then(|mask| ptrace::set_signal_mask(thread, mask | SIGTRAP_BIT)))?;
-            }
+            unless_gone(self.subject.session.restore_masks(thread, signal))?;
             if self.subject.session.detach(thread, signal)? {
                 self.tasks.remove(&thread);
                 is_free = true;
@@ -170,14 +168,15 @@ impl Following<'_, '_> {
         let is_gone = self.is_image_gone || self.followed.status.is_some();
         let is_unrecorded = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Unrecorded);
         let (unrecorded, threads): (Vec<Tid>, Vec<Tid>) = stopped.iter().map(|p| p.0).partition(is_unrecorded);
-        let quiet = stopped.iter().find(|(thread, signal)| *signal == 0 && threads.contains(thread)).map(|(thread, _)| *thread);
+        let is_quiet = |(thread, signal): &(Tid, i32)| (*signal == 0 && threads.contains(thread)).then_some(*thread);
+        let quiet: Vec<Tid> = stopped.iter().filter_map(is_quiet).collect();
         for thread in &threads {
             let moved = self.watch.move_out_of_copy(self.subject, *thread, true, false).and_then(|_| self.move_out_of_slot(*thread));
             let moved = moved.map(|()| SinkFlow::Continue).or_else(unless_killed);
             self.note_unrestored(&format!("the position of thread {thread}"), moved);
         }
         self.watch.end_probes();
-        let unrestored = self.subject.session.undo(&threads, &unrecorded, quiet);
+        let unrestored = self.subject.session.undo(&threads, &unrecorded, &quiet);
         self.followed.unrestored.extend(unrestored);
     }
 }

@@ -16,6 +16,7 @@
 //! after the trap when the handler returns; if the handler never returns, the hit still counts.
 
 mod calls;
+mod copied_input;
 mod detach;
 mod own_code;
 mod own_reads;
@@ -24,8 +25,9 @@ mod signals;
 
 pub use calls::watch_library;
 
+use self::copied_input::{InputBuffers, RedirectedCall};
 use self::own_code::MemoryChange;
-use self::own_reads::{DeferredCall, InputBuffers, RedirectedCall};
+use self::own_reads::DeferredCall;
 use self::restrictions::restore_limit;
 use crate::CollectError;
 use crate::attach::shares_memory;
@@ -83,7 +85,7 @@ pub struct Followed {
     /// File addresses of code in which the program saw the collector's changes, because it reads data there.
     #[serde(default)]
     pub visible_code: Vec<Range<u64>>,
-    /// True if the collector's changes to code were visible to the program after it had restricted itself.
+    /// True if the collector's changes to code were visible to the program at times, since they could not be hidden without disturbing it.
     #[serde(default)]
     pub shows_changes: bool,
     /// Like `stack`, but for each thread, by number, at the time it ended. A thread is missing if its stack could not be read.
@@ -255,14 +257,15 @@ impl Following<'_, '_> {
     fn begin(&mut self, threads: &[Tid]) {
         let mut numbers = Vec::new();
         for thread in threads {
-            let (mut task, number) = self.new_thread();
-            task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
-            task.blocks_faults = ptrace::is_blocked(*thread, libc::SIGSEGV);
+            let (task, number) = self.new_thread();
             self.tasks.insert(*thread, task);
             numbers.push((*thread, number));
         }
         for (thread, number) in numbers {
-            let begun = self.watch.begin_thread(self.subject, thread, number, self.sink);
+            let session = &self.subject.session;
+            let begun = session.note_mask(thread).map_err(CollectError::from);
+            let begun = begun.and_then(|()| self.watch.begin_thread(self.subject, thread, number, self.sink));
+            let begun = begun.and_then(|()| session.restore_injected_trap(thread));
             if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
                 self.failure = Some(error);
                 // All are still stopped, and are detached in this state.
@@ -358,6 +361,7 @@ impl Following<'_, '_> {
         self.tasks.remove(&thread);
         self.in_vfork.remove(&thread);
         self.forget_calls(thread);
+        self.subject.session.signals.borrow_mut().forget(thread);
         self.watch.end_thread(thread, self.sink)?;
         if thread != self.subject.process {
             return Ok(());
@@ -399,6 +403,7 @@ impl Following<'_, '_> {
     /// Handles `execve` of a recorded thread. If it belongs to the process itself, all other threads and the image are gone.
     fn handle_exec(&mut self, thread: Tid) {
         self.forget_calls(thread);
+        self.subject.session.signals.borrow_mut().forget(thread);
         if thread != self.subject.process {
             // A `vfork` child has stopped sharing the memory.
             self.tasks.insert(thread, Task::new(Role::Unrecorded));
@@ -429,12 +434,10 @@ impl Following<'_, '_> {
     fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
         let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
         let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
-        let mut task = match shares && !self.is_image_gone {
+        let task = match shares && !self.is_image_gone {
             true => self.new_thread().0,
             false => Task::new(Role::Unrecorded),
         };
-        task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
-        task.blocks_faults = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_faults);
         let copied = !shares && !from_unrecorded && !self.is_image_gone;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
         if kind != TaskKind::Clone || !shares {
@@ -451,22 +454,25 @@ impl Following<'_, '_> {
         if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
             Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
         }
-        if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::Continue).or_else(unless_killed) {
+        if copied && let Err(error) = self.clean_child(parent, child).map(|()| SinkFlow::Continue).or_else(unless_killed) {
             self.followed.unrestored.push(format!("the copy of the code in its child {child} ({error})"));
             self.failure.get_or_insert(error);
         }
         if let Some(number) = recorded {
+            unless_gone(self.subject.session.note_mask(child))?;
+            self.subject.session.signals.borrow_mut().add_child(parent, child);
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
         }
         self.resume(child, 0)
     }
 
     /// Undoes all changes in a child with a copy of the memory.
-    fn clean_child(&mut self, child: Tid) -> Result<(), CollectError> {
+    fn clean_child(&mut self, parent: Tid, child: Tid) -> Result<(), CollectError> {
         ptrace::set_options(child, false)?;
         self.watch.restore_child_code(&Memory::open(child)?)?;
         self.watch.move_out_of_copy(self.subject, child, true, false)?;
         self.watch.restore_child_protection(self.subject, child)?;
-        self.subject.enable_time_stamps(child)
+        self.subject.enable_time_stamps(child)?;
+        self.subject.session.restore_actions_of_child(parent, child)
     }
 }

@@ -7,6 +7,7 @@
 
 use super::{Following, unless_killed};
 use crate::CollectError;
+use crate::followed_thread::{Role, Task};
 use crate::memory::{Memory, MemoryEffect, pages};
 use crate::ptrace::{self, PtraceStop, Tid, unless_gone};
 use crate::sink::SinkFlow;
@@ -40,21 +41,35 @@ impl Following<'_, '_> {
 
     /// Stops all other threads and releases code. `thread` is about to make a system call (`is_in_call`) or can be stepped.
     pub(super) fn release_with_all_stopped(&mut self, ranges: &[Range<u64>], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
-        let mut others = Vec::new();
-        while self.watch.patches_code() {
-            let created;
-            (created, others) = self.stop_others(thread)?.into_iter().partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
-            if created.is_empty() {
-                break;
-            }
-            // Tasks with a copy of the memory must be cleaned while the patches are still known.
-            others.drain(..).for_each(|event| self.subject.session.requeue_event(event));
-            created.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
-        }
+        let others = if self.watch.patches_code() { self.settle_others(thread)? } else { Vec::new() };
         let released = self.unguard(ranges, thread, is_in_call).and_then(|()| self.release(ranges, &others, thread, is_in_call));
         // The events are reported again, and then handled as usual.
         others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
         released
+    }
+
+    /// Stops all other threads, and returns their events. Tasks with a copy of the memory, which must be cleaned while the changes to it
+    /// are known, have been handled before.
+    fn settle_others(&mut self, thread: Tid) -> Result<Vec<(Tid, PtraceStop)>, CollectError> {
+        loop {
+            let stopped = self.stop_others(thread)?.into_iter();
+            let (created, others): (Vec<_>, Vec<_>) = stopped.partition(|(_, what)| matches!(what, PtraceStop::Created { .. }));
+            if created.is_empty() {
+                return Ok(others);
+            }
+            others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
+            created.into_iter().for_each(|(other, what): (Tid, PtraceStop)| _ = self.handle(other, what));
+        }
+    }
+
+    /// Handles the new tasks of other threads before the guard of code ends: those with a copy of the memory have a copy of the guard.
+    pub(super) fn settle_children(&mut self, thread: Tid) -> Result<(), CollectError> {
+        if !self.subject.session.has_several_threads() {
+            return Ok(());
+        }
+        let others = self.settle_others(thread)?;
+        others.into_iter().for_each(|event| self.subject.session.requeue_event(event));
+        Ok(())
     }
 
     /// Ends the guard of code that is about to be released. A system call that releases code is deferred until that is done.
@@ -100,7 +115,9 @@ impl Following<'_, '_> {
         let session = self.subject.session.clone();
         // The parent of a `vfork` child executes nothing, and cannot be stopped.
         let is_running = |other: &Tid| *other != thread && !session.is_stopped(*other) && !self.in_vfork.contains(other);
-        let running = self.tasks.iter().filter(|(_, task)| !task.is_ending).map(|(other, _)| *other).filter(is_running);
+        // Others have a memory of their own, from which the changes have been removed.
+        let shares = |task: &Task| !task.is_ending && matches!(task.role, Role::Recorded(_));
+        let running = self.tasks.iter().filter(|(_, task)| shares(task)).map(|(other, _)| *other).filter(is_running);
         let running: Vec<Tid> = running.collect();
         for other in &running {
             unless_gone(ptrace::interrupt(*other))?;
@@ -166,9 +183,13 @@ impl Following<'_, '_> {
 }
 
 /// Yields addresses and lengths of the buffers in a vector.
-pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-    (0..count.min(MAX_PARTS)).map_while(move |part| {
-        let at = vector.wrapping_add(16 * part);
-        Some((memory.word(at).ok()?, memory.word(at.wrapping_add(8)).ok()?))
-    })
+pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let words = words(memory, vector, 2 * count.min(MAX_PARTS));
+    (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
+}
+
+/// Reads up to `count` words.
+pub(super) fn words(memory: &Memory, address: u64, count: u64) -> Vec<u64> {
+    let bytes = memory.read_some(address, 8 * count as usize);
+    bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("it has eight bytes"))).collect()
 }

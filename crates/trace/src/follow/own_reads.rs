@@ -3,26 +3,27 @@
 //!
 //! A system call that passes on code gets a copy of its original bytes instead. Any other call that fails with EFAULT because it reads
 //! guarded memory, such as a path within code, is made again without the guard. Calls that need the guard to be changed are deferred:
-//! they are skipped, and made again once the change, which takes injected calls, is done.
+//! they are skipped, and made again once the change, which takes injected calls, is done. Calls after which the kernel may read memory at
+//! any time, or whose effect the guard would change, end the guard.
 
 use super::Following;
-use super::own_code::parts;
+use super::copied_input::CodeInput;
+use super::own_code::{parts, words};
 use crate::CollectError;
-use crate::code_guard::{PAGE, page_of};
-use crate::followed_thread::{Role, SIGSEGV_BIT};
+use crate::code_guard::PAGE;
+use crate::followed_thread::Role;
 use crate::hidden_patches::CodeFault;
 use crate::memory::pages;
-use crate::ptrace::{self, Registers, Resume, Tid};
+use crate::ptrace::{self, Registers, Resume, Tid, unless_gone};
 use crate::sink::{SinkFlow, ThreadNumber};
-use crate::subject::AREA_SIZE;
 use std::ops::Range;
 
-/// Maximum number of bytes of code that one system call passes on. More is a short write.
-const MAX_INPUT: u64 = 8 << 20;
-/// Minimum size of a buffer.
-const MIN_BUFFER: u64 = 1 << 16;
-/// Size of the kernel's `struct msghdr`.
-const MESSAGE_SIZE: u64 = 56;
+/// Size of the kernel's `struct mmsghdr`.
+const MESSAGES_STEP: u64 = 64;
+/// Maximum distance from the start of an argument to the guarded code that is part of it.
+const MAX_ARGUMENT: u64 = 1 << 16;
+/// Number of words of an argument that are searched for addresses of code.
+const MAX_WORDS: u64 = 64;
 /// `prctl` that keeps memory from becoming executable.
 const PR_SET_MDWE: u64 = 65;
 
@@ -35,62 +36,59 @@ pub enum DeferredCall {
     Lift(Range<u64>),
     /// The guard of these pages ends.
     Exclude(Range<u64>),
-    /// All of the guard ends until the call has ended.
-    LiftAll,
-    /// All of the guard ends.
+    /// All of the guard ends for good.
     End,
     /// There must be a free buffer of this size.
     Room(u64),
 }
 
-/// Buffers in the subject for copies of code that system calls pass on.
-#[derive(Default)]
-pub struct InputBuffers {
-    /// Each with the thread that uses it.
-    all: Vec<(Range<u64>, Option<Tid>)>,
-}
-
-/// The program's own arguments of a system call that has others.
-pub struct RedirectedCall {
-    rsi: u64,
-    rdx: u64,
-    /// True if the kernel may refer to the buffer after the call.
-    keeps_buffer: bool,
-}
-
-/// A part of a system call's input.
-struct InputPart {
-    start: u64,
-    length: u64,
-    /// True if it contains guarded code.
-    is_guarded: bool,
-}
-
-/// The input of a system call with guarded code.
-struct GuardedInput {
-    parts: Vec<InputPart>,
-    /// True if the parts are those of a vector.
-    is_vector: bool,
-    /// The address of the message that refers to the vector.
-    message: Option<u64>,
-}
-
 impl Following<'_, '_> {
     /// Handles SIGSEGV of a recorded thread.
     pub(super) fn handle_fault(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
-        match self.subject.session.handle_code_fault(thread, libc::SIGSEGV)? {
-            CodeFault::Foreign if self.emulate_time_stamp(thread)? => {}
-            CodeFault::Foreign => return self.handle_signal(thread, number, libc::SIGSEGV),
-            CodeFault::Faults => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
-            CodeFault::Allowed | CodeFault::Executed => {
-                if self.tasks.get(&thread).is_some_and(|task| task.blocks_faults) {
-                    ptrace::set_signal_mask(thread, ptrace::signal_mask(thread)? | SIGSEGV_BIT)?;
-                }
-                self.release_overused(thread)?;
+        let session = self.subject.session.clone();
+        match session.handle_code_fault(thread, libc::SIGSEGV) {
+            Ok(CodeFault::Foreign) if self.emulate_time_stamp(thread)? => {}
+            Ok(CodeFault::Foreign) if session.is_emulated(thread)? => self.end_guard(thread)?,
+            Ok(CodeFault::Foreign) if session.guard().key.is_some() && session.is_merged(thread, libc::SIGSEGV)? => {
+                // With the guard, the next fault would be merged as well.
+                self.end_guard(thread)?;
+                ptrace::send(thread, libc::SIGSEGV);
             }
+            Ok(CodeFault::Foreign) => return self.handle_signal(thread, number, libc::SIGSEGV),
+            Ok(CodeFault::Faults) => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
+            Ok(CodeFault::Allowed | CodeFault::Executed) => {
+                self.release_overused(thread)?;
+                self.open_data(thread)?;
+            }
+            Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
+            Err(_) => self.end_guard(thread)?,
         }
+        if session.restore_signal(thread, libc::SIGSEGV)? && session.guard().key.is_some() {
+            self.end_guard(thread)?;
+        }
+        session.restore_injected_trap(thread)?;
         self.resume(thread, 0)?;
         Ok(SinkFlow::Continue)
+    }
+
+    /// Ends the guard for good. If that fails, the thread is still about to receive the same signal.
+    fn end_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
+        let information = ptrace::signal_information(thread);
+        let ended = self.settle_children(thread).and_then(|()| self.subject.session.end_guard(thread));
+        if let (Err(_), Ok(information)) = (&ended, information) {
+            unless_gone(ptrace::set_signal_information(thread, &information))?;
+        }
+        ended
+    }
+
+    /// Stops guarding pages on which the program reads data.
+    fn open_data(&mut self, thread: Tid) -> Result<(), CollectError> {
+        let session = self.subject.session.clone();
+        let pages = session.guard_mut().take_data();
+        if !pages.is_empty() {
+            self.settle_children(thread)?;
+        }
+        pages.into_iter().try_for_each(|page| session.open(thread, page))
     }
 
     /// Stops watching pages that the program reads and executes in turns.
@@ -106,33 +104,94 @@ impl Following<'_, '_> {
     }
 
     /// Handles the start of a system call. Returns true if it is skipped now and made again later.
-    pub(super) fn defer_call(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<bool, CollectError> {
+    pub(super) fn defer_call(
+        &mut self,
+        thread: Tid,
+        call: u64,
+        arguments: &[u64; 6],
+        input: Option<&CodeInput>,
+    ) -> Result<bool, CollectError> {
         let session = self.subject.session.clone();
         if self.failure.is_some() || session.guard().key.is_none() {
             return Ok(false);
         }
-        let guarded = |range: Range<u64>| Some(range).filter(|range| session.guard().overlaps(range));
-        let memory = || guarded(pages(&(arguments[0]..arguments[0].saturating_add(arguments[1]))));
-        let deferred = match call as i64 {
-            libc::SYS_pkey_alloc => Some(DeferredCall::LiftAll),
-            libc::SYS_prctl if arguments[0] == PR_SET_MDWE && arguments[1] != 0 => Some(DeferredCall::End),
-            libc::SYS_mseal | libc::SYS_pkey_mprotect => memory().map(DeferredCall::Exclude),
-            _ => {
-                let changes = self.memory_changes(call, arguments);
-                // Patches in neighbouring pages may depend on those in a page.
-                let around = |pages: &Range<u64>| pages.start.saturating_sub(PAGE)..pages.end.saturating_add(PAGE);
-                let lifted = changes.iter().find_map(|change| guarded(around(&change.pages)));
-                lifted.map(DeferredCall::Lift).or_else(|| {
-                    let size = self.guarded_input(call, arguments)?.size();
-                    (!self.buffers.has_room(size)).then_some(DeferredCall::Room(size))
-                })
-            }
-        };
-        let Some(deferred) = deferred else { return Ok(false) };
+        if !self.lifting.is_empty() && input.is_some() {
+            // The code is not to be guarded again before this call has ended either.
+            self.lifting.insert(thread);
+        }
+        let Some(deferred) = self.needed_change(call, arguments, input) else { return Ok(false) };
         self.deferred_calls.insert(thread, (call, deferred));
         ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
         session.resume(thread, Resume::ToSystemCall, 0)?;
         Ok(true)
+    }
+
+    /// The change that a system call needs before it is made.
+    fn needed_change(&self, call: u64, arguments: &[u64; 6], input: Option<&CodeInput>) -> Option<DeferredCall> {
+        if self.ends_guard(call, arguments, input) {
+            return Some(DeferredCall::End);
+        }
+        let session = &self.subject.session;
+        let guarded = |range: Range<u64>| Some(range).filter(|range| session.guard().overlaps(range));
+        if call as i64 == libc::SYS_mseal {
+            return guarded(pages(&(arguments[0]..arguments[0].saturating_add(arguments[1])))).map(DeferredCall::Exclude);
+        }
+        let is_unmapped = call as i64 == libc::SYS_munmap;
+        let lifted = self.memory_changes(call, arguments).into_iter().find_map(|change| {
+            // Patches in neighbouring pages may depend on those that are removed.
+            let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE)..range.end.saturating_add(PAGE)));
+            let released = self.watch.watched_in(&change.pages, is_unmapped).into_iter().map(around);
+            let all = released.chain([change.pages]).reduce(|all, range| all.start.min(range.start)..all.end.max(range.end));
+            all.and_then(guarded)
+        });
+        lifted.map(DeferredCall::Lift).or_else(|| {
+            let size = input?.size();
+            (!self.buffers.has_room(size)).then_some(DeferredCall::Room(size))
+        })
+    }
+
+    /// Returns true if the guard must end before a system call: the call reads memory later, or in a way that the guard would change, or
+    /// its result depends on the keys in use.
+    fn ends_guard(&self, call: u64, arguments: &[u64; 6], input: Option<&CodeInput>) -> bool {
+        const SHARING: i32 = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_VFORK;
+        let shares = |flags: u64| flags as i32 & SHARING == libc::CLONE_VM;
+        let [first, second, third, fourth, ..] = *arguments;
+        let is_sent_later = |flags: u64| flags & libc::MSG_ZEROCOPY as u64 != 0;
+        match call as i64 {
+            libc::SYS_pkey_alloc | libc::SYS_pkey_free | libc::SYS_io_uring_setup | libc::SYS_io_setup => true,
+            // With -1, it is `mprotect`.
+            libc::SYS_pkey_mprotect => fourth as i32 != -1,
+            // The kernel protects memory that can only be executed by a key.
+            libc::SYS_mprotect | libc::SYS_mmap => third == libc::PROT_EXEC as u64,
+            libc::SYS_prctl => first == PR_SET_MDWE && second != 0,
+            // A process with the same memory, but with rights of its own.
+            libc::SYS_clone => shares(first),
+            libc::SYS_clone3 => self.subject.memory.word(first).is_ok_and(shares),
+            libc::SYS_sendmmsg => self.sends_code(second, third),
+            libc::SYS_vmsplice => input.is_some(),
+            libc::SYS_sendto if is_sent_later(fourth) => input.is_some(),
+            libc::SYS_sendmsg if is_sent_later(third) => input.is_some(),
+            _ => input.is_some_and(|input| !input.can_be_copied(&self.subject.memory)),
+        }
+    }
+
+    /// Returns true if one of several messages contains guarded code.
+    fn sends_code(&self, messages: u64, count: u64) -> bool {
+        const MAX_MESSAGES: u64 = 1024;
+        let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
+        let has_code = |message: Vec<u64>| {
+            let [name, name_length, vector, count, control, control_length, ..] = message[..] else { return false };
+            let own = [
+                (messages, MESSAGES_STEP * count),
+                (name, name_length & 0xffff_ffff),
+                (vector, 16 * count.min(1024)),
+                (control, control_length),
+            ];
+            own.into_iter()
+                .chain(parts(memory, vector, count))
+                .any(|(start, length)| guard.overlaps(&(start..start.saturating_add(length))))
+        };
+        (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MESSAGES_STEP * n), 7)))
     }
 
     /// Handles the end of a skipped system call: does what it needs, and lets the thread make it again. Returns false if the call was not
@@ -141,22 +200,23 @@ impl Following<'_, '_> {
         let Some((call, deferred)) = self.deferred_calls.remove(&thread) else { return Ok(false) };
         repeat_call(thread, call)?;
         let session = self.subject.session.clone();
+        if !matches!(deferred, DeferredCall::Room(_)) {
+            self.settle_children(thread)?;
+        }
         match deferred {
-            DeferredCall::Lift(range) => {
-                session.unguard(thread, &range)?;
-                self.lifting.insert(thread);
-            }
-            DeferredCall::LiftAll => {
-                session.unguard_all(thread)?;
-                self.lifting.insert(thread);
-            }
+            DeferredCall::Lift(range) => self.lift(thread, &range)?,
             DeferredCall::Exclude(range) => {
                 session.unguard(thread, &range)?;
                 session.guard_mut().exclude(range);
             }
             DeferredCall::End => session.end_guard(thread)?,
-            DeferredCall::Room(size) => self.add_buffer(thread, size)?,
+            DeferredCall::Room(size) => match self.add_input_buffer(thread, size) {
+                Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
+                Err(_) => self.end_guard(thread)?,
+                Ok(()) => {}
+            },
         }
+        session.restore_injected_trap(thread)?;
         self.resume(thread, 0)?;
         Ok(true)
     }
@@ -164,29 +224,92 @@ impl Following<'_, '_> {
     /// If a system call has failed because it reads guarded memory, lets the thread make it again without the guard, and returns true.
     pub(super) fn repeat_unguarded(&mut self, thread: Tid, result: i64) -> Result<bool, CollectError> {
         let session = self.subject.session.clone();
-        let is_possible = self.failure.is_none() && !self.lifting.contains(&thread) && session.guard().key.is_some();
+        let is_possible = self.failure.is_none() && !self.lifting.contains(&thread) && session.guard().is_active();
         if result != -i64::from(libc::EFAULT) || !is_possible {
             return Ok(false);
         }
         let call = ptrace::registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
-        let guarded: Vec<u64> = arguments.into_iter().filter(|argument| session.guard().code_at(*argument).is_some()).collect();
-        // Their arguments are addresses of addresses.
+        let guarded = self.guarded_arguments(call.orig_rax, &arguments);
+        // Their arguments are addresses of addresses, without a limit.
         let executes = matches!(call.orig_rax as i64, libc::SYS_execve | libc::SYS_execveat);
         if guarded.is_empty() && !executes {
             return Ok(false);
         }
         repeat_call(thread, call.orig_rax)?;
-        for address in guarded {
-            let is_data = session.code_changes().spans_in(&(address..address + 8)).next().is_none();
-            if is_data && session.guard_mut().note_data_call(address) {
-                session.open(thread, page_of(address))?;
-            }
+        self.settle_children(thread)?;
+        let in_code: Vec<u64> = guarded.into_iter().filter(|address| session.guard().code_at(*address).is_some()).collect();
+        if in_code.iter().all(|address| self.is_data(*address)) {
+            in_code.into_iter().for_each(|address| session.guard_mut().note_data_call(address));
+            self.open_data(thread)?;
+        } else {
+            // The call passes code on.
+            session.end_guard(thread)?;
         }
-        session.unguard_all(thread)?;
-        self.lifting.insert(thread);
+        self.lift(thread, &(0..u64::MAX))?;
+        session.restore_injected_trap(thread)?;
         self.resume(thread, 0)?;
         Ok(true)
+    }
+
+    /// Ends the guard of pages until a thread's system call has ended. Meanwhile, other threads see the patches.
+    fn lift(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
+        self.subject.session.unguard(thread, range)?;
+        let others = self.tasks.iter().filter(|(other, task)| **other != thread && matches!(task.role, Role::Recorded(_)));
+        self.subject.session.guard_mut().ends_early |= others.count() > 0;
+        self.lifting.insert(thread);
+        Ok(())
+    }
+
+    /// Returns true if an argument in guarded code contains no patches.
+    fn is_data(&self, address: u64) -> bool {
+        let end = address + (self.subject.memory.string(address).len() as u64).max(8);
+        self.subject.session.code_changes().spans_in(&(address..end)).next().is_none()
+    }
+
+    /// Arguments of a system call that may be inputs and contain code that is or was guarded. If none is, addresses of such code in their
+    /// first words.
+    fn guarded_arguments(&self, call: u64, arguments: &[u64; 6]) -> Vec<u64> {
+        let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
+        let near = |address: u64| Some(address).filter(|at| guard.was_guarding(&(*at..at.saturating_add(MAX_ARGUMENT))));
+        // A call with output may have an effect before it fails, and must not be made again because of its output.
+        let inputs: &[usize] = match call as i64 {
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => &[1],
+            // Data has been copied.
+            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_sendmsg => &[1],
+            libc::SYS_process_vm_writev => &[1, 3],
+            libc::SYS_sendto => &[4],
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_mq_timedreceive | libc::SYS_recvmmsg | libc::SYS_futex_waitv => {
+                &[3, 4]
+            }
+            libc::SYS_rt_sigtimedwait => &[0, 2],
+            libc::SYS_ppoll => &[2, 3],
+            libc::SYS_pselect6 => &[4, 5],
+            libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_read
+            | libc::SYS_pread64
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_msgrcv
+            | libc::SYS_accept
+            | libc::SYS_accept4
+            | libc::SYS_wait4
+            | libc::SYS_waitid
+            | libc::SYS_epoll_wait
+            | libc::SYS_poll
+            | libc::SYS_select
+            | libc::SYS_io_getevents
+            | libc::SYS_getdents64
+            | libc::SYS_process_vm_readv => &[],
+            _ => &[0, 1, 2, 3, 4, 5],
+        };
+        let inputs = inputs.iter().map(|input| arguments[*input]);
+        let direct: Vec<u64> = inputs.clone().filter_map(near).collect();
+        if !direct.is_empty() {
+            return direct;
+        }
+        inputs.flat_map(|argument| words(memory, argument, MAX_WORDS)).filter(|word| guard.view(*word).is_some()).collect()
     }
 
     /// Guards the code again after a system call for which the guard was lifted.
@@ -197,94 +320,6 @@ impl Following<'_, '_> {
         let is_recorded = |thread: &Tid| self.tasks.get(thread).is_some_and(|task| matches!(task.role, Role::Recorded(_)));
         self.lifting.retain(|other| *other != thread && is_recorded(other));
         if self.lifting.is_empty() { self.watch.guard(thread) } else { Ok(()) }
-    }
-
-    fn add_buffer(&mut self, thread: Tid, size: u64) -> Result<(), CollectError> {
-        const MAX_TRIES: u64 = 8;
-        let size = size.max(MIN_BUFFER).next_power_of_two();
-        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        // After the area, or after the last buffer there.
-        let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.area + AREA_SIZE);
-        for _ in 0..MAX_TRIES {
-            let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
-            if self.subject.inject(thread, Some(self.subject.area), libc::SYS_mmap, arguments)? as u64 == place {
-                self.calls.shown.hide(place..place + size);
-                self.buffers.all.push((place..place + size, None));
-                return Ok(());
-            }
-            place += AREA_SIZE;
-        }
-        Err(CollectError::Unexpected { what: "there is no free memory near its image for code that it passes on".to_owned() })
-    }
-
-    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns
-    /// its arguments.
-    pub(super) fn redirect_input(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<[u64; 6], CollectError> {
-        let Some(input) = self.guarded_input(call, &arguments) else { return Ok(arguments) };
-        let Some(buffer) = self.buffers.acquire(thread, input.size()) else { return Ok(arguments) };
-        let (memory, session) = (&self.subject.memory, &self.subject.session);
-        let vector_size = if input.is_vector { 16 * input.parts.len() as u64 } else { 0 };
-        let message_size = input.message.map_or(0, |_| MESSAGE_SIZE);
-        let (mut vector, mut next) = (Vec::new(), buffer + message_size + vector_size);
-        let mut length = arguments[2];
-        for part in &input.parts {
-            let (mut start, mut size) = (part.start, part.length);
-            if part.is_guarded {
-                let mut bytes = memory.read_some(part.start, part.length.min(MAX_INPUT) as usize);
-                session.hide_changes(part.start, &mut bytes);
-                memory.write(next, &bytes)?;
-                (start, size) = (next, bytes.len() as u64);
-                next += size;
-                length = size;
-            }
-            vector.extend([start.to_le_bytes(), size.to_le_bytes()].concat());
-        }
-        if input.is_vector {
-            memory.write(buffer + message_size, &vector)?;
-            length = arguments[2];
-        }
-        if let Some(message) = input.message {
-            let mut bytes = memory.read_some(message, MESSAGE_SIZE as usize);
-            bytes.resize(MESSAGE_SIZE as usize, 0);
-            bytes[16..24].copy_from_slice(&(buffer + message_size).to_le_bytes());
-            memory.write(buffer, &bytes)?;
-        }
-        let keeps_buffer = call as i64 == libc::SYS_vmsplice;
-        self.redirected_calls.insert(thread, RedirectedCall { rsi: arguments[1], rdx: arguments[2], keeps_buffer });
-        ptrace::set_registers(thread, &Registers { rsi: buffer, rdx: length, ..ptrace::registers(thread)? })?;
-        Ok([arguments[0], buffer, length, arguments[3], arguments[4], arguments[5]])
-    }
-
-    /// Handles the end of a system call whose input was replaced.
-    pub(super) fn restore_input(&mut self, thread: Tid) -> Result<(), CollectError> {
-        let Some(RedirectedCall { rsi, rdx, keeps_buffer }) = self.redirected_calls.remove(&thread) else { return Ok(()) };
-        if !keeps_buffer {
-            self.buffers.release(thread);
-        }
-        Ok(ptrace::set_registers(thread, &Registers { rsi, rdx, ..ptrace::registers(thread)? })?)
-    }
-
-    /// The input of a system call, if it contains guarded code.
-    fn guarded_input(&self, call: u64, arguments: &[u64; 6]) -> Option<GuardedInput> {
-        let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
-        let part = |(start, length): (u64, u64)| {
-            let is_guarded = guard.overlaps(&(start..start.saturating_add(length)));
-            InputPart { start, length, is_guarded }
-        };
-        let vector = |vector: u64, count: u64| parts(memory, vector, count).map(part).collect();
-        let [_, second, third, ..] = *arguments;
-        let (parts, is_vector, message): (Vec<InputPart>, bool, Option<u64>) = match call as i64 {
-            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => (vec![part((second, third))], false, None),
-            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice | libc::SYS_process_vm_writev => {
-                (vector(second, third), true, None)
-            }
-            libc::SYS_sendmsg => {
-                let word = |offset: u64| memory.word(second.wrapping_add(offset)).ok();
-                (vector(word(16)?, word(24)?), true, Some(second))
-            }
-            _ => return None,
-        };
-        parts.iter().any(|part| part.is_guarded).then_some(GuardedInput { parts, is_vector, message })
     }
 
     /// Puts the program's own code in place of the tracer's changes in what a system call has read from `/proc/self/mem`, or from its own
@@ -325,31 +360,6 @@ impl Following<'_, '_> {
         if self.redirected_calls.remove(&thread).is_some() {
             self.buffers.release(thread);
         }
-    }
-}
-
-impl GuardedInput {
-    /// The size of a buffer for a copy.
-    fn size(&self) -> u64 {
-        let guarded = self.parts.iter().filter(|part| part.is_guarded).map(|part| part.length.min(MAX_INPUT));
-        guarded.sum::<u64>() + 16 * self.parts.len() as u64 + MESSAGE_SIZE
-    }
-}
-
-impl InputBuffers {
-    fn has_room(&self, size: u64) -> bool {
-        self.all.iter().any(|(range, user)| user.is_none() && range.end - range.start >= size)
-    }
-
-    /// Takes a free buffer of this size, and returns its address.
-    fn acquire(&mut self, thread: Tid, size: u64) -> Option<u64> {
-        let (range, user) = self.all.iter_mut().find(|(range, user)| user.is_none() && range.end - range.start >= size)?;
-        *user = Some(thread);
-        Some(range.start)
-    }
-
-    fn release(&mut self, thread: Tid) {
-        self.all.iter_mut().filter(|(_, user)| *user == Some(thread)).for_each(|(_, user)| *user = None);
     }
 }
 

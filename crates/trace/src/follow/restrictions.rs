@@ -24,6 +24,7 @@ impl Following<'_, '_> {
 
     /// Makes a deferred system call that installs a filter, and returns its result.
     pub(super) fn set_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        self.settle_children(thread)?;
         let session = &self.subject.session;
         self.watch.prepare_for_filter(self.subject, thread)?;
         if self.subject.fixed_clock {

@@ -5,7 +5,8 @@ use crate::CollectError;
 use crate::breakpoints::SlotProgress;
 use crate::followed_thread::Role;
 use crate::memory::Memory;
-use crate::ptrace::{self, Disposition, Tid};
+use crate::ptrace::{self, Disposition, PtraceStop, Resume, TRAP_FLAG, Tid};
+use crate::single_step::{AT_HANDLER, SAVED_FLAGS, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
 
 /// Maximum number of places at which signals are noted.
@@ -18,9 +19,16 @@ impl Following<'_, '_> {
                 self.resume(thread, 0)?;
                 Ok(flow)
             }
+            Trap::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
+                // It was unblocked by a trap that has been undone.
+                ptrace::send(thread, signal);
+                self.subject.session.restore_masks(thread, 0)?;
+                self.resume(thread, 0)?;
+                Ok(SinkFlow::Continue)
+            }
             Trap::Foreign => {
                 self.before_delivery(thread, signal)?;
-                self.resume(thread, signal)?;
+                self.deliver(thread, signal)?;
                 Ok(SinkFlow::Continue)
             }
         }
@@ -28,6 +36,8 @@ impl Following<'_, '_> {
 
     /// Prepares the delivery of a signal: a thread in a slot or copy is moved to the corresponding instruction of the image.
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let information = ptrace::signal_information(thread)?;
+        self.subject.session.restore_action_for_delivery(thread, &information)?;
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);
@@ -40,7 +50,6 @@ impl Following<'_, '_> {
             self.followed.asynchronous_signals += 1;
         }
         let mut is_recorded = self.watch.is_recorded_step(thread, at);
-        let information = ptrace::signal_information(thread)?;
         if in_copy {
             is_recorded = self.watch.move_out_of_copy(self.subject, thread, false, synchronous)?;
         }
@@ -73,6 +82,35 @@ impl Following<'_, '_> {
             self.tasks.get_mut(&thread).expect("the thread is known").enter_handler((registers.rip, registers.rsp));
         }
         Ok(())
+    }
+
+    /// Delivers a signal. If its handler runs, the thread first stops there, since the handler has a mask of its own.
+    fn deliver(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let session = self.subject.session.clone();
+        let is_caught = ptrace::disposition(thread, signal, true) == Disposition::Caught;
+        if is_caught {
+            session.note_delivery(thread, signal);
+        }
+        // If another thread now ignores the signal, a step could enter a system call that waits for that thread.
+        let may_change = self.tasks.values().any(|task| task.sets_action);
+        if !is_caught || may_change || self.watch.resume(thread) == Resume::Step {
+            return self.resume(thread, signal);
+        }
+        let had_flag = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
+        session.resume(thread, Resume::Step, signal)?;
+        match session.wait_for(thread)? {
+            PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == AT_HANDLER => {
+                session.note_mask(thread)?;
+                if !had_flag {
+                    hide_trap_flag(self.subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
+                }
+                self.resume(thread, 0)
+            }
+            other => {
+                session.requeue_event((thread, other));
+                Ok(())
+            }
+        }
     }
 
     /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.

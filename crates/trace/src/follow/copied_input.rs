@@ -1,0 +1,176 @@
+//! System calls that pass on guarded code, such as write(2): they get a copy of the code's original bytes.
+
+use super::Following;
+use super::own_code::parts;
+use crate::CollectError;
+use crate::code_guard::PAGE;
+use crate::memory::{Memory, pages};
+use crate::ptrace::{self, Registers, Tid};
+use crate::subject::AREA_SIZE;
+use std::ops::Range;
+
+/// Maximum number of bytes of code that one system call passes on. For more, the guard ends.
+const MAX_INPUT: u64 = 8 << 20;
+/// Minimum size of a buffer.
+const MIN_BUFFER: u64 = 1 << 16;
+/// Size of the kernel's `struct msghdr`.
+const MESSAGE_SIZE: u64 = 56;
+
+/// Buffers in the subject for copies of code that system calls pass on.
+#[derive(Default)]
+pub struct InputBuffers {
+    /// Each with the thread that uses it.
+    all: Vec<(Range<u64>, Option<Tid>)>,
+}
+
+/// The program's own second argument of a system call that has another.
+pub struct RedirectedCall {
+    rsi: u64,
+}
+
+/// A part of a system call's input.
+struct InputPart {
+    start: u64,
+    length: u64,
+    /// True if it contains guarded code.
+    is_guarded: bool,
+}
+
+/// The input of a system call that passes on guarded code.
+pub(super) struct CodeInput {
+    parts: Vec<InputPart>,
+    /// True if the parts are those of a vector.
+    is_vector: bool,
+    /// The address of the message that refers to the vector.
+    message: Option<u64>,
+}
+
+impl Following<'_, '_> {
+    /// Maps a buffer of at least this size.
+    pub(super) fn add_input_buffer(&mut self, thread: Tid, size: u64) -> Result<(), CollectError> {
+        const MAX_TRIES: u64 = 8;
+        let size = size.max(MIN_BUFFER).next_power_of_two();
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+        // After the area, or after the last buffer there.
+        let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.area + AREA_SIZE);
+        for _ in 0..MAX_TRIES {
+            let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
+            if self.subject.inject(thread, Some(self.subject.area), libc::SYS_mmap, arguments)? as u64 == place {
+                self.calls.shown.hide(place..place + size);
+                self.buffers.all.push((place..place + size, None));
+                return Ok(());
+            }
+            place += AREA_SIZE;
+        }
+        Err(CollectError::Unexpected { what: "there is no free memory near its image for code that it passes on".to_owned() })
+    }
+
+    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns
+    /// its arguments.
+    pub(super) fn redirect_input(&mut self, thread: Tid, input: CodeInput, arguments: [u64; 6]) -> Result<[u64; 6], CollectError> {
+        let Some(buffer) = self.buffers.acquire(thread, input.size()) else { return Ok(arguments) };
+        let (memory, session) = (&self.subject.memory, &self.subject.session);
+        let vector_size = if input.is_vector { 16 * input.parts.len() as u64 } else { 0 };
+        let message_size = input.message.map_or(0, |_| MESSAGE_SIZE);
+        let (mut vector, mut next) = (Vec::new(), buffer + message_size + vector_size);
+        let mut start = arguments[1];
+        for part in &input.parts {
+            start = part.start;
+            if part.is_guarded {
+                let mut bytes = memory.read_some(part.start, part.length as usize);
+                session.hide_changes(part.start, &mut bytes);
+                // Files that are written directly require an alignment.
+                start = next.next_multiple_of(PAGE) + part.start % PAGE;
+                memory.write(start, &bytes)?;
+                next = start + part.length;
+            }
+            vector.extend([start.to_le_bytes(), part.length.to_le_bytes()].concat());
+        }
+        if input.is_vector {
+            memory.write(buffer + message_size, &vector)?;
+            start = buffer + message_size;
+        }
+        if let Some(message) = input.message {
+            let mut bytes = memory.read_some(message, MESSAGE_SIZE as usize);
+            bytes.resize(MESSAGE_SIZE as usize, 0);
+            bytes[16..24].copy_from_slice(&(buffer + message_size).to_le_bytes());
+            memory.write(buffer, &bytes)?;
+            start = buffer;
+        }
+        self.redirected_calls.insert(thread, RedirectedCall { rsi: arguments[1] });
+        ptrace::set_registers(thread, &Registers { rsi: start, ..ptrace::registers(thread)? })?;
+        Ok([arguments[0], start, arguments[2], arguments[3], arguments[4], arguments[5]])
+    }
+
+    /// Handles the end of a system call whose input was replaced.
+    pub(super) fn restore_input(&mut self, thread: Tid) -> Result<(), CollectError> {
+        let Some(RedirectedCall { rsi }) = self.redirected_calls.remove(&thread) else { return Ok(()) };
+        self.buffers.release(thread);
+        Ok(ptrace::set_registers(thread, &Registers { rsi, ..ptrace::registers(thread)? })?)
+    }
+
+    /// The input of a system call, if it contains guarded code, or code whose guard is lifted at present.
+    pub(super) fn code_input(&self, call: u64, arguments: &[u64; 6]) -> Option<CodeInput> {
+        let (session, memory) = (&self.subject.session, &self.subject.memory);
+        let guard = session.guard();
+        guard.key.filter(|_| self.failure.is_none())?;
+        let is_lifted = |range: &Range<u64>| !self.lifting.is_empty() && session.code_changes().spans_in(&pages(range)).next().is_some();
+        let part = |(start, length): (u64, u64)| {
+            let range = start..start.saturating_add(length);
+            InputPart { start, length, is_guarded: length > 0 && (guard.overlaps(&range) || is_lifted(&range)) }
+        };
+        let vector = |vector: u64, count: u64| -> Option<Vec<InputPart>> {
+            let parts: Vec<InputPart> = parts(memory, vector, count).map(part).collect();
+            // Otherwise the call fails.
+            (parts.len() as u64 == count).then_some(parts)
+        };
+        let [_, second, third, ..] = *arguments;
+        let (parts, is_vector, message): (Vec<InputPart>, bool, Option<u64>) = match call as i64 {
+            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto => (vec![part((second, third))], false, None),
+            libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice | libc::SYS_process_vm_writev => {
+                (vector(second, third)?, true, None)
+            }
+            libc::SYS_sendmsg => {
+                let word = |offset: u64| memory.word(second.wrapping_add(offset)).ok();
+                (vector(word(16)?, word(24)?)?, true, Some(second))
+            }
+            _ => return None,
+        };
+        parts.iter().any(|part| part.is_guarded).then_some(CodeInput { parts, is_vector, message })
+    }
+}
+
+impl CodeInput {
+    /// The size of a buffer for a copy.
+    pub(super) fn size(&self) -> u64 {
+        let sizes = self.guarded_parts().map(|part| part.length.saturating_add(2 * PAGE));
+        sizes.fold(16 * self.parts.len() as u64 + MESSAGE_SIZE, u64::saturating_add)
+    }
+
+    fn guarded_parts(&self) -> impl Iterator<Item = &InputPart> {
+        self.parts.iter().filter(|part| part.is_guarded)
+    }
+
+    /// Returns true if a copy is as good as the input itself: otherwise the call may end early.
+    pub(super) fn can_be_copied(&self, memory: &Memory) -> bool {
+        let is_mapped = |part: &InputPart| memory.read(part.start.saturating_add(part.length - 1), &mut [0]).is_ok();
+        self.size() <= MAX_INPUT && self.guarded_parts().all(is_mapped)
+    }
+}
+
+impl InputBuffers {
+    pub(super) fn has_room(&self, size: u64) -> bool {
+        self.all.iter().any(|(range, user)| user.is_none() && range.end - range.start >= size)
+    }
+
+    /// Takes a free buffer of this size, and returns its address.
+    fn acquire(&mut self, thread: Tid, size: u64) -> Option<u64> {
+        let (range, user) = self.all.iter_mut().find(|(range, user)| user.is_none() && range.end - range.start >= size)?;
+        *user = Some(thread);
+        Some(range.start)
+    }
+
+    pub(super) fn release(&mut self, thread: Tid) {
+        self.all.iter_mut().filter(|(_, user)| *user == Some(thread)).for_each(|(_, user)| *user = None);
+    }
+}

@@ -1,0 +1,156 @@
+//! Keeps the signal state that a program knows, although the trace causes faults and traps.
+//!
+//! If a thread blocks or ignores the signal of a fault or trap, the kernel unblocks it and resets its action to the default before the
+//! tracer learns of it (`force_sig_info_to_task` in Linux's `kernel/signal.c`). Both are restored here if the trace was the cause. Masks
+//! are read after every event that changes them.
+
+use crate::CollectError;
+use crate::memory::Memory;
+use crate::process_status::{number, status};
+use crate::ptrace::{self, Tid};
+use crate::session::Session;
+use crate::signal_state::{KNOWN, SignalAction, bit, ignores, process_of, runs_once};
+use std::io;
+
+impl Session {
+    /// Notes the mask of a stopped thread, as the program has set it.
+    pub fn note_mask(&self, thread: Tid) -> io::Result<()> {
+        let mask = ptrace::signal_mask(thread)?;
+        self.signals.borrow_mut().masks.insert(thread, mask);
+        Ok(())
+    }
+
+    /// Returns true if the program has a thread block a signal.
+    pub fn blocks(&self, thread: Tid, signal: i32) -> bool {
+        self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & bit(signal) != 0)
+    }
+
+    /// Notes that a process sets its action for a signal, or has had it from its start.
+    pub fn note_action(&self, process: Tid, signal: i32, action: Option<SignalAction>) {
+        self.signals.borrow_mut().set_action(process, signal, action);
+    }
+
+    /// Returns true if a process may ignore a signal.
+    pub fn may_be_ignored(&self, signal: i32) -> bool {
+        self.signals.borrow().may_be_ignored(signal)
+    }
+
+    /// Handles the delivery of a signal to a handler.
+    pub fn note_delivery(&self, thread: Tid, signal: i32) {
+        let action = self.action(thread, signal);
+        if action.is_some_and(|action| runs_once(&action)) {
+            self.note_action(process_of(thread), signal, None);
+        }
+    }
+
+    fn action(&self, thread: Tid, signal: i32) -> Option<SignalAction> {
+        self.signals.borrow().action(thread, signal)
+    }
+
+    /// Restores what the kernel has changed because the trace, not the program, has caused a fault or trap of a thread. The thread receives
+    /// no signal when it resumes. Returns true if other threads of its process may have seen a wrong action meanwhile.
+    pub fn restore_signal(&self, thread: Tid, signal: i32) -> Result<bool, CollectError> {
+        let is_blocked = self.blocks(thread, signal);
+        if !is_blocked && !self.may_be_ignored(signal) {
+            return Ok(false);
+        }
+        self.restore_mask(thread, bit(signal))?;
+        let Some(action) = self.action(thread, signal).filter(|action| is_blocked || ignores(action)) else {
+            return Ok(false);
+        };
+        // A filter may kill the program for injected calls.
+        if !self.is_filtered() {
+            self.set_action(self.own_memory()?, thread, signal, &action)?;
+        }
+        Ok(number(&status(thread), "Threads") != Some(1))
+    }
+
+    /// Returns true if the signal that a thread is about to receive was sent although the thread blocks it. It was pending when a fault or
+    /// trap unblocked it, and stands for both, since a signal is pending only once.
+    pub fn is_merged(&self, thread: Tid, signal: i32) -> io::Result<bool> {
+        Ok(KNOWN.contains(&signal) && self.blocks(thread, signal) && ptrace::signal_code(thread)? <= 0)
+    }
+
+    /// Blocks signals again that a thread blocks, apart from one.
+    pub fn restore_masks(&self, thread: Tid, delivered: i32) -> io::Result<()> {
+        let signals = KNOWN.iter().filter(|signal| **signal != delivered).fold(0, |set, signal| set | bit(*signal));
+        self.restore_mask(thread, signals)
+    }
+
+    fn restore_mask(&self, thread: Tid, signals: u64) -> io::Result<()> {
+        let blocked = self.signals.borrow().masks.get(&thread).map_or(0, |mask| mask & signals);
+        if blocked == 0 {
+            return Ok(());
+        }
+        let mask = ptrace::signal_mask(thread)?;
+        if mask & blocked == blocked { Ok(()) } else { ptrace::set_signal_mask(thread, mask | blocked) }
+    }
+
+    /// Notes that a call or step injected into a thread has ended with SIGTRAP.
+    pub fn note_injected_trap(&self, thread: Tid) {
+        if self.may_be_ignored(libc::SIGTRAP) {
+            self.signals.borrow_mut().reset_traps.insert(thread);
+        }
+    }
+
+    /// Restores the action for SIGTRAP if injected calls have reset it. The thread receives no signal when it resumes.
+    pub fn restore_injected_trap(&self, thread: Tid) -> Result<(), CollectError> {
+        let is_reset = self.signals.borrow_mut().reset_traps.remove(&thread);
+        if is_reset { self.restore_signal(thread, libc::SIGTRAP).map(drop) } else { Ok(()) }
+    }
+
+    /// Ignores SIGSEGV again after a fault in a step that the trace has caused. Steps block nothing that faults send.
+    pub fn restore_ignored_fault(&self, thread: Tid) -> Result<(), CollectError> {
+        let is_ignored = self.may_be_ignored(libc::SIGSEGV) && !self.is_filtered() && !ptrace::has_action(thread, libc::SIGSEGV);
+        let Some(action) = self.action(thread, libc::SIGSEGV).filter(|_| is_ignored) else { return Ok(()) };
+        self.set_action_by_trap(thread, libc::SIGSEGV, &action)
+    }
+
+    /// Restores the action for SIGSEGV before a thread receives one that the trace has not caused, if the kernel has reset it because of a
+    /// fault of another thread.
+    pub fn restore_action_for_delivery(&self, thread: Tid, information: &libc::siginfo_t) -> Result<(), CollectError> {
+        let (signal, is_caused) = (information.si_signo, information.si_code > 0);
+        let Some(action) = self.action(thread, signal).filter(|_| signal == libc::SIGSEGV) else { return Ok(()) };
+        // A fault that the thread blocks or ignores kills the process.
+        let kills = is_caused && (self.blocks(thread, signal) || ignores(&action));
+        if kills || self.is_filtered() || ptrace::has_action(thread, signal) {
+            return Ok(());
+        }
+        self.set_action_by_trap(thread, signal, &action)?;
+        Ok(ptrace::set_signal_information(thread, information)?)
+    }
+
+    /// Restores actions in processes of stopped threads that receive no signal when they resume, if the kernel has reset them. Returns a
+    /// description of each that could not be restored.
+    pub fn restore_actions(&self, threads: &[Tid]) -> Vec<String> {
+        let mut unrestored = Vec::new();
+        for signal in KNOWN {
+            let Some(action) = self.signals.borrow().action_of(self.process(), signal) else { continue };
+            let mut result = Err(CollectError::Unexpected { what: "each of its threads is about to receive a signal".to_owned() });
+            for thread in threads {
+                let is_set = ptrace::has_action(*thread, signal);
+                let set = || self.set_action(self.own_memory()?, *thread, signal, &action);
+                result = if is_set { Ok(()) } else { set() };
+                if !matches!(&result, Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH)) {
+                    break;
+                }
+            }
+            let name = if signal == libc::SIGTRAP { "SIGTRAP" } else { "SIGSEGV" };
+            // In a thread that is gone there is nothing to restore.
+            let error = result.err().filter(|error| !matches!(error, CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH)));
+            unrestored.extend(error.map(|error| format!("the action for {name} ({error})")));
+        }
+        unrestored
+    }
+
+    /// Restores the actions in a stopped child with a copy of the memory, which is not followed any more.
+    pub fn restore_actions_of_child(&self, parent: Tid, child: Tid) -> Result<(), CollectError> {
+        for signal in KNOWN {
+            let Some(action) = self.action(parent, signal).filter(|_| !self.is_filtered()) else { continue };
+            if !ptrace::has_action(child, signal) {
+                self.set_action(&Memory::open(child)?, child, signal, &action)?;
+            }
+        }
+        Ok(())
+    }
+}
