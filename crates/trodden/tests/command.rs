@@ -45,7 +45,9 @@ fn error_names_missing_component_and_what_to_do() {
     assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
     assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
     assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));
-    assert!(error_of(place.command(trodden()).args(["info", "missing"])).contains("file missing does not exist, and there is no run store"));
+    assert!(
+        error_of(place.command(trodden()).args(["info", "missing"])).contains("file missing does not exist, and there is no run store")
+    );
 }
 
 #[test]
