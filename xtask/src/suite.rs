@@ -5,8 +5,10 @@ use crate::cycles;
 use crate::fuzz;
 use crate::pages;
 use crate::tidy;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use std::collections::BTreeSet;
+use std::fs;
 use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::packages::{self, PackagePurpose};
@@ -114,9 +116,35 @@ fn tests(options: &SuiteOptions) -> Result<()> {
     }
     if !options.fast {
         // nextest does not run documentation tests.
-        steps::run(steps::cargo().args(["test", "--workspace", "--doc"]).args(filter))?;
+        let packages = documented_packages()?;
+        ensure!(!packages.is_empty(), "no package has documentation tests. Mend how they are found");
+        steps::run(steps::cargo().args(["test", "--doc"]).args(packages.iter().flat_map(|name| ["--package", name])).args(filter))?;
     }
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
+}
+
+/// The packages with documentation tests. For the whole workspace, cargo would choose other features of dependencies than for the other
+/// tests, and compile all crates again.
+fn documented_packages() -> Result<BTreeSet<String>> {
+    let mut packages = BTreeSet::new();
+    for file in tidy::files()?.iter().filter(|file| file.ends_with(".rs")) {
+        let Some(name) = file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")).map(|(name, _)| name) else { continue };
+        let text = fs::read_to_string(steps::root().join(file)).with_context(|| format!("cannot read {file}"))?;
+        if has_documentation_test(&text) {
+            packages.insert(if name == "trodden" { "trodden".to_owned() } else { format!("trodden-{name}") });
+        }
+    }
+    Ok(packages)
+}
+
+/// Returns true if a source file has a code block in a documentation comment that rustdoc would compile.
+fn has_documentation_test(text: &str) -> bool {
+    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")));
+    // Every other fence ends a block.
+    let openings = comments.filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
+    openings
+        .into_iter()
+        .any(|tags| tags.split(',').all(|tag| matches!(tag.trim(), "" | "rust" | "no_run" | "should_panic" | "compile_fail")))
 }
 
 /// Runs some of the tests with the oldest clang.
@@ -151,4 +179,16 @@ fn ensure_components() -> Result<()> {
     }
     steps::headline(&format!("Installing components of Rust: {}", missing.join(", ")));
     steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::root()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_rustdoc_compiles_are_found() {
+        assert!(has_documentation_test("//! Text.\n//! ```\n//! f();\n//! ```\n"));
+        assert!(has_documentation_test("    /// ```text\n    /// a\n    /// ```\n    /// ```rust,no_run\n    /// f();\n    /// ```\n"));
+        assert!(!has_documentation_test("//! ```text\n//! a\n//! ```\n// ```\nlet a = \"```\";\n"));
+    }
 }
