@@ -101,7 +101,9 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
             Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and no run or suite has that name"),
-            Err(ProfileError::NoStore { .. }) => bail!("file or folder {name} does not exist, and there is no run store here"),
+            Err(ProfileError::NoStore { .. }) => {
+                bail!("file or folder {name} does not exist, and there is no run store here. Record a run with `trodden record -- PROGRAM`")
+            }
             Err(ProfileError::NoRun { store, known, .. }) => {
                 bail!("file or folder {name} does not exist, nor a run or suite of that name in {}: {known}", store.display())
             }

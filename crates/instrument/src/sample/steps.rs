@@ -23,7 +23,7 @@ pub fn jumping_blocks(landings: &[Block]) -> IndexSet<Block> {
 }
 
 /// For an interpreter's loop around a `switch`: returns the predecessors of the latch that advance the program counter by a constant.
-/// Empty if there is no such counter or no other update, or if one of these predecessors cannot be redirected.
+/// Returns no block if the loop has no such counter, if the counter has no other update, or if a predecessor cannot be redirected.
 pub fn advancing_blocks(latch: Block, head: Block) -> Vec<Block> {
     let update_of = |counter: Value| {
         let (merged, has_offset) = strip_constant_offsets(counter.incoming_from(latch)?);

@@ -62,7 +62,9 @@ impl Following<'_, '_> {
             }
             place += AREA_SIZE;
         }
-        Err(CollectError::Unexpected { what: "there is no free memory near its image for code that it passes on".to_owned() })
+        Err(CollectError::Unexpected {
+            what: "there is no free memory near its image for a copy of the code that a system call reads".to_owned(),
+        })
     }
 
     /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns

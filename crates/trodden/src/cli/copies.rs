@@ -18,7 +18,7 @@ pub struct Copies {
     pub divide: Division,
     /// Profile to divide by [default: newest runs, else a sampled run].
     ///
-    /// The default is the newest runs of the same build (at most four); if there are none, a sampled run is made first.
+    /// By default, up to four of the newest runs of the same build are used. If there are none, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
     /// Engine: local, slurm, kubernetes or template:COMMAND.
