@@ -68,7 +68,7 @@ impl ContentKind {
         match self {
             ContentKind::Map => MAP_VERSION,
             // 2 added weights.
-            ContentKind::Sampling => 2,
+            ContentKind::Sampling => 3,
             // 2 added the test, 3 the divergence of copies, 4 the lost counts.
             ContentKind::Run => 4,
             _ => 1,

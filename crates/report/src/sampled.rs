@@ -79,7 +79,7 @@ fn branches_json(sampling: &BranchSampling) -> Value {
 
 /// Adds an estimate to a path's JSON.
 pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
-    if let Some(BurstEstimate { executions, margin }) = estimate {
-        path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));
+    if let Some(BurstEstimate { executions, margin, samples }) = estimate {
+        path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin, "samples": samples }));
     }
 }

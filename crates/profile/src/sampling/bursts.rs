@@ -59,6 +59,9 @@ pub struct CounterEstimate {
     pub weighted: f32,
     /// Its standard error; `None` if the run was too short.
     pub error: Option<f32>,
+    /// Effective number of samples, `(count / standard error)²` without the errors that all counters have in common; `None` if the run was
+    /// too short, infinite if no part of the run differs from the others.
+    pub samples: Option<f32>,
 }
 
 /// An estimated number of executions.
@@ -68,6 +71,9 @@ pub struct BurstEstimate {
     pub executions: f64,
     /// Half-width of the 95 % confidence interval; `None` if the run was too short.
     pub margin: Option<f64>,
+    /// Number of independent samples that would give the same sampling error, at most the number of bursts; `None` if the run was too
+    /// short.
+    pub samples: Option<f64>,
 }
 
 impl BurstSampling {
@@ -89,7 +95,8 @@ impl BurstSampling {
         let (scale, counter) = (self.scale(), self.counter(image, unit, index));
         let weighted = counter.map_or(seen as f64, |c| f64::from(c.weighted));
         let margin = counter.and_then(|c| c.error).map(|e| NORMAL_QUANTILE_95 * f64::from(e) * scale);
-        Some(BurstEstimate { executions: weighted * scale, margin })
+        let samples = counter.and_then(|c| c.samples).map(|samples| f64::from(samples).min(self.bursts as f64));
+        Some(BurstEstimate { executions: weighted * scale, margin, samples })
     }
 
     /// Returns a counter's weighted count, or the observed count if there is none.
@@ -123,6 +130,10 @@ impl UnitEstimates {
         let mut sums = BTreeMap::<u64, CounterEstimate>::new();
         for counter in self.counters.iter().chain(&other.counters) {
             let add = |sum: &mut CounterEstimate| {
+                sum.samples = sum.samples.zip(counter.samples).map(|(a, b)| {
+                    let variance = sum.weighted.powi(2) / a + counter.weighted.powi(2) / b;
+                    (sum.weighted + counter.weighted).powi(2) / variance
+                });
                 sum.weighted += counter.weighted;
                 sum.error = sum.error.zip(counter.error).map(|(a, b)| a.hypot(b));
             };

@@ -277,13 +277,19 @@ fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has
             fourth += (count - expected).powi(4) - expected.powi(4);
         }
         let (second, fourth) = (second.max(0.0), fourth.max(0.0));
-        let error = (number / (number - 1.0) * second).sqrt();
+        let variance = number / (number - 1.0) * second;
+        let samples = (weighted * weighted / variance) as f32;
         // If a few slices make up most of the variance, the variance itself is uncertain. Hence Student's quantile, with the effective
         // degrees of freedom of a sum of unequal squares (Satterthwaite, "An approximate distribution of estimates of variance components",
         // 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
-        let error = (error * student_t_quantile_95(freedom) / NORMAL_QUANTILE_95).hypot(weighted * common_error) as f32;
-        CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error) }
+        let error = (variance.sqrt() * student_t_quantile_95(freedom) / NORMAL_QUANTILE_95).hypot(weighted * common_error) as f32;
+        CounterEstimate {
+            index,
+            weighted: weighted as f32,
+            error: has_margins.then_some(error),
+            samples: has_margins.then_some(samples),
+        }
     };
     counts.into_iter().map(estimate).collect()
 }
@@ -365,6 +371,14 @@ mod tests {
         let sampled = student_t_quantile_95(effective - 1.0) * ratio_estimator_error(&counts, &times);
         let expected = 100.0 * sampled.hypot(NORMAL_QUANTILE_95 * COLD_ERROR * 21.0);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
+        // The sampling error is that of so many independent samples: 21 / sqrt(samples).
+        let samples = (21.0 / ratio_estimator_error(&counts, &times)).powi(2);
+        assert!((estimate.samples.unwrap() - samples).abs() < 1e-3 * samples, "{estimate:?} {samples}");
+        // A second, independent run of the same kind halves the variance, so it doubles the number of samples.
+        let mut both = sampling.clone();
+        both.add(sampling);
+        let merged = both.estimate(Identity([1; 16]), Identity([2; 16]), 7, 42).unwrap();
+        assert!((merged.samples.unwrap() - 2.0 * samples).abs() < 1e-3 * samples, "{merged:?} {samples}");
     }
 
     #[test]
