@@ -1,7 +1,7 @@
 //! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
 
 use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
-use crate::suite::OLDEST_CLANG;
+use crate::suite::{OLDEST_CLANG, PLUGIN_IS_BUILT};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::Instant;
@@ -22,22 +22,18 @@ const TASKS: &[&[&str]] = &[
 /// The tasks that are run once more with the oldest clang that trodden supports.
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
+/// More random programs for the tests of `trodden-oracle`: the variable that selects them, and their seeds.
+const ORACLE_SEEDS: (&str, &str) = ("TRODDEN_ORACLE_SEEDS", "0-19");
+
 /// Runs all tasks, even after one has failed.
 ///
 /// # Errors
 /// A task failed; the message names all failed tasks.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
-    let again = OLDEST_CLANG_TASKS.iter().map(|task| (task, Some(OLDEST_CLANG)));
-    for (task, clang) in TASKS.iter().map(|task| (task, None)).chain(again) {
-        let name = [task.join(" "), clang.map(|clang| format!(" with {clang}")).unwrap_or_default()].concat();
+    for (name, mut task) in tasks() {
         let started = Instant::now();
-        let mut command = Command::new(OWN_PROGRAM);
-        command.args(*task);
-        if let Some(clang) = clang {
-            command.env(CLANG_VARIABLE, clang);
-        }
-        let result = steps::run(&mut command);
+        let result = steps::run(&mut task);
         eprintln!("\n== {name}: {}, {} s", if result.is_ok() { "passed" } else { "failed" }, started.elapsed().as_secs());
         if result.is_err() {
             failed.push(name);
@@ -47,4 +43,25 @@ pub fn run() -> Result<()> {
         bail!("these tasks failed: {}", failed.join("; "));
     }
     Ok(())
+}
+
+/// All tasks in order, with their names.
+fn tasks() -> Vec<(String, Command)> {
+    let own = |arguments: &[&str]| {
+        let mut command = Command::new(OWN_PROGRAM);
+        command.args(arguments);
+        command
+    };
+    let mut tasks: Vec<_> = TASKS.iter().map(|arguments| (arguments.join(" "), own(arguments))).collect();
+    let mut oracle = steps::cargo();
+    // Other packages would be compiled with other features than by `cargo xtask test`.
+    oracle.args(["test", "--workspace", "--test", "interesting", "--test", "residual", "--test", "branches", "--test", "sample"]);
+    oracle.args(["--no-fail-fast"]).envs([ORACLE_SEEDS, PLUGIN_IS_BUILT]);
+    tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
+    for arguments in OLDEST_CLANG_TASKS {
+        let mut command = own(arguments);
+        command.env(CLANG_VARIABLE, OLDEST_CLANG);
+        tasks.push((format!("{} with {OLDEST_CLANG}", arguments.join(" ")), command));
+    }
+    tasks
 }

@@ -18,7 +18,7 @@ use trodden_corpus::steps;
 const FUZZ_SECONDS: u64 = 5;
 
 /// Tells the tests that the plugin lies beside the command, so that they do not build it.
-const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
+pub const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
 /// The oldest clang that trodden supports.
 pub const OLDEST_CLANG: &str = "clang-19";

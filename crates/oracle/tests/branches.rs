@@ -9,8 +9,8 @@ use trodden_oracle::check::CheckVariant;
 use trodden_oracle::random::{RandomLanguage, program};
 use trodden_oracle::{Toolkit, step};
 
-/// Seeds of short programs. The second has indirect calls and indirect branches.
-const SEEDS: [u64; 2] = [1, 5];
+/// Seed of a short program with indirect calls and indirect branches.
+const SEEDS: [u64; 1] = [5];
 
 #[test]
 fn paths_from_a_trace_of_all_branches_equal_counted_paths() {

@@ -39,7 +39,7 @@ __attribute__((constructor(101))) static void take_switch(void) {
 "#;
 
 /// Seeds of C and C++ programs with exceptions, switches, indirect branches and threads, unless `TRODDEN_ORACLE_SEEDS=FIRST-LAST` is set.
-const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
+const SEEDS: std::ops::RangeInclusive<u64> = 0..=2;
 
 fn seeds() -> Vec<u64> {
     let Ok(text) = std::env::var("TRODDEN_ORACLE_SEEDS") else { return SEEDS.collect() };

@@ -268,14 +268,30 @@ int main(void) {
 #[test]
 fn a_hidden_vdso_is_reported() {
     let folder = Folder::new();
+    // Without the C library, whose graph takes long to recover. The auxiliary vector follows the environment on the stack.
     let text = r#"
-#include <stdio.h>
-#include <sys/auxv.h>
-int main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? "present" : "absent"); return 0; }
+#include <elf.h>
+static long system_call(long number, long a, const void *b, long c) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return result;
+}
+__attribute__((noreturn, used)) static void begin(long *stack) {
+    const char **word = (const char **)(stack + 1) + *stack + 1;
+    while (*word++) {}
+    long address = 0;
+    for (Elf64_auxv_t *entry = (Elf64_auxv_t *)word; entry->a_type != AT_NULL; entry++)
+        if (entry->a_type == AT_SYSINFO_EHDR) address = entry->a_un.a_val;
+    if (address) system_call(1, 1, "present\n", 8);
+    else system_call(1, 1, "absent\n", 7);
+    for (;;) system_call(231, 0, 0, 0);
+}
+__asm__(".globl _start\n_start: mov %rsp, %rdi\n and $-16, %rsp\n call begin\n hlt\n");
 "#;
     std::fs::write(folder.path("vdso.c"), text).unwrap();
     let mut compiler = std::process::Command::new("cc");
-    traced::must(compiler.args(["-static", "-O1", "vdso.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
+    compiler.args(["-static", "-nostdlib", "-O1", "-fno-stack-protector", "vdso.c", "-o", "app"]);
+    traced::must(compiler.current_dir(folder.path("")).output().unwrap());
     for (options, said, is_noted) in
         [(&["--runs", "2"][..], "absent\n", true), (&["--runs", "2", "--no-repeat", "time"], "present\n", false), (&[], "present\n", false)]
     {

@@ -284,12 +284,7 @@ fn estimate_counters(slices: &[RunSlice], key: ImageUnit, common_error: f64, has
         // 1946).
         let freedom = if fourth > 0.0 { (second * second / fourth).min(number) - 1.0 } else { number - 1.0 };
         let error = (variance.sqrt() * student_t_quantile_95(freedom) / NORMAL_QUANTILE_95).hypot(weighted * common_error) as f32;
-        CounterEstimate {
-            index,
-            weighted: weighted as f32,
-            error: has_margins.then_some(error),
-            samples: has_margins.then_some(samples),
-        }
+        CounterEstimate { index, weighted: weighted as f32, error: has_margins.then_some(error), samples: has_margins.then_some(samples) }
     };
     counts.into_iter().map(estimate).collect()
 }
