@@ -29,7 +29,7 @@ use trodden_console::output::Color;
 use trodden_console::{notes, output, program};
 
 fn main() -> ExitCode {
-    notes::show_log();
+    notes::install_logger();
     end(match Cli::try_parse() {
         Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
         // `--help` and `--version` are also reported as errors by clap.

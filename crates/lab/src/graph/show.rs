@@ -25,7 +25,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
-    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).is(wanted)).collect();
+    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).matches(wanted)).collect();
     // A function compiled identically in several units is shown once.
     let mut seen = HashSet::new();
     found.retain(|(_, function)| seen.insert((&function.name, function.shape)));
@@ -38,8 +38,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     };
     let text = match json {
-        true => serde_json::to_string_pretty(&dot::json(unit, function, None))? + "\n",
-        false => dot::dot(unit, function, None),
+        true => serde_json::to_string_pretty(&dot::graph_json(unit, function, None))? + "\n",
+        false => dot::write_dot(unit, function, None),
     };
     trodden_console::output::text_or_json_writer(json).write_all(text.as_bytes())?;
     Ok(())

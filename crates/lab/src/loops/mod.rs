@@ -22,7 +22,7 @@ use std::fs;
 use std::process::ExitCode;
 use trodden_command::laboratory::context;
 use trodden_console::notes::note;
-use trodden_console::output::{Color, json_text, print_result, wants_color};
+use trodden_console::output::{Color, json_text, print_result, resolve_color};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 use trodden_stored::named;
@@ -111,7 +111,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = LoopsDocument { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
+    print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, resolve_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,7 +132,7 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
 /// Returns the loops with the most executed instructions, of all functions or of the selected one.
 fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
-    let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
+    let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}; `trodden report` lists the executed functions", job.program.display());
     }
