@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use trodden_report::Name;
 use trodden_report::coverage::escape_html;
 
-/// The reason why a function's counts may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaveatReason {
     /// The debug information lacks the position of a call that did not return.
@@ -142,7 +141,6 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
     (page, unmarked)
 }
 
-/// HTML at the end of a line's code.
 const END_OF_CODE: &str = "</pre>";
 
 /// Finds the last lines of calls in source files. Reads each file once.

@@ -50,7 +50,6 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
     None
 }
 
-/// Maximum number of lines in a call.
 const MAX_LINES: usize = 500;
 
 /// Returns the length of a string or character literal in bytes; `None` if it does not end on its line.

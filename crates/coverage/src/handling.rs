@@ -10,7 +10,6 @@ use trodden_unit::{EdgeKind, FunctionMap};
 /// What happens to an exception after it leaves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// The exception leaves the function.
     Passed,
     /// This inlining scope catches the exception and continues.
     Caught(u32),

@@ -17,7 +17,6 @@ pub struct Instance {
     pub edges: FunctionEdges,
     /// Indices of the programs that contain the instance.
     pub images: BTreeSet<usize>,
-    /// d
     /// The number of earlier instances with the same name and files.
     variant: usize,
 }

@@ -176,7 +176,6 @@ impl CoverageMapping {
         serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
-    /// Returns the names of all files. Fails if there are none.
     fn list_files(&self) -> Result<Vec<String>> {
         let summary = self.export(&["-summary-only"])?;
         let names = summary["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
@@ -269,7 +268,6 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
 }
 
-/// Corrected counters, and images whose mapping is corrected.
 struct Corrected {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
@@ -285,7 +283,6 @@ fn corrupt_image(image: &Path) -> String {
     format!("{} is corrupt. Rebuild it and record again", image.display())
 }
 
-/// Returns the images that were built for coverage, including images whose counted functions were all removed by the optimiser or linker.
 fn counted_images(profile: &Profile) -> Vec<&ImageProfile> {
     let has_regions = |e: &EdgeProfile| !(e.functions.is_empty() && e.names.is_empty());
     let is_counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(has_regions));
@@ -296,7 +293,6 @@ fn has_counters(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.edge_profile.as_ref().is_some_and(|edges| !edges.functions.is_empty()))
 }
 
-/// File name of the indexed profile in the temporary folder.
 const PROFILE: &str = "coverage.profdata";
 
 /// Returns the program files to show: those of the images that count coverage, checked against the profile, and then the files in `moved`
@@ -325,7 +321,6 @@ fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     found.chain(others).collect()
 }
 
-/// Checks that a file is the image that ran and contains the mapping.
 fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     if path.as_os_str().is_empty() {
         bail!("the profile does not name the program's file. Pass it with --object");

@@ -183,7 +183,6 @@ impl NotExecuted {
     }
 }
 
-/// Records that are written to one object file.
 #[derive(Default)]
 struct MappingObject {
     records: Vec<u8>,
@@ -205,7 +204,6 @@ fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut Mappi
     &mut objects[number]
 }
 
-/// Returns a function's files without `.` and `..` components.
 fn normalized_paths(mapping: &Mapping, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }

@@ -62,7 +62,6 @@ fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-/// Adds up the path combinations of the functions in each source file.
 pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
     let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
     for code in code {

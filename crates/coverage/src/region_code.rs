@@ -14,7 +14,6 @@ impl RegionCounter {
         RegionCounter(expression << 2 | 2)
     }
 
-    /// Returns a reference to one of the function's counters.
     pub fn plain(number: u64) -> RegionCounter {
         RegionCounter(number << 2 | 1)
     }
@@ -89,7 +88,6 @@ pub struct FunctionRegions {
 }
 
 impl FunctionRegions {
-    /// Decodes the regions. Returns `None` if they are corrupt.
     pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
         let mut bytes = UnreadBytes(bytes);
         let files: Vec<u64> = bytes.read_list(UnreadBytes::read_leb128)?;

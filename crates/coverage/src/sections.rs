@@ -39,7 +39,6 @@ impl Mapping {
         Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
-    /// Returns the functions' records in file order.
     pub fn records(&self) -> Result<Vec<MappingRecord<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
         while at + RECORD_HEADER <= self.functions.len() {
@@ -58,7 +57,6 @@ impl Mapping {
         function.files.iter().map(|file| files.get(*file as usize).cloned().unwrap_or_default()).collect()
     }
 
-    /// Writes an object file with the mapping and the given records.
     pub fn write_object(&self, records: &[u8]) -> Result<Vec<u8>> {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {

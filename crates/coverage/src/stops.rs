@@ -31,7 +31,6 @@ pub struct Stop {
     pub count: i128,
 }
 
-/// A function's stops, by file, line and column.
 type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
 /// The stops of all functions, by the image's index and the function's name in LLVM's profiles (`main`, `file.c;local`).
@@ -66,13 +65,11 @@ impl Stops {
         stops
     }
 
-    /// Returns a function's caveats in the given images.
     pub fn caveats_of(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
         let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
         all.flatten().copied().collect()
     }
 
-    /// Returns a function's stops in the given images.
     pub fn stops_of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
         let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
@@ -133,7 +130,6 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds the caveats that forks, second returns and tail calls cause.
     fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {

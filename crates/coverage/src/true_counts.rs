@@ -15,7 +15,6 @@ pub type Place = (u64, u64);
 /// A range in a file. Code from a macro or an included file has the position of the expansion or inclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceSpan {
-    /// Index of the file in the function's list.
     pub file: usize,
     pub start: Place,
     pub end: Place,
@@ -170,7 +169,6 @@ impl<'f> TrueCounts<'f> {
         Some(self.entry_count(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
-    /// Returns the smallest code region that contains a span.
     fn enclosing_region(&self, span: &SourceSpan) -> Option<(usize, usize)> {
         let contains =
             |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
@@ -285,7 +283,6 @@ fn empty_span(file: usize, place: Place) -> SourceSpan {
     SourceSpan { file, start: place, end: place }
 }
 
-/// Returns true if a region is code with a counter.
 fn is_code(region: &CodeRegion) -> bool {
     region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != RegionCounter::ZERO)
 }

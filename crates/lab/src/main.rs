@@ -58,7 +58,6 @@ fn run(command: LabCommand, color: Color) -> Result<ExitCode> {
     }
 }
 
-/// Prints the completion script of `trodden` for a shell.
 fn write_completions(shell: Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut trodden_command::laboratory::definition(), "trodden", &mut text);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs (cargo and its subcommands, `cargo trodden` among them, clang, rustc, git, perf, linkers, MPI, Slurm, podman,
-/// valgrind), `xtask`, examples and test programs.
+/// Options of `xtask`, examples, test programs and other programs (cargo and its subcommands including `cargo trodden`, clang, rustc, git,
+/// perf, linkers, MPI, Slurm, podman, valgrind).
 const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
@@ -58,7 +58,6 @@ impl CommandLines {
     }
 }
 
-/// Returns the options in a text, without their dashes.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.match_indices("--").filter_map(move |(at, _)| {
@@ -70,7 +69,6 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the commands in a text: the program, and its arguments.
 fn commands(text: &str) -> Vec<(&'static str, &str)> {
     let ends = |c: char| "`;|&\n\"(".contains(c);
     let mut found = Vec::new();
@@ -95,7 +93,6 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-/// Lists the wrong options of a text.
 fn wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
     let others = foreign_options();
     let unknown = options(text).filter(|option| !known.has(option) && !others.contains(option)).map(|option| format!("--{option}"));
@@ -129,7 +126,7 @@ fn extract_texts(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character literal, which may contain a quote, or a lifetime.
+            // A character literal, which may be a quote, or a lifetime.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,
@@ -232,7 +229,6 @@ fn pages_of_the_handbook_name_options_that_exist() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// Returns the commands that a page names.
 fn named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
     let words = |typed: &str| typed.split(' ').filter(|word| !word.starts_with('-')).map(str::to_owned).collect::<Vec<_>>();
     let named = |(program, typed): (&str, &str)| known.command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));

@@ -11,10 +11,7 @@ use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, o
 use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Replaces this process with the command.
-///
-/// # Errors
-/// A choice does not apply to the command, or `trodden` cannot be run.
+/// Replaces this process with the command. Fails if a choice does not apply to the command, or if `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
     ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", option_names());
@@ -40,7 +37,6 @@ pub fn run(job: &With) -> Result<ExitCode> {
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Formats a command as the user types it.
 fn full_name(command: &str) -> String {
     match command.starts_with("cargo") {
         true => format!("`{command}`"),

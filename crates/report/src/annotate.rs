@@ -119,7 +119,6 @@ fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 
-/// Renders a function's source with one path marked.
 struct MarkedSource<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
@@ -131,11 +130,9 @@ struct MarkedSource<'a> {
     inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
     page: &'a PageLayout,
-    /// Branch directions are printed at this column.
     column: usize,
 }
 
-/// Columns to the left of the source text.
 const MARGIN: usize = 25;
 
 impl<'a> MarkedSource<'a> {

@@ -16,11 +16,9 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
 svg{height:auto;max-width:max(100%,35rem)}";
-/// Bar colour for copies.
 const COPY_COLOUR: &str = "#4477aa";
 /// Bar colour for the ideal, the lower bound, and a run without counting.
 const BOUND_COLOUR: &str = "#bbbbbb";
-/// Bar colour for a single program that counts everything.
 const SINGLE_COLOUR: &str = "#ccbb44";
 
 struct ChartBar {
@@ -127,7 +125,6 @@ pub fn page(costs: &Costs) -> String {
     out + "</body></html>\n"
 }
 
-/// Renders a table with a row for each copy. A dash marks an unknown value.
 fn render_table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");

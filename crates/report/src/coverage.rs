@@ -133,7 +133,6 @@ impl CoverageTable {
 
 struct ShownRow<'r> {
     row: &'r CoverageRow,
-    /// True for sums of other rows.
     is_sum: bool,
     is_in_package: bool,
 }

@@ -42,10 +42,8 @@ enum RowWriter {
 }
 
 impl FieldTable {
-    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`.
-    ///
-    /// # Errors
-    /// The file cannot be created, or it is a Parquet file and this program was built without Parquet support.
+    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`. Fails if the file
+    /// cannot be created, or if it is a Parquet file and this program was built without Parquet support.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(

@@ -8,7 +8,6 @@ use crate::select::{Ranking, Selection};
 use crate::view::View;
 use std::fmt::Write;
 
-/// Maximum number of source lines in the frame name of a path.
 const MAX_OUTLINE: usize = 12;
 
 /// Writes the selected paths, weighted by the selection's measure. Fails if no function matches the selection.

@@ -70,10 +70,8 @@ pub struct FoundPaths<'v, 'a> {
 }
 
 impl<'v, 'a> FoundPaths<'v, 'a> {
-    /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it.
-    ///
-    /// # Errors
-    /// No function has the name in the expression, or no block contains one of the expression's positions.
+    /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it. Fails if no function has the
+    /// name in the expression, or if no block contains one of its positions.
     pub fn new(expression: &PathExpression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => find_functions(view, name)?,
@@ -234,7 +232,6 @@ fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Ma
     function.paths.all().filter(fits).map(found).collect()
 }
 
-/// Converts a path that was cut into pieces to a match.
 fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();

@@ -47,7 +47,6 @@ impl InlinedIndent {
         InlinedIndent { minimum }
     }
 
-    /// Returns the minimum indentation of a scope's lines; 0 if the scope is unknown.
     pub fn min_indent(&self, scope: u32) -> usize {
         self.minimum.get(&scope).copied().unwrap_or(0)
     }
@@ -58,7 +57,6 @@ impl InlinedIndent {
     }
 }
 
-/// Returns the number of spaces at the start of a line.
 pub fn indent(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }

@@ -37,7 +37,6 @@ pub enum InputKind {
     Program,
 }
 
-/// Kinds of files that start with trodden's common header.
 const KINDS: &[(FileKind, InputKind)] = &[
     (FileKind::PROFILE, InputKind::Profile),
     (FileKind::TRACE, InputKind::Trace),
@@ -115,7 +114,6 @@ impl InputKind {
         }
     }
 
-    /// Returns a clause that names the commands that accept this kind.
     fn accepting_commands(self) -> &'static str {
         match self {
             InputKind::Profile => "`trodden report` shows it",

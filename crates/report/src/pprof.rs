@@ -12,7 +12,6 @@ use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Maximum number of source lines in the frame name of a path.
 const MAX_OUTLINE: usize = 12;
 
 /// Writes the selected paths as a compressed profile. Fails if no function matches the selection.

@@ -338,7 +338,6 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
-    /// Returns the number of a function's paths that can be listed.
     fn count_listable(&self, function: &Function) -> usize {
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
@@ -397,7 +396,6 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 }
 
-/// Returns the line at which an edge's source block ends, and the line at which its target block starts.
 fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     let flow = edge.function.map.graph.edge(edge.edge);
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))

@@ -14,7 +14,6 @@ pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEsti
     is_sampled.then(|| sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)).flatten()
 }
 
-/// Summarises the sampling for a report's header.
 pub fn describe_sampling(sampling: &Sampling) -> String {
     let sampling = match sampling {
         Sampling::Branches(branches) => return branches.summary(),

@@ -13,7 +13,6 @@ use trodden_unit::SourcePosition;
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
 
-/// Builds a log with one run that has the given rules and results.
 pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
         "$schema": SCHEMA,

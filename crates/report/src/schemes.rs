@@ -51,7 +51,6 @@ pub fn json(found: &SchemeResults) -> Value {
     json!([scheme(0), scheme(1)])
 }
 
-/// Renders the code size and time of each build, relative to the uninstrumented build.
 fn render_costs(costs: &BuildCosts) -> String {
     let mut out = String::from("Code size and time, relative to the uninstrumented build\n");
     out += "  build                       code    time\n";

@@ -18,7 +18,6 @@ use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
 const RULE: &str = "untested-segment";
-/// Minimum width of a path's column.
 const MIN_COLUMN: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 

@@ -118,10 +118,7 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
 
 /// Returns the indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name
 /// ends with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full
-/// name.
-///
-/// # Errors
-/// No name equals `text` or ends with it, and `text` is not a valid regular expression.
+/// name. Fails if no name equals or ends with `text`, and `text` is no valid regular expression.
 pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
     let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
     let named = indices(&|name| name.matches(text));

@@ -35,7 +35,6 @@ pub struct SimulationReport<'a> {
     tables: Vec<TableResult>,
     timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,
-    /// Counts in the first table.
     first_table: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
     character: Character,
@@ -59,7 +58,6 @@ struct ReportJson<'a> {
     events: Vec<EventJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processor: Option<ProcessorJson>,
-    /// Number of different paths in the complete profile.
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
     /// Cumulative distributions over the hottest paths.

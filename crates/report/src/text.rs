@@ -31,7 +31,6 @@ impl Default for TextOptions {
     }
 }
 
-/// Minimum width of a report in columns, even if the terminal is narrower.
 const MIN_WIDTH: usize = 60;
 /// Maximum width of a report in columns. Longer lines would be hard to read.
 const MAX_WIDTH: usize = 140;
@@ -331,16 +330,13 @@ fn column_for_turns(listing: &PathListing, texts: &[(String, usize)], room: usiz
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
-/// Indentation of inlined code relative to its call, in columns.
 pub(crate) const INLINE_INDENT: usize = 2;
-/// Columns to the left of the source text.
 const GUTTER_WIDTH: usize = 13;
 
 pub(crate) fn render_gutter(number: &str, page: &PageLayout) -> String {
     page.paint(paint::DIM, &format!("{} │", align_right(number, GUTTER_WIDTH - 2)))
 }
 
-/// Placeholder for a line whose source file cannot be read.
 pub(crate) const NO_SOURCE: &str = "(source not found)";
 
 /// Returns the source line and base indentation of each step. Indentation that is common to all of the function's own lines is removed from
@@ -407,7 +403,6 @@ pub(crate) fn paint_turn(turn: &str, page: &PageLayout) -> String {
     }
 }
 
-/// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
 fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {

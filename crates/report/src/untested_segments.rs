@@ -23,7 +23,6 @@ impl<'a> ShownSegments<'a> {
         self.untested.is_empty()
     }
 
-    /// Applies `each` to the segments of every depth.
     fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
         let view = View::from_profile(&self.untested.observed().profile);
         let shown = |d: &UntestedOfDepth| {

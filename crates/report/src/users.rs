@@ -18,7 +18,6 @@ use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_profile::{Counts, FunctionPaths, ImageProfile, Profile, Run, UnitProfile};
 use trodden_unit::Identity;
 
-/// Maximum number of functions named for a copy without reports.
 const MAX_NAMED_FUNCTIONS: usize = 8;
 
 /// A path that users took.

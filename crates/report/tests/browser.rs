@@ -20,7 +20,6 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Returns the text of each element that matches a selector.
 fn texts(browser: &Browser, selector: &str) -> Vec<String> {
     let script = format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)");
     serde_json::from_value(browser.eval(&script)).unwrap()

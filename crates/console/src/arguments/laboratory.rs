@@ -375,7 +375,6 @@ impl GivenChoices {
     }
 }
 
-/// Returns a clap command that accepts all options of `trodden-lab with`.
 fn all_options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }

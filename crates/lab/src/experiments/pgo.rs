@@ -1,9 +1,9 @@
-//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with one derived from paths, and by
-//! `trodden pgo`, which also transforms the program based on its paths.
+//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs. There are builds with clang's profile, with a profile derived
+//! from paths, and by `trodden pgo`, which also transforms the program based on its paths.
 //!
-//! Profiles come from the short run. The long run is timed, with the builds in turns. The builds with clang's profile and with the derived
-//! profile use the same folder and profile name, so that equal profiles yield identical programs, which is checked. `llvm-profdata`
-//! compares the profiles.
+//! Profiles come from the short run. The long run is timed, and the builds take turns. The builds with clang's profile and with the derived
+//! profile use the same folder and profile name. So equal profiles must yield identical programs, and the experiment checks that.
+//! `llvm-profdata` compares the profiles.
 
 mod branches;
 mod short;
@@ -24,14 +24,14 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input, script};
 
-/// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, a database.
+/// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and profile that both profile-guided builds share.
 const SHARED: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
 const WORK: &str = "pgo-work";
-/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by
-/// `trodden pgo` with paths.
+/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by `trodden
+/// pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
 const BUILD_COUNT: usize = 5;
 
@@ -58,7 +58,6 @@ pub struct PgoOptions {
 
 struct PgoRow {
     program: String,
-    /// User time of each build, in seconds.
     user: [Spread; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
     /// Instructions of the profiling runs: clang's and trodden's.
@@ -67,16 +66,13 @@ struct PgoRow {
     same_bytes: bool,
 }
 
-/// Numbers of all functions, and of those with equal counters in both profiles.
+/// Number of functions, and number of functions that have equal counters in both profiles.
 struct CounterAgreement {
     functions: usize,
     equal: usize,
 }
 
-/// Builds and measures the programs, and prints a table.
-///
-/// # Errors
-/// A build or a run failed, or the output of a build differs from that of the plain build.
+/// Builds and measures the programs, and prints a table. Fails if the output of a build differs from that of the plain build.
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
@@ -143,7 +139,6 @@ fn binary(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
     corpus.folder().join("bin").join(build).join(program)
 }
 
-/// Profiles the short run with clang's instrumentation.
 fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
     let raw = work.join("raw");
@@ -180,11 +175,11 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     let mut command = Command::new(steps::target().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
     command.arg("-o").arg(&output);
-    // Compilers in PATH would also be used for build scripts.
+    // Build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
-    // `cargo` must still be trodden's.
+    // `cargo` must be trodden's even though the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
     command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
@@ -208,7 +203,7 @@ fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &st
     Ok(())
 }
 
-/// Measures the user time of the long run of each build, in turns.
+/// Measures the user time of each build's long run. The builds take turns.
 fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILD_COUNT]> {
     let mut seconds: [Vec<f64>; BUILD_COUNT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
@@ -227,7 +222,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
-/// Counts the instructions of the short run, in a copy without debug information, because valgrind cannot read clang's.
+/// Counts the instructions of the short run. Runs a copy without debug information, because valgrind cannot read clang's.
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
@@ -243,7 +238,6 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}; see {}", counter.name(), log.display()))
 }
 
-/// Counts the functions that have the same counters in both profiles.
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
     let (one, other) = (functions(one)?, functions(other)?);
     Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })

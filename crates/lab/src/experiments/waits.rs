@@ -15,9 +15,7 @@ use trodden_corpus::steps;
 const CALLS: &str = include_str!("waits/calls.c");
 const RING: &str = include_str!("waits/ring.c");
 const ARCHIVE: &str = include_str!("waits/archive.py");
-/// Number of calls in the measured loops.
 const LOOP: u32 = 2_000_000;
-/// Number of ranks of the OTF2 archive.
 const RANKS: u64 = 4;
 
 #[derive(Debug, Args)]
@@ -36,7 +34,6 @@ struct WaitsBench<'a> {
     trodden: PathBuf,
 }
 
-/// Measures everything, and prints a table.
 pub fn run(options: &WaitsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");

@@ -17,18 +17,14 @@ use trodden_witness::{
 
 pub struct WitnessFile {
     pub program: WitnessProgram,
-    /// Cost of each witness.
     pub weights: Weights,
-    /// Witnesses of each run.
     pub profiles: Option<Vec<Vec<Witness>>>,
-    /// Partial trace of each run.
     pub traces: Option<Vec<Vec<Witness>>>,
     /// Nodes whose weights violate Kirchhoff's law: the sums of in-edges and out-edges differ.
     pub unbalanced: Vec<(WitnessFunctionId, Node)>,
     names: GraphNames,
 }
 
-/// The names of functions and nodes in the file.
 struct GraphNames {
     /// Whether the file has a single graph without a function name.
     is_single: bool,
@@ -72,7 +68,6 @@ impl Default for OpaqueInput {
     }
 }
 
-/// Parses the text of a file.
 pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if text.trim().is_empty() {
         bail!("the input is empty; expected a graph in JSON or DOT");
@@ -276,12 +271,10 @@ impl WitnessFile {
         Ok(WitnessFile { program, weights, profiles, traces, unbalanced, names })
     }
 
-    /// Formats a node as in the file.
     pub fn node(&self, function: WitnessFunctionId, node: Node) -> Value {
         self.qualify(function, self.names.nodes[function.index()][node.index()].clone())
     }
 
-    /// Formats a witness as in the file.
     pub fn witness(&self, witness: Witness) -> Value {
         match self.program.site(self.names.kind, witness) {
             WitnessSite::Node(function, node) => self.node(function, node),
@@ -289,7 +282,6 @@ impl WitnessFile {
         }
     }
 
-    /// Formats the entry of a function.
     pub fn entry(&self, function: WitnessFunctionId) -> Value {
         self.node(function, self.program.function(function).graph.entry())
     }

@@ -37,7 +37,6 @@ use trodden_witness::WitnessKind;
 /// Larger numbers are written as strings, because many JSON readers store numbers as doubles.
 const MAX_EXACT_IN_JSON: u64 = 1 << 53;
 
-/// A graph from a file, with the names of its nodes.
 pub struct NamedGraph {
     pub graph: Graph,
     pub names: Vec<String>,
@@ -49,7 +48,6 @@ pub struct NamedGraph {
     pub through: Vec<String>,
 }
 
-/// The acyclic version of a graph.
 pub struct AcyclicGraph {
     pub dag: Dag,
     /// The Ball-Larus numbering of all paths.
@@ -131,7 +129,6 @@ fn read_input(file: &Path) -> Result<String> {
     }
 }
 
-/// Parses JSON if the text starts like JSON, and DOT otherwise.
 fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
         bail!("the input is empty; expected a graph in JSON or DOT");
@@ -193,7 +190,6 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
-/// Returns the edges of a path given by its nodes or by its edges.
 fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
     let edges: Vec<Edge> = match path {
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
@@ -231,7 +227,6 @@ fn frequencies_of(named: &NamedGraph) -> Frequencies {
     }
 }
 
-/// Returns the frequency of an edge of the acyclic graph.
 fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     match dag.edge(id).origin {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -264,7 +259,6 @@ fn cut_json(dag: &Dag, answer: &mut Value) {
     }
 }
 
-/// Returns the names of the nodes of a path.
 fn nodes_json(named: &NamedGraph, dag: &Dag, path: &[DagEdgeId]) -> Value {
     let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
     json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())

@@ -11,10 +11,7 @@ use trodden_flow::DagEdgeId;
 use trodden_selective::InterestingSet;
 use trodden_selective::preferential;
 
-/// Builds the requested model, as JSON.
-///
-/// # Errors
-/// The model cannot be built from the graph, or options contradict each other.
+/// Returns the model as JSON. Fails if it cannot be built from the graph, or if options contradict each other.
 pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
@@ -51,7 +48,6 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     }))
 }
 
-/// A model with the paths to list.
 struct ListedModel {
     name: &'static str,
     coding: CodingModel,

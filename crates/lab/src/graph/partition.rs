@@ -23,20 +23,14 @@ const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
 pub struct PartitionRequest {
     pub copies: usize,
-    /// Strategy that divides the paths.
     pub strategy: PartitionStrategy,
-    /// Whether to fold conditionals repeatedly.
     pub fold_again: bool,
-    /// Cost measure to minimise.
     pub hits: Measure,
-    /// Whether to list the tasks.
     pub explain: bool,
 }
 
-/// Divides the paths, and returns the copies as JSON.
-///
-/// # Errors
-/// The graph is too large for `--strategy p3`, or `explain` is set for a different strategy.
+/// Divides the paths, and returns the copies as JSON. Fails if the graph is too large for `--strategy p3`, or if `explain` is set for
+/// another strategy.
 pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(

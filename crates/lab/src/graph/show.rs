@@ -9,10 +9,7 @@ use trodden_command::laboratory::context;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 
-/// Prints the graph of a function.
-///
-/// # Errors
-/// The program cannot be read, or contains no function or several functions with this name.
+/// Fails if the program cannot be read, or if it does not contain exactly one function with this name.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;

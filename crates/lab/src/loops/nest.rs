@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// A loop with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedLoop {
     /// Block at which the loop is entered; its first block if indirect branches enter the loop.
@@ -19,7 +18,6 @@ pub struct WeightedLoop {
     pub part: LoopBlocks,
 }
 
-/// The blocks of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBlocks {
     header: u32,
@@ -29,14 +27,12 @@ pub struct LoopBlocks {
 }
 
 impl LoopBlocks {
-    /// A loop without inner loops.
     #[cfg(test)]
     pub fn new(header: u32, blocks: &[u32]) -> LoopBlocks {
         let all: BTreeSet<u32> = blocks.iter().copied().collect();
         LoopBlocks { header, own: all.clone(), all }
     }
 
-    /// Returns true if a block is in this loop and in no inner loop.
     pub fn owns_block(&self, block: u32) -> bool {
         self.own.contains(&block)
     }
@@ -47,7 +43,6 @@ impl LoopBlocks {
     }
 }
 
-/// Returns the loops formed by the executed blocks and edges.
 pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
     let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();

@@ -4,7 +4,6 @@ use serde::Serialize;
 use trodden_hardware::character::Character;
 use trodden_hardware::experiment::Effect;
 
-/// The result of a configuration on a source, for a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct SweepOutcome {
     pub source: usize,
@@ -53,12 +52,11 @@ fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<
 }
 
 impl SweepResults {
-    /// Returns the levels of a configuration, as text.
     pub fn levels_of(&self, configuration: usize) -> impl Iterator<Item = &str> {
         self.combinations[configuration].iter().zip(&self.levels).map(|(level, levels)| levels[*level].as_str())
     }
 
-    /// Renders a row for each source, configuration and metric.
+    /// Returns a row for each source, configuration and metric.
     pub fn csv(&self) -> String {
         let mut text =
             format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
@@ -75,7 +73,7 @@ impl SweepResults {
         text
     }
 
-    /// Renders a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
+    /// Returns a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
     pub fn distributions_csv(&self) -> String {
         let mut text = String::from("source,what,of,percent\n");
         for (source, character) in self.sources.iter().zip(&self.characters) {

@@ -117,7 +117,6 @@ fn capitalise(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Indentation of a finding's details, in columns.
 const INDENT: usize = 6;
 
 struct FindingWriter<'s> {
@@ -259,7 +258,6 @@ impl FindingWriter<'_> {
         format!("{label}{}", wrapped.trim_start())
     }
 
-    /// Wraps text at the page's width, and indents each line by `indent` columns.
     fn wrap(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {

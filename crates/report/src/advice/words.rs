@@ -19,7 +19,6 @@ pub fn branch_position(function: &Function, block: Node) -> Option<SourcePositio
     block.branch.or_else(|| block.positions.last().copied()).filter(|p| p.line > 0)
 }
 
-/// Returns the first source position in a block.
 pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
@@ -137,7 +136,6 @@ fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
     )
 }
 
-/// Suggests how to change the program.
 pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),

@@ -89,7 +89,6 @@ pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &D
     difference
 }
 
-/// File and line of a function's declaration.
 type Declaration<'a> = (&'a str, u32);
 
 /// A program's source functions that have code, inlined or not.
@@ -104,7 +103,6 @@ struct SourceFunctions<'a> {
 struct SourceFunction<'a> {
     /// Linkage names; a template has several.
     names: BTreeSet<&'a str>,
-    /// Lines with code.
     lines: BTreeSet<u32>,
 }
 

@@ -35,14 +35,12 @@ pub struct ImageSummary {
     functions: usize,
     /// Number of functions including copies.
     bodies: usize,
-    /// Reasons why the program's counts are inexact or incomplete.
     not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
     /// Functions whose paths are all counted although the build requested only interesting paths.
     counted_in_full: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
-    /// Functions in the image that were compiled without trodden.
     uninstrumented: Vec<String>,
     libraries: Vec<NeededLibrary>,
     libraries_unknown: Option<String>,
@@ -78,9 +76,7 @@ struct CutFunction {
 #[derive(Debug, Serialize)]
 struct CutPlace {
     reason: &'static str,
-    /// Line of the branch; `None` if unknown.
     from_line: Option<u32>,
-    /// Line of the edge's target block; `None` if unknown.
     to_line: Option<u32>,
 }
 
@@ -91,10 +87,7 @@ fn is_runtime(function: &str) -> bool {
 
 impl ImageSummary {
     /// Summarises an image. Maps that are not in the image are read from the unit cache. `libraries` has the shared libraries that the
-    /// image needs, or the reason why they are unknown.
-    ///
-    /// # Errors
-    /// A map is corrupt or belongs to a different build.
+    /// image needs, or the reason why they are unknown. Fails if a map is corrupt or belongs to a different build.
     pub fn new(
         path: &Path,
         image: &InstrumentedImage,

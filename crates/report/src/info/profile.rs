@@ -88,7 +88,6 @@ impl<'a> ProfileSummary<'a> {
     }
 }
 
-/// Serialises a run as all reports do.
 fn serialize_run<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
     json::run_json(run).serialize(serializer)
 }

@@ -72,7 +72,6 @@ pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
     }
 }
 
-/// A function's graph with bounds for its blocks' counts.
 struct BlockFlow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],

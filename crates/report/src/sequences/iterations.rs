@@ -10,10 +10,8 @@ use trodden_analysis::sequences::{
 use trodden_stored::{Folders, streams as kept};
 
 /// Finds paths of consecutive iterations in a run that was recorded by copies of the program. The copies divide the functions among them,
-/// so all threads are analysed together. Returns `None` for other recordings.
-///
-/// # Errors
-/// The recording cannot be read, or a parameter is out of range.
+/// so all threads are analysed together. Returns `None` for other recordings. Fails if the recording cannot be read, or if a parameter is
+/// out of range.
 pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
     ensure!(thread == 0, "the threads of a run recorded by several copies are analysed together. Omit --thread");

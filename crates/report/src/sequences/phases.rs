@@ -4,7 +4,6 @@ use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::PhaseDocument;
 
-/// Number of letters per line.
 const LINE_LENGTH: usize = 100;
 
 /// Writes phases as text.

@@ -37,7 +37,6 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
     anyhow::bail!("the streams of `{wanted}` have {threads}. Pass --thread with a number from 0 to {}", before - 1)
 }
 
-/// Reads the sequences of all threads in a log.
 pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
     let log = kept::open_log(file)?;
     log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()
@@ -72,7 +71,6 @@ struct SequenceReader<'r, 'a> {
 }
 
 impl SequenceReader<'_, '_> {
-    /// Converts a symbol of the log to symbols of `table`.
     fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],

@@ -10,7 +10,6 @@ use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
-/// Maximum number of source lines shown per path.
 const MAX_OUTLINE: usize = 12;
 
 /// Provides names and descriptions for the events of a stream.

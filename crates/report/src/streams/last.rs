@@ -18,7 +18,6 @@ use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum number of source lines shown per frame.
 const MAX_SOURCE_LINES: usize = 6;
 
 /// The last events and the live frames of threads. Serialising a report yields its JSON.
@@ -32,7 +31,6 @@ pub struct LastReport {
 struct StreamReport {
     file: PathBuf,
     image: PathBuf,
-    /// Number of threads that could not be recorded.
     lost_threads: u64,
     threads: Vec<ThreadReport>,
 }
@@ -62,7 +60,6 @@ struct FrameReport {
     path: Option<String>,
     /// The lines of the block with the last call. Without a call, the line of the function's declaration.
     lines: Vec<SourceLine>,
-    /// True if the frame made a call.
     at_call: bool,
 }
 
@@ -87,10 +84,8 @@ pub struct LastReportRequest<'a> {
 }
 
 impl LastReport {
-    /// Reads the last events and live frames from stream files.
-    ///
-    /// # Errors
-    /// No stream files are given, they cannot be read, or none of them belongs to the core file's process.
+    /// Reads the last events and live frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
+    /// them belongs to the core file's process.
     pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in request.files {

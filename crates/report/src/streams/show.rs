@@ -119,7 +119,6 @@ struct ShownEvent {
     /// The path's lines, and how it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
-    /// Number of frames that were unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<usize>,
 }

@@ -33,26 +33,21 @@ struct LogReport {
 struct ThreadStatistics {
     process: u32,
     thread: u32,
-    /// The process that forked this process.
     parent: Option<u32>,
     events: u64,
     lost: u64,
     /// Number of entered frames.
     calls: u64,
-    /// Number of completed paths.
     paths: u64,
     /// Number of times a call that may not return was reached.
     arrivals: u64,
-    /// Number of frames that exceptions and `longjmp` unwound.
     unwound: u64,
     deepest: u64,
     /// Number of paths that left a different function's frame, usually because the program switched stacks.
     mismatched: u64,
     /// Number of windows. Each window has a grammar.
     windows: usize,
-    /// Number of items in the rules of all windows.
     items: usize,
-    /// Size of all windows in the log.
     bytes: u64,
 }
 

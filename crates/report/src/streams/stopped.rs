@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_binary::{Binary, CoreFile, SourceLocations};
 
-/// The position at which a thread stopped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stopped {
     /// The function's short name; `None` if no symbol covers the position.
@@ -21,19 +20,16 @@ pub struct Stopped {
     pub lines: Vec<SourceLine>,
 }
 
-/// A core file, and the images whose code its threads were executing.
 pub struct Core {
     file: CoreFile,
     images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
 }
 
 impl Core {
-    /// Reads a core file. Fails if the file is not a core file.
     pub fn read(path: &Path) -> Result<Core> {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
-    /// Returns the threads' IDs.
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
         self.file.threads.iter().map(|t| t.thread)
     }

@@ -19,13 +19,11 @@ use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 /// If more paths lead to the instruction, none is reported.
 const MAX_PATHS: usize = 256;
 
-/// The path of a thread from its last event to where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     pub function: String,
     /// The lines of the path. If there are several paths, the lines of the blocks that all of them have in common.
     pub path: String,
-    /// Number of paths that lead to the instruction.
     pub paths: usize,
 }
 

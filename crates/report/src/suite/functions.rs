@@ -13,7 +13,6 @@ use trodden_analysis::suite::Suite;
 struct ExecutedFunction {
     key: UnitFunction,
     name: Name,
-    /// File that declares the function; `None` if it is unknown.
     file: Option<String>,
 }
 

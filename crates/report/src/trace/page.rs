@@ -27,7 +27,6 @@ const MAX_STEPS: u64 = 600_000;
 /// Maximum number of instructions in the page. The instructions of the least executed functions are omitted.
 const MAX_INSTRUCTIONS: usize = 60_000;
 const MAX_LINES: usize = 30_000;
-/// Source lines shown before and after each line with code.
 const CONTEXT_LINES: u32 = 3;
 /// The step that starts a call. The step for a block is the block's number.
 const CALL_BEGIN: i64 = -1;
@@ -114,9 +113,7 @@ impl Lengths {
 
 /// A call, or several short calls that are merged.
 struct PageCall {
-    /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
-    /// Number of calls that this entry represents.
     calls: u64,
     depth: u32,
     from: u64,
@@ -131,10 +128,8 @@ struct Calls {
     shortest: u64,
     with_steps: bool,
     calls: Vec<PageCall>,
-    /// Indices of the open calls.
     open: Vec<usize>,
     steps: Vec<i64>,
-    /// Executions of each block.
     executed: BTreeMap<TraceBlock, u64>,
     /// Calls of each function, including calls that are not shown.
     called: BTreeMap<TraceFunction, u64>,

@@ -39,11 +39,9 @@ pub struct TraceShowOptions {
     pub json: bool,
 }
 
-/// Writes a part of a trace. Returns the number of the first block that was omitted because of the maximum number of blocks. If several
-/// threads have omitted blocks, the number is from the first of them. Returns `None` if no block was omitted.
-///
-/// # Errors
-/// The trace does not have the thread or location, the trace cannot be read, or the output cannot be written.
+/// Writes a part of a trace. Returns the number of the first block that was omitted because of the maximum number of blocks; `None` if no
+/// block was omitted. If several threads have omitted blocks, the number is from the first of them. Fails if the trace does not have the
+/// thread or location, or if it cannot be read.
 pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let threads: Vec<ThreadNumber> = TraceFilter::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
@@ -64,12 +62,10 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     }
 }
 
-/// The selected blocks of a trace.
 struct Blocks<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
-    /// Maximum number of blocks per thread.
     count: u64,
 }
 
@@ -103,7 +99,6 @@ impl Blocks<'_> {
     }
 }
 
-/// Writes the blocks of threads, one per line.
 fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let mut remaining = None;
     for thread in threads {
@@ -124,7 +119,6 @@ struct ShownBlock<'a> {
     block: u64,
     /// Number of calls around the function.
     depth: usize,
-    /// Address in the file.
     address: String,
     /// The file; `None` if the trace has only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +164,6 @@ struct EventSpan {
     blocks: u64,
 }
 
-/// Where an event is relative to an [`EventSpan`].
 enum SpanPosition {
     Before,
     Inside,
@@ -230,7 +223,6 @@ struct Tree {
 }
 
 impl Tree {
-    /// Collects a thread's calls between two locations.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = EventSpan::new(span);

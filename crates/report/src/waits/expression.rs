@@ -11,7 +11,6 @@ use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step,
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Maximum number of terms printed per path.
 const MAX_TERMS: usize = 12;
 
 /// A term's name, and its time in ns.
@@ -91,7 +90,6 @@ fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     }
 }
 
-/// Returns the numbers of the waits that an expression contains.
 fn list_waits_in(expression: &WaitExpression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);

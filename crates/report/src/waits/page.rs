@@ -11,7 +11,6 @@ use trodden_waits_file::timeline::Activity;
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Source lines shown before and after each line that causes waits.
 const CONTEXT_LINES: u32 = 8;
 const MAX_LINES: usize = 4000;
 

@@ -9,10 +9,8 @@ use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::CodeCause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Maximum number of steps shown per path.
 const MAX_STEPS: usize = 4;
 const MAX_CALLERS: usize = 3;
-/// Maximum number of classes shown per wait site.
 const MAX_CLASSES: usize = 3;
 
 /// Writes the report, with at most `top` causes and at most `top` wait sites.

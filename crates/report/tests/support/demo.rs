@@ -60,7 +60,6 @@ static inline int smaller(int a, int b)
 }
 "#;
 
-/// The text of the demo's source files.
 pub fn sources(path: &str) -> Option<String> {
     match path {
         DEMO_C => Some(DEMO.into()),

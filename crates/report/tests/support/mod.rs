@@ -28,7 +28,6 @@ pub struct FunctionBuilder {
     edges: Vec<FlowEdge<'static>>,
 }
 
-/// A function that can be walked.
 pub struct Walker {
     graph: FlowGraph,
     plan: Plan,

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 const MISSING: &str = "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
 
-/// A browser with one window.
 pub struct Browser {
     driver: Child,
     port: u16,
@@ -159,7 +158,6 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Stops the browser and then its driver, even if the test fails.
     fn drop(&mut self) {
         if !self.session.is_empty() {
             self.request("DELETE", &self.session, "").ok();

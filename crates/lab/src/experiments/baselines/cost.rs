@@ -1,7 +1,8 @@
 //! A scheme's cost in a run whose paths are known: the number of operations that the scheme executes.
 //!
-//! The operations are non-zero additions to the path register, assignments to it, and counter increments of the schemes as published,
-//! without trodden's optimisation passes. All schemes are thus compared with Ball and Larus's by the same machine-independent measure.
+//! The operations are non-zero additions to the path register, assignments to it, and counter increments. The schemes are costed as
+//! published, without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent
+//! measure.
 
 use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_flow::dag::Entries;
@@ -11,21 +12,17 @@ use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-/// Schemes, in the order of the table.
 pub const SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structural", "continuous, switch off"];
 
-/// Operations that a scheme executes in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemeCost {
-    /// Additions and assignments to the path register.
+    /// Number of additions and assignments to the path register.
     pub register: u64,
-    /// Counter increments.
     pub counts: u64,
     /// Executions of paths that are not counted individually.
     pub unknown: u64,
 }
 
-/// A function with its execution counts.
 struct Executed<'a> {
     map: &'a FunctionMap,
     graph: Graph,
@@ -35,7 +32,7 @@ struct Executed<'a> {
     forced: Vec<(Edge, CutReason)>,
 }
 
-/// Computes the cost of each scheme in the run of a profile that counts all paths, with that run's own edge frequencies.
+/// Computes the cost of each scheme in the run of a profile that counts all paths. The schemes use the edge frequencies of the same run.
 pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
@@ -61,7 +58,7 @@ impl Executed<'_> {
         let graph = (*map.graph).clone();
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
-        // The other cuts follow from the graph.
+        // All other cuts follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
         Ok(Executed { map, graph, paths, frequencies, excluded, forced })
@@ -92,7 +89,7 @@ impl Executed<'_> {
             cost.register += register * executions;
             cost.counts += counts * executions;
         }
-        // A path is omitted if it takes an omitted edge, unless the scheme cuts paths there.
+        // A path is omitted if it takes an omitted edge, unless the scheme cuts paths at that edge.
         let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
         let own = self.map.dag.as_slice();
         for path in &self.paths.complete {

@@ -4,14 +4,15 @@ use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
-/// Rows of cells. The first `words` columns are left-aligned text, the others right-aligned numbers.
+/// A table. The first `words` columns are left-aligned text, the others right-aligned numbers.
 struct TextTable {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// Renders two tables with a line per variant of a program: times and instructions; code, memory, build time and exactness.
+/// Renders two tables with a line per variant of a program. The first has times and instructions; the second has code, memory, build time
+/// and exactness.
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n{}", times(suite).to_markdown(), sizes(suite).to_markdown());
@@ -20,7 +21,7 @@ pub fn render_table(suite: &BenchResult) -> String {
     out.trim_start().to_owned() + "\n"
 }
 
-/// Renders ratios by program and variant, then all figures.
+/// Renders ratios by program and variant, and then all figures.
 pub fn markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
     let _ = writeln!(out, "{}\n", legend(suite).join("\n"));
@@ -36,7 +37,7 @@ pub fn markdown(suite: &BenchResult) -> String {
         ("Times and instructions", times(suite)),
         ("Code, memory, build, counts", sizes(suite)),
     ];
-    // Skip tables that contain only the column of program names.
+    // A table that has only the column of program names is omitted.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
@@ -120,7 +121,7 @@ fn table(
     TextTable { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
 }
 
-/// Builds a table of ratios with a column per variant that has a base.
+/// Builds a table of ratios. It has a column for each variant with a base.
 fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
@@ -133,7 +134,7 @@ fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
     TextTable { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
-/// Returns the geometric mean over all programs where variant and base were measured.
+/// Formats the geometric mean over all programs for which both variant and base were measured.
 fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
@@ -156,7 +157,7 @@ fn exact(exact: &ExactnessCheck) -> String {
     }
 }
 
-/// Lists the reasons for missing figures, with the programs that each concerns.
+/// Lists the reasons for missing figures, each with the programs that it concerns.
 fn reasons(suite: &BenchResult) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     let programs = suite.programs();
@@ -179,7 +180,6 @@ fn reasons(suite: &BenchResult) -> Vec<String> {
         .collect()
 }
 
-/// Explains the figures.
 fn legend(suite: &BenchResult) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, unless another is named).",

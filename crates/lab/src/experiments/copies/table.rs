@@ -16,7 +16,6 @@ const SCHEMA_VERSION: u32 = 3;
 const HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
-/// Explanation of these columns.
 const ABOUT: &str = "hits: probe executions of the slowest copy, in percent of one program that counts everything, both counted by the \
     running programs; labels: those of edges with a non-zero label (which the paper counts); at least: lower bound for any plan; \
     slowest, sequential: overhead in wall time of the slowest copy, and of one program that counts everything, over the plain program, \
@@ -38,50 +37,44 @@ const SUMMARY_HEADS: [&str; 12] = [
     "sequential",
 ];
 
-/// Explanation of these columns.
 const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relative to one program that counts everything, in percent: \
     arithmetic and geometric means over the programs. The paper reports labels of p3 on other programs. Above the bound: mean excess of \
     the hits over the lower bound for any plan. Slowest, sequential: geometric mean overhead in processor time over the plain program, \
     for programs whose times were measured.";
 
-/// Change of labels, in percent, that the paper reports for p3 with 2, 4 and 8 copies.
+/// Change in the number of label hits that the paper reports for p3 with 2, 4 and 8 copies, in percent.
 const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
-/// The setting that a row was measured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub program: String,
-    /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
     pub input: String,
-    /// Engine that ran the copies.
     pub engine: String,
-    /// Whether a node was killed.
     pub killed_node: bool,
 }
 
-/// Results of a program with one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesRow {
     #[serde(flatten)]
     pub setting: Setting,
-    /// Maximum hits of any copy, for labels and counts, as counted by the copies.
+    /// Maximum number of hits that a copy counted: increments of the path register and of path counters.
     pub hits: f64,
-    /// Maximum hits of any copy, for labels only.
+    /// Maximum number of label hits that a copy counted: increments of the path register only.
     pub label_hits: f64,
     /// Hits of the program that counts everything.
     pub sequential_hits: f64,
-    /// Hits of the program that counts everything, for labels only.
+    /// Label hits of the program that counts everything.
     pub sequential_label_hits: f64,
-    /// Proven lower bound of the hits of any plan.
+    /// Proven lower bound for the hits of any plan.
     pub proven_hits: f64,
     /// Number of copies that ran more than once.
     pub run_again: usize,
     pub times: Option<CopiesTimes>,
 }
 
-/// Times, in nanoseconds: the minimum of several rounds, because other load on the machine can only add to them.
+/// Minimum times over several rounds. The minimum is used because other load on the machine can only add to the times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesTimes {
     pub wall: ComparedTimes,
@@ -89,7 +82,6 @@ pub struct CopiesTimes {
     pub rounds: u32,
 }
 
-/// The times that are compared, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTimes {
     pub slowest_ns: f64,
@@ -100,7 +92,7 @@ pub struct ComparedTimes {
 }
 
 impl ComparedTimes {
-    /// Returns the ratios to the plain program: of the slowest copy, and of the program that counts everything.
+    /// Returns the ratios of the slowest copy and of the program that counts everything to the plain program.
     fn ratios(&self) -> [f64; 2] {
         [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
     }
@@ -116,14 +108,12 @@ impl CopiesTimes {
 
 const ANALYSIS_HEADS: [&str; 7] = ["program", "strategy", "k", "functions", "weights", "user s", "wall s"];
 
-/// Time that the static analysis took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnalysisTime {
     pub program: String,
-    /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
-    /// Whether frequencies came from a profile, rather than being estimated.
+    /// True if frequencies came from a profile, false if they were estimated.
     pub profile: bool,
     pub procedures: u64,
     /// Processor time in seconds, including LLVM's tools.
@@ -148,18 +138,17 @@ impl AnalysisTime {
     }
 }
 
-/// Explanation of the columns of profitable procedures.
 const PROFITABLE_ABOUT: &str = "Procedures that p3 divides among k copies, like table 1 of the paper: those with at most one call site and \
     several tasks. lines: lines of the program's source files that are not blank; share: profitable procedures, in percent.";
 
 const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "profitable", "share"];
 
-/// The procedures of a program that P3 considers profitable: a row of table 1 of the paper.
+/// A row of table 1 of the paper: the procedures of a program that P3 considers profitable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfitableRow {
     pub program: String,
     pub copies: u32,
-    /// Lines of the program's source files that are not blank.
+    /// Number of lines in the program's source files that are not blank.
     pub lines: u64,
     pub procedures: u64,
     pub profitable: u64,
@@ -193,10 +182,7 @@ struct Content {
 }
 
 impl CopiesResults {
-    /// Reads today's results from a folder, or starts new ones.
-    ///
-    /// # Errors
-    /// The file is corrupt, or has a different schema version.
+    /// Reads today's results from a folder, or starts new ones. Fails if the file is corrupt or has a different schema version.
     pub fn from_today(folder: &Path) -> Result<CopiesResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let stem = folder.join(&date);
@@ -228,7 +214,7 @@ impl CopiesResults {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
-    /// Adds a row, replacing any of the same setting, prints it, and writes the files.
+    /// Prints a row, adds it in place of any row with the same setting, and writes the files.
     pub fn add(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
@@ -236,7 +222,7 @@ impl CopiesResults {
         self.write()
     }
 
-    /// Adds the time of an analysis, replacing any of the same setting, prints it, and writes the files.
+    /// Prints the time of an analysis, adds it in place of any with the same setting, and writes the files.
     pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
         println!("{}", columns(&row.cells()));
         let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
@@ -245,7 +231,7 @@ impl CopiesResults {
         self.write()
     }
 
-    /// Adds the number of profitable procedures, replacing any of the same program and number of copies, prints it, and writes the files.
+    /// Prints a row, adds it in place of any for the same program and number of copies, and writes the files.
     pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
@@ -257,7 +243,7 @@ impl CopiesResults {
         self.stem.with_extension("md")
     }
 
-    /// Averages the rows of each input, strategy and number of copies, except those run on a cluster.
+    /// Averages the rows of each input, strategy and number of copies. Rows that were run on a cluster are not included.
     fn averages(&self) -> Vec<Average> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
@@ -279,7 +265,7 @@ impl CopiesResults {
         self.store("md", self.to_markdown()?)
     }
 
-    /// Writes a file by renaming, so that an interruption does not destroy the previous version.
+    /// Writes a file by renaming. An interruption then cannot destroy the previous version.
     fn store(&self, ending: &str, text: String) -> Result<()> {
         let (path, new) = (self.stem.with_extension(ending), self.stem.with_extension(format!("{ending}.new")));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
@@ -352,7 +338,7 @@ impl CopiesRow {
     }
 }
 
-/// Means over the programs of one input, strategy and number of copies.
+/// Means over the programs measured with the same input, strategy and number of copies.
 #[derive(Debug, PartialEq)]
 struct Average {
     input: String,
@@ -363,8 +349,7 @@ struct Average {
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
-    /// Overhead in processor time over the plain program, in percent, of the slowest copy and of the program that counts everything.
-    /// NaN if no time was measured.
+    /// Overhead of the slowest copy in processor time over the plain program, in percent; NaN if no time was measured.
     slowest: f64,
     sequential: f64,
 }
