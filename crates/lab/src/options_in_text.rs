@@ -154,10 +154,10 @@ fn join_lines(literal: &str) -> String {
     parts.fold(first, |all, part| all + part.trim_start())
 }
 
-fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+fn find_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         match entry.is_dir() {
-            true => files(&entry, extension, found),
+            true => find_files(&entry, extension, found),
             false => found.extend(Some(entry).filter(|file| file.extension().is_some_and(|e| e == extension))),
         }
     }
@@ -174,7 +174,7 @@ fn options_in_messages_and_help_exist() {
         let folder = member.unwrap().path().join("src");
         // These crates run other programs, or are run by maintainers.
         if !["corpus", "oracle"].iter().any(|name| folder.ends_with(format!("{name}/src"))) {
-            files(&folder, "rs", &mut sources);
+            find_files(&folder, "rs", &mut sources);
         }
     }
     assert!(sources.len() > 300, "{}", sources.len());
@@ -192,7 +192,7 @@ fn options_in_messages_and_help_exist() {
 #[test]
 fn options_in_the_guide_exist() {
     let (known, others, mut pages) = (CommandLines::new(), foreign_options(), Vec::new());
-    files(&root().join("docs/guide/src"), "md", &mut pages);
+    find_files(&root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
@@ -216,7 +216,7 @@ fn options_in_the_guide_exist() {
 #[test]
 fn pages_of_the_handbook_name_options_that_exist() {
     let (known, mut pages) = (CommandLines::new(), Vec::new());
-    files(&root().join("docs/handbook/src"), "md", &mut pages);
+    find_files(&root().join("docs/handbook/src"), "md", &mut pages);
     assert!(pages.len() > 20, "{}", pages.len());
     let mut all = Vec::new();
     for page in pages {

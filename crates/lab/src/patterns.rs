@@ -36,14 +36,14 @@ pub fn run(job: &Patterns) -> Result<ExitCode> {
         bail!("{option} does not apply to `patterns {}`: omit it", word(job.kind));
     }
     match job.kind {
-        PatternKind::Hot => hot(job, kind),
+        PatternKind::Hot => find_hot_subpaths(job, kind),
         PatternKind::Iterations => count_iterations(job, kind),
         PatternKind::Phases => find_phases(job, kind),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
+fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
     let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
     let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
@@ -57,7 +57,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
     if kind == InputKind::Profile
-        && let Some(found) = counted(job, top)?
+        && let Some(found) = list_counted_iterations(job, top)?
     {
         return print(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
     }
@@ -74,7 +74,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
 }
 
 /// Lists the paths over iterations that the program counted. Returns `None` if it counted something else.
-fn counted(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
+fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
     let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
     if counted.is_empty() {
         return Ok(None);

@@ -22,7 +22,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
             bail!("{option} does not apply to {}; it is for {}", full_name(words[0]), list.join(", "));
         }
     }
-    let program = trodden()?;
+    let program = trodden_program()?;
     let mut command = Command::new(&program);
     match &words[..] {
         ["cc" | "c++", ..] => command.args(&job.command),
@@ -45,7 +45,7 @@ fn full_name(command: &str) -> String {
 }
 
 /// Returns the path of the `trodden` command, which is installed beside this program.
-fn trodden() -> Result<PathBuf> {
+fn trodden_program() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot find trodden's own executable (is /proc mounted?)")?;
     let program = own.with_file_name("trodden");
     ensure!(program.is_file(), "{} does not exist; install trodden and trodden-lab in the same folder", program.display());

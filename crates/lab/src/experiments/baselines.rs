@@ -1,10 +1,9 @@
 //! Published schemes that are cheaper than counting all paths, as baselines for comparison.
 //!
-//! [`targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`practical`] (Bond, McKinley, CGO 2005)
-//! omits globally cold edges, and [`structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling (Bond,
-//! McKinley, MICRO 2005), while switched off, only maintains the path register. [`cost`] computes the number of operations that each scheme
-//! executes in a run.
-//! executes in a run.
+//! [`plan_targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`plan_practical`] (Bond, McKinley,
+//! CGO 2005) omits globally cold edges, and [`plan_structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling
+//! (Bond, McKinley, MICRO 2005), while switched off, only maintains the path register. [`cost`] computes the number of operations that each
+//! scheme executes in a run.
 
 mod cold;
 mod cost;
@@ -134,7 +133,7 @@ const MAX_STEPS: usize = 80;
 
 /// Plans targeted path profiling. Locally cold edges are omitted if their block was executed, and probes are placed on chords. `excluded`
 /// marks edges that are not part of the function's flow.
-pub fn targeted(
+pub fn plan_targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
@@ -148,7 +147,7 @@ pub fn targeted(
 
 /// Plans practical path profiling. Globally cold edges are omitted, and more edges while there are too many paths. `all` is the total
 /// number of edge executions in the program. The hottest out-edge of each block gets the value 0.
-pub fn practical(
+pub fn plan_practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
@@ -176,7 +175,7 @@ pub fn practical(
 }
 
 /// Plans structural path profiling, in which paths do not cross loop borders.
-pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
+pub fn plan_structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
     Baseline::from_plan(Plan::ball_larus(graph, &structural::loop_border_cuts(graph, forced), frequencies, options))
 }
 

@@ -180,7 +180,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
         commit: steps::commit(),
-        machine: machine(),
+        machine: describe_machine(),
         input: input.name().to_owned(),
         rounds,
         instructions_by: counter.map(|c| c.name().to_owned()),
@@ -277,7 +277,7 @@ fn check(suite: &BenchResult) -> Result<()> {
     Ok(())
 }
 
-pub fn machine() -> BenchMachine {
+pub fn describe_machine() -> BenchMachine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));
     BenchMachine {

@@ -21,8 +21,8 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 
 /// Names of the builds of the patched program.
-const PATHS: &str = "seeded";
-const COVERAGE: &str = "coverage";
+const PATHS_BUILD: &str = "seeded";
+const COVERAGE_BUILD: &str = "coverage";
 /// A bug counts as found if its path has at most this rank.
 const MAX_RANK: usize = 3;
 
@@ -182,11 +182,11 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
         let expected = result(&subject_command(&plain, &arguments, &work).output()?);
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
-        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS)).args(&arguments).env("TRODDEN_QUIET", "1");
+        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS_BUILD)).args(&arguments).env("TRODDEN_QUIET", "1");
         let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
-        coverage.push(measure_coverage(&binary(COVERAGE), &arguments, &work)?);
+        coverage.push(measure_coverage(&binary(COVERAGE_BUILD), &arguments, &work)?);
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
@@ -220,9 +220,9 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     let own = |name: &str| drivers.join(name).into_os_string();
     let store = seeded.folder().join("store").into_os_string();
     let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_CACHE", store), ("TRODDEN_QUIET", "1".into())];
-    seeded.build_as(PATHS, program, &paths)?;
+    seeded.build_as(PATHS_BUILD, program, &paths)?;
     let flags = "-O0 -g -fprofile-instr-generate -fcoverage-mapping";
-    seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
+    seeded.build_as(COVERAGE_BUILD, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
 /// Composes runs from four parts. Each run has the first three parts in some order. It also has the fourth part if it is to fail, or else

@@ -27,9 +27,9 @@ use trodden_corpus::{Corpus, Input, script};
 /// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and profile that both profile-guided builds share.
-const SHARED: &str = "pgo";
+const SHARED_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
-const WORK: &str = "pgo-work";
+const WORK_BUILD: &str = "pgo-work";
 /// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by `trodden
 /// pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
@@ -111,7 +111,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
         build_with_profile(corpus, program, profile, build)?;
     }
-    let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
+    let bytes = |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
     build_by_trodden_pgo(corpus, program, BUILDS[3], "--edges")?;
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
@@ -135,7 +135,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     })
 }
 
-fn binary(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
+fn binary_path(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
     corpus.folder().join("bin").join(build).join(program)
 }
 
@@ -165,7 +165,7 @@ fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
 
 /// Builds a program with `trodden pgo`. Returns a line for each function that was transformed based on paths.
 fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Result<Vec<String>> {
-    let output = binary(corpus, build, program);
+    let output = binary_path(corpus, build, program);
     fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
         .with_context(|| format!("cannot create the folder of {}", output.display()))?;
     let recipe = |step: &str| {
@@ -173,7 +173,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target().join("release/trodden"));
-    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
+    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
     command.arg("-o").arg(&output);
     // Build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
@@ -182,7 +182,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
     // `cargo` must be trodden's even though the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
-    command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
+    command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
@@ -196,8 +196,8 @@ fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &st
     let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
     variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
-    corpus.build_as(SHARED, program, &variables)?;
-    let (from, to) = (binary(corpus, SHARED, program), binary(corpus, build, program));
+    corpus.build_as(SHARED_NAME, program, &variables)?;
+    let (from, to) = (binary_path(corpus, SHARED_NAME, program), binary_path(corpus, build, program));
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
@@ -226,9 +226,9 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
-    let to = binary(corpus, &stripped, program);
+    let to = binary_path(corpus, &stripped, program);
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
-    steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary(corpus, build, program)))?;
+    steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary_path(corpus, build, program)))?;
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
@@ -239,12 +239,12 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
 }
 
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
-    let (one, other) = (functions(one)?, functions(other)?);
+    let (one, other) = (read_functions(one)?, read_functions(other)?);
     Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
 /// Returns the functions of a profile as text: name, hash and counters, without value profiles.
-fn functions(profile: &Path) -> Result<Vec<String>> {
+fn read_functions(profile: &Path) -> Result<Vec<String>> {
     let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
     let lines: Vec<&str> = text.lines().collect();
     let begins = (1..lines.len()).filter(|at| lines[*at] == "# Func Hash:");

@@ -189,7 +189,7 @@ impl<'a> ResidualSubject<'a> {
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
+        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.measure_sizes(&tests)? })
     }
 
     /// Runs a build, and stores its counts as a profile.
@@ -235,7 +235,7 @@ impl<'a> ResidualSubject<'a> {
             );
         }
         ensure!(
-            number(&reported["untested_executions"]) == checked.untested_executions,
+            format_number(&reported["untested_executions"]) == checked.untested_executions,
             "{}: `trodden untested` and the oracle disagree on untested_executions",
             self.program
         );
@@ -247,7 +247,7 @@ impl<'a> ResidualSubject<'a> {
         let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
-            Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
+            Ok((format_number(&reported["untested_paths"]), format_number(&reported["untested_executions"])))
         };
         let expected = of(field)?;
         if of(&counted)? == expected {
@@ -276,7 +276,7 @@ impl<'a> ResidualSubject<'a> {
     }
 
     /// Returns the program's `.text` size and total size, by build.
-    fn sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
+    fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
         for name in SIZES {
             let program = match name {
@@ -301,7 +301,7 @@ fn untested_summary(residual: &mut Command) -> Result<serde_json::Value> {
 }
 
 /// Formats a JSON number, which is a string if it is large.
-fn number(value: &serde_json::Value) -> String {
+fn format_number(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

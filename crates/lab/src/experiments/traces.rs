@@ -105,7 +105,7 @@ impl TraceBench<'_> {
         let line = |method: &str, seconds: f64| println!("| {method} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
         line("`trampolines`, one run of all blocks", blocks.1);
         line("`ptrace`, one run of all blocks", self.record_whole_trace("ptrace", &["--runs", "1"])?.1);
-        let four = self.row_by("ptrace", 4, "weighted", "one.trace")?;
+        let four = self.measure_plan("ptrace", 4, "weighted", "one.trace")?;
         line("`ptrace`, the slowest of four runs", four.2);
         let stepped = self.record_whole_trace("single-step", &[])?;
         line("`single-step`", stepped.1);
@@ -164,11 +164,11 @@ impl TraceBench<'_> {
     }
 
     fn measure_strategy(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        self.row_by("trampolines", runs, strategy, weights)
+        self.measure_plan("trampolines", runs, strategy, weights)
     }
 
     /// Returns the predicted hits, the counted hits and the seconds, each the maximum over all machines, and the lower bound of the hits.
-    fn row_by(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+    fn measure_plan(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         // A single run of all blocks needs no distribution, so one run is planned as two profiles on one machine.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");

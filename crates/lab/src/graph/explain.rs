@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn proof_that_figure_3_5_is_not_separable() {
+    fn figure_3_5_is_proven_inseparable() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","e"],["d","t"],["e","t"]],
             "interesting":[["s","a","c","e","t"],["s","b","c","d","t"]]}"#;
         let answer = answer(text, NumberingScheme::Approximate, false);

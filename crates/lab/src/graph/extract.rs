@@ -237,7 +237,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn edit_distance_of_words() {
+    fn edit_distance_counts_changed_characters() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
         assert_eq!(edit_distance("main", "main"), 0);

@@ -180,7 +180,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
     let interesting = input.interesting.iter().flatten().enumerate();
-    let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
+    let interesting = interesting.map(|(i, p)| path_edges(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
@@ -190,7 +190,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
-fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
+fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
     let edges: Vec<Edge> = match path {
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
         PathInput::Nodes(nodes) => {
@@ -252,7 +252,7 @@ fn signed_json(number: i64) -> Value {
 }
 
 /// Adds to the answer the edges that were cut because there are 2^63 paths or more.
-fn cut_json(dag: &Dag, answer: &mut Value) {
+fn add_cut_edges(dag: &Dag, answer: &mut Value) {
     let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {
         answer["cut"] = json!(cut);

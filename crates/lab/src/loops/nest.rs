@@ -125,7 +125,7 @@ fn cyclic_components(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
 mod tests {
     use super::*;
 
-    fn headers_and_own(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
+    fn headers_and_own_blocks(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
         find_loops(nodes, edges).into_iter().map(|p| (p.header, p.own.into_iter().collect())).collect()
     }
 
@@ -133,15 +133,15 @@ mod tests {
     fn own_blocks_exclude_inner_loops() {
         // Block 0 leads to an outer loop 1..5 with two inner ones: 2 alone, and 3 with 4.
         let edges = [(0, 1), (1, 2), (2, 2), (2, 3), (3, 4), (4, 3), (4, 5), (5, 1), (5, 6)];
-        assert_eq!(headers_and_own(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
-        assert_eq!(headers_and_own(3, &[(0, 1), (1, 2)]), []);
+        assert_eq!(headers_and_own_blocks(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
+        assert_eq!(headers_and_own_blocks(3, &[(0, 1), (1, 2)]), []);
         let outer = &find_loops(7, &edges)[0];
         assert!(outer.owns_edge(5, 1) && outer.owns_edge(4, 5) && !outer.owns_edge(3, 4) && !outer.owns_edge(5, 6));
     }
 
     #[test]
     fn loop_with_two_entries_is_one_loop() {
-        assert_eq!(headers_and_own(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
+        assert_eq!(headers_and_own_blocks(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
     }
 
     #[test]

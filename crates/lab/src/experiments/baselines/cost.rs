@@ -4,7 +4,7 @@
 //! published, without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent
 //! measure.
 
-use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
+use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
@@ -69,10 +69,10 @@ impl Executed<'_> {
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
         let ball_larus = self.cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
-        let targeted = targeted(graph, forced, frequencies, excluded, &options);
+        let targeted = plan_targeted(graph, forced, frequencies, excluded, &options);
         let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { SchemeCost::default() } else { self.cost(&targeted) };
-        let practical = self.cost(&practical(graph, forced, frequencies, excluded, all, &options));
-        let structural = self.cost(&structural(graph, forced, frequencies, &options));
+        let practical = self.cost(&plan_practical(graph, forced, frequencies, excluded, all, &options));
+        let structural = self.cost(&plan_structural(graph, forced, frequencies, &options));
         let continuous = SchemeCost { counts: 0, unknown: self.paths.total(), ..ball_larus };
         [ball_larus, targeted, practical, structural, continuous]
     }

@@ -3,7 +3,7 @@
 //! The expected counts are computed without registers or increments, by looking up the logged edges among the counted paths.
 
 use super::cold::{OmittedEdges, omit_edges};
-use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
+use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
@@ -94,7 +94,7 @@ fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>
 }
 
 /// Returns a random graph with frequencies, or `None` if the graph has an edge out of the exit or into the entry.
-fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
+fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
     let graph = graph(random, 9, 20, Cycles::Some);
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
         return None;
@@ -135,14 +135,14 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
     let (mut partial, mut obvious) = (0, 0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0xc01d);
-        let Some((graph, frequencies)) = subject(&mut random) else { continue };
+        let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let options = shared_entries(&mut random);
         let excluded = EdgeSet::from_fn(graph.edge_count(), |e| graph.to(e) == graph.exit() && random.chance(10));
         let none = EdgeSet::empty(graph.edge_count());
         let plan = match random.below(3) {
-            0 => targeted(&graph, &cuts, &frequencies, &excluded, &options),
-            1 => practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
+            0 => plan_targeted(&graph, &cuts, &frequencies, &excluded, &options),
+            1 => plan_practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
             _ => {
                 let cold = EdgeSet::from_fn(graph.edge_count(), |_| random.chance(30));
                 omit_edges(&graph, &cuts, &frequencies, &OmittedEdges { excluded: excluded.clone(), cold }, &options)
@@ -160,8 +160,8 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
 fn structural_paths_are_counted_exactly() {
     for seed in 0..GRAPHS / 4 {
         let mut random = Random::new(seed ^ 0x1e7e1);
-        let Some((graph, frequencies)) = subject(&mut random) else { continue };
-        let plan = structural(&graph, &[], &frequencies, &shared_entries(&mut random));
+        let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
+        let plan = plan_structural(&graph, &[], &frequencies, &shared_entries(&mut random));
         check(seed, &mut random, &graph, &plan, &EdgeSet::empty(graph.edge_count()));
     }
 }

@@ -6,7 +6,7 @@
 //! counts as real.
 
 use super::result::BenchResult;
-use super::statistics::{Spread, geometric_mean, rank_test};
+use super::statistics::{Spread, geometric_mean, rank_sum_p_value};
 use anyhow::{Result, bail};
 use std::fmt::Write;
 
@@ -87,10 +87,10 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     }
     let (old_median, new_median) = (Spread::from_values(old).median, Spread::from_values(new).median);
     // The smallest p-value that samples of these sizes can have.
-    let min_p_value = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
+    let min_p_value = rank_sum_p_value(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
         () if min_p_value > SIGNIFICANCE => ComparisonVerdict::TooFewRuns,
-        () if rank_test(old, new) > SIGNIFICANCE => ComparisonVerdict::Same,
+        () if rank_sum_p_value(old, new) > SIGNIFICANCE => ComparisonVerdict::Same,
         () => classify(old_median, new_median, MIN_TIME_CHANGE),
     };
     Some(Change { old: old_median, new: new_median, verdict })

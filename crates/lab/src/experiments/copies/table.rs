@@ -1,6 +1,6 @@
 //! The table of `trodden-lab experiment copies`, kept in one file per day, with averages.
 
-use crate::experiments::bench::machine;
+use crate::experiments::bench::describe_machine;
 use crate::experiments::bench::result::BenchMachine;
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, ensure};
@@ -43,7 +43,7 @@ const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relati
     for programs whose times were measured.";
 
 /// Change in the number of label hits that the paper reports for p3 with 2, 4 and 8 copies, in percent.
-const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
+const PUBLISHED_CHANGES: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
@@ -200,7 +200,7 @@ impl CopiesResults {
                 schema_version: SCHEMA_VERSION,
                 date,
                 commit: commit(),
-                machine: machine(),
+                machine: describe_machine(),
                 rows: Vec::new(),
                 analyses: Vec::new(),
                 profitable: Vec::new(),
@@ -216,7 +216,7 @@ impl CopiesResults {
 
     /// Prints a row, adds it in place of any row with the same setting, and writes the files.
     pub fn add(&mut self, row: CopiesRow) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
         self.write()
@@ -224,7 +224,7 @@ impl CopiesResults {
 
     /// Prints the time of an analysis, adds it in place of any with the same setting, and writes the files.
     pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
         self.content.analyses.retain(|known| key(known) != key(&row));
         self.content.analyses.push(row);
@@ -233,7 +233,7 @@ impl CopiesResults {
 
     /// Prints a row, adds it in place of any for the same program and number of copies, and writes the files.
     pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
         self.content.profitable.push(row);
         self.write()
@@ -254,8 +254,8 @@ impl CopiesResults {
     }
 
     pub fn print_summary(&self) {
-        println!("\n{}", columns(&SUMMARY_HEADS));
-        self.averages().iter().for_each(|average| println!("{}", columns(&average.cells())));
+        println!("\n{}", format_columns(&SUMMARY_HEADS));
+        self.averages().iter().for_each(|average| println!("{}", format_columns(&average.cells())));
     }
 
     fn write(&self) -> Result<()> {
@@ -278,7 +278,7 @@ impl CopiesResults {
         let averages = self.averages();
         if !averages.is_empty() {
             writeln!(page, "## Averages\n\n{SUMMARY_ABOUT}\n")?;
-            markdown(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
+            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
         }
         let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section()).collect();
         kinds.sort_unstable();
@@ -287,15 +287,15 @@ impl CopiesResults {
             let (engine, input, lost) = kind;
             let lost = if lost { ", with a node killed while copies ran on it" } else { "" };
             writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{ABOUT}\n")?;
-            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
+            write_table(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
-            markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
+            write_table(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
         }
         if !profitable.is_empty() {
             writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_ABOUT}\n")?;
-            markdown(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
+            write_table(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
         }
         Ok(page)
     }
@@ -305,9 +305,9 @@ pub fn print_heads(options: &super::CopiesOptions) {
     println!(
         "{}",
         match (options.analysis, options.profitable) {
-            (true, _) => columns(&ANALYSIS_HEADS),
-            (_, true) => columns(&PROFITABLE_HEADS),
-            _ => columns(&HEADS),
+            (true, _) => format_columns(&ANALYSIS_HEADS),
+            (_, true) => format_columns(&PROFITABLE_HEADS),
+            _ => format_columns(&HEADS),
         }
     );
 }
@@ -322,14 +322,14 @@ impl CopiesRow {
     fn cells(&self) -> [String; 10] {
         let Setting { program, strategy, copies, .. } = &self.setting;
         let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
-        let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| decimal(100.0 * (ratio - 1.0)));
+        let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| format_decimal(100.0 * (ratio - 1.0)));
         [
             program.clone(),
             strategy.clone(),
             copies.to_string(),
-            decimal(100.0 * self.hits / self.sequential_hits),
-            decimal(100.0 * self.label_hits / self.sequential_label_hits),
-            decimal(100.0 * self.proven_hits / self.sequential_hits),
+            format_decimal(100.0 * self.hits / self.sequential_hits),
+            format_decimal(100.0 * self.label_hits / self.sequential_label_hits),
+            format_decimal(100.0 * self.proven_hits / self.sequential_hits),
             slowest,
             sequential,
             slowest_cpu,
@@ -381,8 +381,11 @@ impl Average {
     }
 
     fn cells(&self) -> [String; 12] {
-        let paper = PAPER.iter().find(|(copies, _)| *copies == self.copies).map_or(String::new(), |(_, change)| decimal(*change));
-        let [[hits, hits_geometric], [labels, labels_geometric]] = [self.hits, self.labels].map(|both| both.map(decimal));
+        let paper = PUBLISHED_CHANGES
+            .iter()
+            .find(|(copies, _)| *copies == self.copies)
+            .map_or(String::new(), |(_, change)| format_decimal(*change));
+        let [[hits, hits_geometric], [labels, labels_geometric]] = [self.hits, self.labels].map(|both| both.map(format_decimal));
         [
             self.input.clone(),
             self.strategy.clone(),
@@ -393,23 +396,23 @@ impl Average {
             labels,
             labels_geometric,
             paper,
-            decimal(self.above_bound),
-            decimal(self.slowest),
-            decimal(self.sequential),
+            format_decimal(self.above_bound),
+            format_decimal(self.slowest),
+            format_decimal(self.sequential),
         ]
     }
 }
 
-fn decimal(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     if value.is_finite() { format!("{value:.1}") } else { String::new() }
 }
 
-fn columns(cells: &[impl AsRef<str>]) -> String {
+fn format_columns(cells: &[impl AsRef<str>]) -> String {
     let all = cells.iter().enumerate();
     all.map(|(at, cell)| if at == 0 { format!("{:<12}", cell.as_ref()) } else { format!(" {:>10}", cell.as_ref()) }).collect()
 }
 
-fn markdown<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Result<()> {
+fn write_table<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Result<()> {
     let rows: Vec<[String; N]> = rows.collect();
     let is_text = |at: usize| rows.iter().any(|r| r[at].starts_with(char::is_alphabetic));
     let rule: Vec<&str> = (0..N).map(|at| if is_text(at) { "---" } else { "--:" }).collect();
