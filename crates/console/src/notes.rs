@@ -1,8 +1,8 @@
-//! Notes, warnings and errors on standard error. Data is never written to standard error, and notes are never written to standard output.
+//! Notes, warnings and errors on standard error. Data goes to standard output only.
 //!
-//! Build systems parse the output of compilers. Therefore compiler drivers print a note at most once per process, print the same text for
-//! the same options (libtool compares it), and avoid the words by which CMake recognises an option that failed. `TRODDEN_QUIET` silences
-//! notes.
+//! Build systems parse the output of compilers. Therefore a compiler driver prints a note at most once per process and prints the same text
+//! for the same options, since libtool compares the texts. Notes also avoid the words that make CMake conclude that an option is
+//! unsupported. `TRODDEN_QUIET` silences notes.
 
 use std::env;
 use std::fmt::{self, Display};
@@ -15,7 +15,7 @@ pub use trodden_text::words::list_names;
 /// The environment variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
 
-/// Prints a note.
+/// Prints a note, unless notes are silenced.
 pub fn note(text: impl Display) {
     if !is_quiet() {
         write_message(format_args!("trodden: {text}\n"));
@@ -27,14 +27,14 @@ pub fn warn(text: impl Display) {
     write_message(format_args!("trodden: warning: {text}\n"));
 }
 
-/// Prints what libraries report through `log`: `info!` as notes, `warn!` as warnings, `error!` as failures. Lower levels are not printed.
-pub fn show_log() {
+/// Prints the reports that libraries send to `log`: `info!` as notes, `warn!` as warnings and `error!` as failures; drops lower levels.
+pub fn install_logger() {
     if log::set_logger(&LibraryLogger).is_ok() {
         log::set_max_level(log::LevelFilter::Info);
     }
 }
 
-/// Prints the messages of trodden's own libraries, but not of other libraries.
+/// Prints messages from trodden's libraries and drops those from other libraries.
 struct LibraryLogger;
 
 impl log::Log for LibraryLogger {
@@ -47,7 +47,7 @@ impl log::Log for LibraryLogger {
             _ if !self.enabled(message.metadata()) => {}
             log::Level::Error => fail(message.args()),
             log::Level::Warn => warn(message.args()),
-            // Messages about the steps of experiments have no prefix.
+            // Reports about an experiment's progress have no prefix.
             log::Level::Info if message.target().starts_with("trodden_corpus") => write_message(format_args!("{}\n", message.args())),
             log::Level::Info => note(message.args()),
             log::Level::Debug | log::Level::Trace => {}
@@ -57,26 +57,27 @@ impl log::Log for LibraryLogger {
     fn flush(&self) {}
 }
 
-/// Prints the reason why the command failed.
+/// Prints the reason why a command failed.
 pub fn fail(text: impl Display) {
     write_message(format_args!("trodden: {text}\n"));
 }
 
-/// Returns the text of an error with its causes, without repetitions.
+/// Joins the messages of an error and its causes, without repetitions.
 pub fn reasons(error: &anyhow::Error) -> String {
     words::reasons(error.chain().map(ToString::to_string))
 }
 
-/// Prints to standard error. Ignores errors, so work continues if the reader has closed the pipe (`2>&1 | head`).
+/// Prints to standard error. Ignores write errors: work continues if the reader has closed the pipe (`2>&1 | head`).
 ///
-/// Lines after the first are indented. Otherwise, the text after a line break in a name would look like a separate message.
+/// Lines after the first are indented. Without indentation, a line break in a name would make the rest of the name look like a separate
+/// message.
 fn write_message(text: fmt::Arguments) {
     let text = text.to_string();
     let text = escape::escape_lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// A progress line on a terminal; prints nothing if standard error is not a terminal. Threads may share it.
+/// A progress line. Nothing is printed if standard error is not a terminal. Threads may share the value.
 pub struct Progress {
     items: &'static str,
     total: usize,
@@ -90,10 +91,10 @@ impl Progress {
         Progress { items, total, done: AtomicUsize::new(0), is_shown: total > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 
-    /// Counts a finished item.
+    /// Records that an item is finished, and updates the line.
     pub fn step(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        // About a hundred updates in total, so the work does not wait for the terminal.
+        // At most about a hundred updates are printed, because writing to a terminal is slow.
         if self.is_shown && (done.is_multiple_of(self.total.div_ceil(100)) || done == self.total) {
             let end = if done == self.total { "\n" } else { "" };
             let _ = write!(io::stderr(), "\r{done} of {} {}{end}", self.total, self.items);

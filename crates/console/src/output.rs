@@ -1,8 +1,8 @@
-//! Writes standard output as text or JSON, and result files. All printed names of files, functions and commands pass through this module.
+//! Writes result files, and text or JSON to standard output. All printed names of files, functions and commands pass through this module.
 //!
 //! Names come from file systems, images, profiles and the environment, and may contain any character. Control characters could control the
-//! terminal, and bidirectional characters could deceive the reader (see `trodden_text::escape`). In text, such characters and bytes that
-//! are not UTF-8 become U+FFFD; in JSON, the characters become `\uXXXX`, which parsers decode to the same character. The output of traced
+//! terminal, and bidirectional characters could deceive the reader (see `trodden_text::escape`). Text output replaces these characters, and
+//! bytes that are not UTF-8, by U+FFFD. JSON output escapes the characters as `\uXXXX`, and parsers restore them. The output of traced
 //! programs and of copies is not filtered.
 
 use crate::notes::note;
@@ -32,51 +32,51 @@ pub enum Color {
 /// The first error that occurred when standard output was written.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
 
-/// True if colours were requested for standard output.
+/// True if [`resolve_color`] decided to colour standard output.
 static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
-/// Flushes standard output. Also returns the first earlier error, since it may not have been handled, for example when a buffer was
-/// dropped.
+/// Flushes standard output.
 ///
 /// # Errors
-/// Standard output could not be written. A reader that closed the pipe is not an error.
+/// Standard output could not be written, now or earlier. An earlier error is returned because it may have been lost, for example when a
+/// buffer was dropped. A reader that closed the pipe is not an error.
 pub fn finish() -> io::Result<()> {
     let flushed = io::stdout().flush().map_err(standard_output_error);
     let first = FIRST_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
     first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
 }
 
-/// Records the first error on standard output, and returns it with its context.
+/// Adds context to an error, and stores it in `FIRST_ERROR` if it is the first. Returns the stored error.
 fn standard_output_error(error: io::Error) -> io::Error {
     let text = format!("cannot write to standard output: {error}");
     let (kind, text) = FIRST_ERROR.get_or_init(|| (error.kind(), text));
     io::Error::new(*kind, text.clone())
 }
 
-/// Standard output for text.
-pub fn text_writer() -> Printable<StdoutLock<'static>> {
-    Printable { to: io::stdout().lock(), escape: |_| "\u{fffd}".to_owned(), tail: Vec::new() }
+/// Locks standard output for text.
+pub fn text_writer() -> PrintableWriter<StdoutLock<'static>> {
+    PrintableWriter { to: io::stdout().lock(), escape: |_| "\u{fffd}".to_owned(), tail: Vec::new() }
 }
 
-/// Standard output for JSON.
-pub fn json_writer() -> Printable<StdoutLock<'static>> {
-    Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
+/// Locks standard output for JSON.
+pub fn json_writer() -> PrintableWriter<StdoutLock<'static>> {
+    PrintableWriter { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
-/// Standard output for JSON if `is_json` is set, and for text otherwise.
-pub fn text_or_json_writer(is_json: bool) -> Printable<StdoutLock<'static>> {
+/// Locks standard output for JSON if `is_json` is true, or else for text.
+pub fn text_or_json_writer(is_json: bool) -> PrintableWriter<StdoutLock<'static>> {
     if is_json { json_writer() } else { text_writer() }
 }
 
-/// A writer that replaces unprintable characters except line breaks and tabs.
-pub struct Printable<W: Write> {
+/// A writer that replaces unprintable characters, but not line breaks and tabs.
+pub struct PrintableWriter<W: Write> {
     to: W,
     escape: fn(char) -> String,
-    /// The first bytes of an incomplete character.
+    /// The incomplete UTF-8 sequence at the end of the previous write.
     tail: Vec<u8>,
 }
 
-impl<W: Write> Write for Printable<W> {
+impl<W: Write> Write for PrintableWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.tail.extend_from_slice(bytes);
         let all = std::mem::take(&mut self.tail);
@@ -89,7 +89,7 @@ impl<W: Write> Write for Printable<W> {
                     false => out.push(c),
                 }
             }
-            // The rest of an incomplete character at the end may come with the next bytes.
+            // An incomplete character at the end of `bytes` may continue in the next write.
             let is_incomplete = chunks.peek().is_none() && std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none());
             match (chunk.invalid(), is_incomplete) {
                 ([], _) => {}
@@ -106,8 +106,7 @@ impl<W: Write> Write for Printable<W> {
     }
 }
 
-impl<W: Write> Drop for Printable<W> {
-    /// Writes the replacement for an incomplete character at the end.
+impl<W: Write> Drop for PrintableWriter<W> {
     fn drop(&mut self) {
         if !self.tail.is_empty() {
             let _ = self.to.write_all("\u{fffd}".as_bytes());
@@ -115,25 +114,25 @@ impl<W: Write> Drop for Printable<W> {
     }
 }
 
-/// Prefix of the names of files while they are written.
+/// File name prefix of temporary files, which are renamed when they are complete.
 pub const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Returns the number of items to show (0 for all). The default is 10 for text and all for JSON.
+/// Resolves `--top`: 10 results in text and all in JSON by default. Both `--top 0` and the return value 0 mean all.
 pub fn max_results(top: Option<usize>, json: bool) -> usize {
     const DEFAULT_TOP: usize = 10;
     top.unwrap_or(if json { 0 } else { DEFAULT_TOP })
 }
 
-/// Maximum number of source lines shown per path in commands without an option for the number. `trodden annotate` shows all lines.
+/// Source lines shown per path in commands that have no `--steps` option. `trodden annotate` shows all lines.
 pub const DEFAULT_STEPS: usize = 24;
 
-/// Returns options for text on standard output. `steps` is the maximum number of lines shown per path; 0 for all.
+/// Returns options for text on standard output. `steps` is the maximum number of lines shown per path; 0 shows all.
 pub fn text_options(color: Color, steps: usize) -> TextOptions {
-    TextOptions { color: wants_color(color), width: width(), steps }
+    TextOptions { color: resolve_color(color), width: width(), steps }
 }
 
-/// Returns true if standard output is to be coloured, and records that for [`printable_text`].
-pub fn wants_color(color: Color) -> bool {
+/// Decides whether to colour standard output, and records the decision for [`printable_text`].
+pub fn resolve_color(color: Color) -> bool {
     let is_colored = match color {
         Color::Always => true,
         Color::Never => false,
@@ -152,8 +151,8 @@ fn width() -> usize {
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
-/// Serialises to JSON with a final line break. Escapes unprintable characters that JSON permits in strings (DEL, C1, bidirectional
-/// controls).
+/// Serialises a value as indented JSON with a final line break. JSON permits some unprintable characters in strings (DEL, C1 and
+/// bidirectional controls); these are escaped, too.
 pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_string_pretty(value)?;
     let is_escaped = |c: char| escape::is_unprintable(c) && c != '\n';
@@ -169,17 +168,17 @@ fn escape_in_json(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// Prints JSON with control characters escaped.
+/// Prints a value as indented JSON, with unprintable characters escaped.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     let mut out = json_writer();
     out.write_all(&json_text(value)?)?;
     Ok(out.flush()?)
 }
 
-/// The file name that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
-/// Writes a report to a file that the user named, and prints a note "`what` in `file`". For `-`, prints the report without a note.
+/// Writes a report to a file that the user named, and prints the note "`what` in `file`". The file name `-` means standard output, without
+/// a note.
 pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     if file.as_os_str() != STANDARD_OUTPUT {
         write_file(file, bytes)?;
@@ -189,17 +188,17 @@ pub fn write_report(file: &Path, bytes: &[u8], what: &str) -> Result<()> {
     print(bytes)
 }
 
-/// Returns the file for a report; `None` for standard output, which `-` also means.
+/// Returns the report's file; `None` for standard output, which the user may also name as `-`.
 pub fn destination(file: Option<&Path>) -> Option<&Path> {
     file.filter(|file| file.as_os_str() != STANDARD_OUTPUT)
 }
 
-/// Writes a file that the user named. If writing fails, an existing file stays unchanged.
+/// Writes a file that the user named. If writing fails, an existing file remains unchanged.
 pub fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(file, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Writes a file that the user named. The file gets this name only when it is complete.
+/// A file that the user named. It appears under its name only when it is complete.
 #[derive(Debug)]
 pub struct OutputFile {
     out: BufWriter<File>,
@@ -208,7 +207,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Starts the file. [`OutputFile::finish`] replaces an existing file.
+    /// Creates a temporary file. [`OutputFile::finish`] replaces an existing file at `path`.
     pub fn create(path: &Path) -> Result<OutputFile> {
         let create = || {
             let file = AtomicFile::create(path, TEMPORARY_PREFIX)?;
@@ -217,7 +216,7 @@ impl OutputFile {
         create().with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Completes the file.
+    /// Flushes the temporary file and renames it.
     pub fn finish(mut self) -> Result<()> {
         self.out.flush().and_then(|()| self.file.finish()).with_context(|| format!("cannot write {}", self.path.display()))
     }
@@ -233,11 +232,10 @@ impl Write for OutputFile {
     }
 }
 
-/// Prints bytes to standard output.
+/// Prints bytes to standard output. A reader that closed the pipe is not an error.
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        // A reader that closed the pipe is not an error, and does not change the exit status.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written.map_err(standard_output_error)?),
     }
@@ -248,17 +246,17 @@ pub fn print_result(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text:
     if as_json { print(&json()?) } else { print_text(&text()?) }
 }
 
-/// Writes bytes to a file, or prints them if no file is named or it is `-`.
+/// Writes bytes to a file. Prints them if `file` is `None` or `-`.
 pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
     destination(file).map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }
 
-/// Prints text. Replaces control characters, and keeps colours if they were requested.
+/// Prints text with control characters replaced. Keeps colours if [`resolve_color`] returned true.
 pub fn print_text(text: &str) -> Result<()> {
     print(printable_text(text).as_bytes())
 }
 
-/// Replaces control characters in text, and keeps colours if they were requested.
+/// Replaces control characters in text. Keeps colours if [`resolve_color`] returned true.
 pub fn printable_text(text: &str) -> String {
     escape::escape_styled(text, IS_COLORED.load(Ordering::Relaxed))
 }
@@ -267,11 +265,10 @@ pub fn printable_text(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Writes the pieces one after the other, and returns the output.
     fn print_pieces(pieces: &[&[u8]], escape: fn(char) -> String) -> String {
         let mut out = Vec::new();
         {
-            let mut printable = Printable { to: &mut out, escape, tail: Vec::new() };
+            let mut printable = PrintableWriter { to: &mut out, escape, tail: Vec::new() };
             pieces.iter().for_each(|piece| printable.write_all(piece).unwrap());
         }
         String::from_utf8(out).unwrap()

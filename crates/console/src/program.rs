@@ -1,14 +1,14 @@
-//! Ends programs: prints errors, and determines exit statuses.
+//! Exit statuses of trodden's programs.
 
 use crate::{notes, output};
 use anyhow::{Context, Result};
 use std::io;
 use std::process::ExitCode;
 
-/// The exit status for a failure of trodden itself, not of a program that it runs.
-pub const FAILED: u8 = 2;
+/// The exit status if trodden itself fails. If a program that trodden runs fails, that program's status is used.
+pub const FAILURE_STATUS: u8 = 2;
 
-/// Ends a program: flushes standard output, prints an error, and returns the exit status.
+/// Flushes standard output, prints the error if there is one, and returns the exit status.
 pub fn finish(ended: Result<ExitCode>) -> ExitCode {
     let ended = ended.and_then(|status| {
         output::finish()?;
@@ -19,22 +19,20 @@ pub fn finish(ended: Result<ExitCode>) -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             notes::fail(notes::reasons(&error));
-            ExitCode::from(FAILED)
+            ExitCode::from(FAILURE_STATUS)
         }
     }
 }
 
-/// Prints clap's output for a command line: help, the version, or an error.
+/// Prints what clap reports for a command line: help, the version, or an error.
 pub fn print_clap_output(output: &clap::Error) -> Result<ExitCode> {
-    let status = ExitCode::from(u8::try_from(output.exit_code()).unwrap_or(FAILED));
+    let status = ExitCode::from(u8::try_from(output.exit_code()).unwrap_or(FAILURE_STATUS));
     match output.print() {
-        // A closed pipe does not change the exit status.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(status),
         printed => printed.context("cannot write to standard output").map(|()| status),
     }
 }
 
-/// Returns true if an error means that the reader of standard output closed the pipe.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let kind = |e: &(dyn std::error::Error + 'static)| {
         let of_json = e.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);

@@ -1,7 +1,7 @@
-//! Handles several builds of one program in a profile: the runs of a suite may have been built with different features.
+//! Selects builds if a profile has several builds of one program, as the runs of a suite may.
 //!
-//! Each build by cargo overwrites the previous one, also a build without coverage, but cargo keeps all builds under different names in
-//! `deps`. Of several builds, those that no longer exist are omitted, because their mapping is lost.
+//! A build by cargo overwrites the previous build of the program, even if only one of them counts coverage. cargo keeps all builds under
+//! different names in `deps`. The mapping of a deleted build is lost, so its counts are omitted if the profile also has other builds.
 
 use crate::mapping::build_id;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_profile::Profile;
 
-/// Folder in which cargo keeps all builds, next to the latest build.
+/// Folder in which cargo keeps all builds. It is next to the latest build.
 const ALL_BUILDS: &str = "deps";
 
-/// Finds the files of programs that were rebuilt, and removes the images whose file no longer exists if the profile contains several builds
-/// of the program.
+/// Sets each image's path to the file with its build ID, which may have been renamed. If a program has several builds, removes the images
+/// whose file no longer exists.
 pub fn select_builds(profile: &mut Profile) {
     let mut builds = BTreeMap::<String, usize>::new();
     profile.images.iter().for_each(|image| *builds.entry(image.path.clone()).or_default() += 1);
@@ -36,7 +36,7 @@ pub fn select_builds(profile: &mut Profile) {
     }
 }
 
-/// The program's own file, and those in which cargo may have kept earlier builds.
+/// Returns the program's own path, and the files in which cargo may have kept earlier builds.
 fn candidate_files(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return all };

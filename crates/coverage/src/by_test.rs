@@ -1,8 +1,7 @@
 //! `trodden suite order --by lines`: the lines and paths that each test adds.
 //!
-//! Tests are in the order of *additional coverage*: the next test is always the one with the most new lines; ties are
-//! broken by the most new paths, then by the order of recording. Each test is shown with the number of lines and paths that no other test
-//! executes.
+//! Tests are ordered by *additional coverage*: the next test is the one that adds the most lines. Ties are broken by the number of added
+//! paths, then by the order of recording. The table also has the number of lines and paths that no other test executes.
 
 use crate::LineExecutions;
 use anyhow::{Context, Result};
@@ -29,7 +28,7 @@ struct TestCoverage {
     duration_ns: u64,
 }
 
-/// A test with its additional coverage.
+/// A test with the coverage that it adds to the tests before it.
 #[derive(Debug)]
 struct AddedCoverage<'t> {
     test: &'t TestCoverage,
@@ -48,10 +47,7 @@ pub struct CoverageOfTests {
 }
 
 impl CoverageOfTests {
-    /// Adds a run. `counts` are the counts of the selected lines.
-    ///
-    /// # Errors
-    /// The run is of a different build than earlier runs.
+    /// Adds a run. `counts` has the counts of the selected lines. Fails if earlier runs have a different build.
     pub fn add(&mut self, profile: &Profile, counts: &LineExecutions) -> Result<()> {
         self.suite.add(profile)?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
@@ -60,7 +56,7 @@ impl CoverageOfTests {
         Ok(())
     }
 
-    /// Combines the collected lines and paths of each test.
+    /// Combines the lines and paths of each test.
     pub fn finish(mut self) -> SuiteCoverage {
         let test = |t: trodden_analysis::suite::SuiteTest| {
             let lines = self.lines.remove(&t.name).unwrap_or_default();
@@ -70,14 +66,14 @@ impl CoverageOfTests {
     }
 }
 
-/// The coverage of a suite's tests.
+/// The tests of a suite with their lines and paths.
 pub struct SuiteCoverage {
     tests: Vec<TestCoverage>,
     all_lines: usize,
 }
 
 impl SuiteCoverage {
-    /// The ordered tests as JSON, with the lines that each adds.
+    /// Returns the ordered tests as JSON, with the lines that each test adds.
     pub fn json(&self, suite: &str) -> Value {
         json!({
             "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": suite, "lines": self.all_lines,
@@ -85,24 +81,24 @@ impl SuiteCoverage {
         })
     }
 
-    /// The ordered tests as a table.
+    /// Renders the ordered tests as a table.
     pub fn text(&self) -> String {
         escape::escape_lines(&render_tests(&order_tests(&self.tests), self.all_lines))
     }
 
-    /// The names of the ordered tests.
+    /// Returns the names of the ordered tests.
     pub fn names(&self) -> Vec<&str> {
         order_tests(&self.tests).iter().map(|placed| placed.test.name.as_str()).collect()
     }
 }
 
-/// The lines of the working tree that differ from a commit.
+/// Returns the lines of the working tree that differ from a commit.
 pub fn changed_lines(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
     ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("cannot parse the output of `git diff`")
 }
 
-/// Orders tests by additional coverage. Complexity: O(tests^2 x (lines + paths)).
+/// Orders tests by additional coverage, in O(tests² × (lines + paths)).
 fn order_tests(tests: &[TestCoverage]) -> Vec<AddedCoverage<'_>> {
     let (mut seen_lines, mut seen_paths) = (BTreeSet::<&CoveredLine>::new(), BTreeSet::<PathIndex>::new());
     let mut remaining: Vec<&TestCoverage> = tests.iter().collect();

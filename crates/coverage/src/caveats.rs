@@ -1,7 +1,7 @@
-//! Functions whose counts may not be exact, with the reasons.
+//! Functions whose counts may be wrong, with the reasons.
 //!
-//! LLVM computes counts as if every call returned. Where paths do not show which calls did not return, LLVM's counts are kept. The affected
-//! function is marked in all output: by a remark in tables, a box below its first line in sources, and a key in JSON.
+//! LLVM computes counts as if every call returned. If the paths do not show which calls failed to return, LLVM's counts are kept. All
+//! output marks the affected functions: tables with a remark, sources with a box below the function's first line, and JSON with a key.
 
 use crate::end_of_call::end_of_call;
 use serde_json::{Value, json};
@@ -9,55 +9,52 @@ use std::collections::BTreeMap;
 use trodden_report::Name;
 use trodden_report::coverage::escape_html;
 
-/// The reason why a function keeps LLVM's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaveatReason {
-    /// The position of a call that did not return is unknown.
-    UnknownPlace,
-    /// Corrected counts would be negative.
+    /// The debug information lacks the position of a call that did not return.
+    UnknownPosition,
+    /// Corrected counts would be negative: the positions of ended calls contradict the counters.
     Contradiction,
     /// An exception passed through the function and through code inlined into it.
-    Inlined,
-    /// The function's last call became a jump.
+    UnwoundThroughInlined,
+    /// The function's last call became a jump, so its return cannot be observed.
     TailCall,
-    /// Code between a call and the next line with code may belong to an argument of the call, or may have been moved.
-    Moved,
-    /// The function has branches, and rustc's counters of branches are not nested.
-    Rust,
-    /// Several processes continued the function after a fork, and each counts it from its entry on.
+    /// Code between a call and the next line with code may be part of the call's arguments, or may have been moved before the call.
+    MovedCode,
+    /// The function has branches. In rustc's mapping, the counters of branches are not nested.
+    RustBranches,
+    /// Several processes continued the function after a fork. Each of them counts the complete call.
     Forked,
     /// A call in the function returned twice (`setjmp`).
     ReturnedTwice,
-    /// The function was compiled in several ways, and the linker kept the regions of a different version.
+    /// The function was compiled in several ways, and the linker kept the regions of only one.
     NotShown,
 }
 
 impl CaveatReason {
-    /// The name in JSON.
     pub fn key(self) -> &'static str {
         match self {
-            CaveatReason::UnknownPlace => "unknown-position",
+            CaveatReason::UnknownPosition => "unknown-position",
             CaveatReason::Contradiction => "contradiction",
-            CaveatReason::Inlined => "exception-through-inlined-code",
+            CaveatReason::UnwoundThroughInlined => "exception-through-inlined-code",
             CaveatReason::TailCall => "tail-call",
-            CaveatReason::Moved => "moved-code",
-            CaveatReason::Rust => "rust-branch",
+            CaveatReason::MovedCode => "moved-code",
+            CaveatReason::RustBranches => "rust-branch",
             CaveatReason::Forked => "fork",
             CaveatReason::ReturnedTwice => "returned-twice",
             CaveatReason::NotShown => "not-shown",
         }
     }
 
-    /// The explanation shown to the user.
     fn text(self) -> String {
         let assumes = |why: &str| format!("counts after its calls assume that they returned: {why}");
         match self {
-            CaveatReason::UnknownPlace => assumes("debug information lacks the position of a call that did not return"),
+            CaveatReason::UnknownPosition => assumes("debug information lacks the position of a call that did not return"),
             CaveatReason::Contradiction => assumes("the positions of calls that did not return contradict the function's counters"),
-            CaveatReason::Inlined => assumes("an exception passed through code that is inlined into its callers"),
+            CaveatReason::UnwoundThroughInlined => assumes("an exception passed through code that is inlined into its callers"),
             CaveatReason::TailCall => assumes("the last call is a jump, so it is unknown whether it returned"),
-            CaveatReason::Moved => assumes("code of later lines may have been executed before a call that did not return"),
-            CaveatReason::Rust => assumes("code after a branch in which executions ended has the count of the branch"),
+            CaveatReason::MovedCode => assumes("code of later lines may have been executed before a call that did not return"),
+            CaveatReason::RustBranches => assumes("code after a branch in which executions ended has the count of the branch"),
             CaveatReason::Forked => "several processes continued it after a fork, and each counts it from its entry on".to_owned(),
             CaveatReason::ReturnedTwice => "a call returned twice, so counts after it may be too low, or 0".to_owned(),
             CaveatReason::NotShown => {
@@ -71,7 +68,7 @@ impl CaveatReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caveat {
-    /// The source file, as the mapping names it.
+    /// The source file's name in the mapping.
     pub file: String,
     /// The function's first line; 0 if its regions are unknown.
     pub line: u64,
@@ -81,17 +78,14 @@ pub struct Caveat {
 }
 
 impl Caveat {
-    /// The function's short demangled name.
     pub fn name(&self) -> String {
         Name::from_linkage(crate::demangled::linkage_name(&self.function)).short
     }
 
-    /// The remark shown below a function's row in a table.
     pub fn remark(&self) -> String {
         format!("not exact: {}", self.reason.text())
     }
 
-    /// The remark shown below a file's row in a table, including the function's name.
     pub fn remark_with_name(&self) -> String {
         format!("not exact: {} ({}): {}", self.name(), self.line, self.reason.text())
     }
@@ -101,8 +95,8 @@ impl Caveat {
     }
 }
 
-/// Adds boxes to the output of `llvm-cov show`, below the first line of each function with a caveat. `llvm-cov` prints the name of a file
-/// or function before its lines, unless there is only one file.
+/// Inserts a box below the first line of each function with a caveat, in the output of `llvm-cov show`. `only_file` is the file's name if
+/// there is only one file; then `llvm-cov` prints no file names.
 pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) -> String {
     let mut by_place: BTreeMap<(&str, u64), Vec<&Caveat>> = BTreeMap::new();
     for caveat in caveats {
@@ -128,8 +122,8 @@ pub fn mark_sources(shown: &str, only_file: Option<&str>, caveats: &[Caveat]) ->
     out
 }
 
-/// Adds boxes to an HTML page of `llvm-cov show`, below the first line of each function with a caveat. Returns the page, and the caveats
-/// whose line is not on it.
+/// Inserts a box below the first line of each function with a caveat, in an HTML page from `llvm-cov show`. Returns the page, and the
+/// caveats whose line is not on the page.
 pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Caveat>) {
     let (mut page, mut unmarked) = (page.to_owned(), Vec::new());
     for caveat in caveats.iter().rev() {
@@ -147,15 +141,14 @@ pub fn mark_page<'c>(page: &str, caveats: &[&'c Caveat]) -> (String, Vec<&'c Cav
     (page, unmarked)
 }
 
-/// The markup at the end of a line's code on a page.
 const END_OF_CODE: &str = "</pre>";
 
-/// Finds the ends of calls in source files. Each file is read once.
+/// Finds the last lines of calls in source files. Reads each file once.
 #[derive(Default)]
 pub struct CallEnds(BTreeMap<String, Option<Vec<String>>>);
 
 impl CallEnds {
-    /// The last line of the call at a line and column; `None` if it is unknown or the file cannot be read.
+    /// Returns the last line of the call that begins at a line and column; `None` if it cannot be determined or the file cannot be read.
     pub fn last_line(&mut self, file: &str, position: (u64, u64)) -> Option<u64> {
         let read = || Some(std::fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect());
         let lines = self.0.entry(file.to_owned()).or_insert_with(read).as_deref()?;

@@ -1,16 +1,15 @@
-//! Demangles the names in the output of `llvm-cov export`, which contains only linkage names.
+//! Demangles the names in the output of `llvm-cov export`. LLVM exports only linkage names.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_report::Name;
 
-/// Extracts the linkage name from LLVM's name of a function, which begins with the file name if the function is local.
+/// Extracts the linkage name from a function's name in LLVM's profiles. LLVM prefixes a local function's name with the file.
 pub fn linkage_name(name: &str) -> &str {
     name.rsplit_once([';', ':']).map_or(name, |(_, linkage)| linkage)
 }
 
-/// Demangles a function's name as `llvm-cov` exports it. The name of a local function begins with its file
-/// (`file.cc:local`).
+/// Demangles a function's name as `llvm-cov` exports it. Local functions keep their prefix: `file.cc:local`.
 fn demangle(exported: &str) -> String {
     let (file, linkage) = exported.rsplit_once(':').unwrap_or(("", exported));
     let full = Name::from_linkage(linkage).full;
@@ -21,7 +20,6 @@ fn demangle(exported: &str) -> String {
     }
 }
 
-/// Demangles the names in a JSON export.
 pub fn demangle_json(export: &mut Value) {
     let data = export["data"].as_array_mut().into_iter().flatten();
     for function in data.filter_map(|data| data["functions"].as_array_mut()).flatten() {
@@ -31,8 +29,8 @@ pub fn demangle_json(export: &mut Value) {
     }
 }
 
-/// Demangles the names in a tracefile. Readers of tracefiles identify a function by its name. Therefore, instances with
-/// equal names on one line are merged and their calls summed, while functions with equal names on different lines keep their linkage names.
+/// Demangles the function names in an LCOV tracefile. Readers of tracefiles identify functions by name. Therefore functions that get the
+/// same name are merged if they are on one line, and keep their linkage names if they are on different lines.
 pub fn demangle_lcov(tracefile: &str) -> String {
     tracefile.split_inclusive("end_of_record\n").map(demangle_record).collect()
 }

@@ -13,31 +13,28 @@ use trodden_report::words::plural;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The difference in coverage between two profiles.
+/// What each of two profiles executes and the other does not.
 pub struct CoverageDifference {
     sides: [CoverageSide; 2],
 }
 
-/// A profile with its name and the counts of its lines.
+/// A profile, its name and its line counts.
 pub struct NamedCoverage<'p> {
-    /// The name shown for the profile.
+    /// Name shown to the user.
     pub name: &'p str,
-    /// The profile.
+    /// Profile whose paths are compared.
     pub profile: &'p Profile,
-    /// The counts of the profile's lines.
+    /// Executions of the lines to compare.
     pub lines: &'p LineExecutions,
 }
 
 impl CoverageDifference {
-    /// Compares two profiles.
-    ///
-    /// # Errors
-    /// The profiles are of different builds.
+    /// Compares two profiles. Fails if they have different builds.
     pub fn new(before: &NamedCoverage, after: &NamedCoverage) -> Result<CoverageDifference> {
         let [first_paths, second_paths] = taken_paths([before, after])?;
         let names = function_names(&[before.profile, after.profile]);
         let (first, second) = (executed_lines(before.lines), executed_lines(after.lines));
-        let side = |of: &NamedCoverage, lines, paths| CoverageSide { of: of.name.to_owned(), lines, paths };
+        let side = |named: &NamedCoverage, lines, paths| CoverageSide { profile_name: named.name.to_owned(), lines, paths };
         let sides = [
             side(before, lines_only_in_first(&first, &second), count_by_function(&first_paths, &second_paths, &names)),
             side(after, lines_only_in_first(&second, &first), count_by_function(&second_paths, &first_paths, &names)),
@@ -45,18 +42,18 @@ impl CoverageDifference {
         Ok(CoverageDifference { sides })
     }
 
-    /// Returns true if the second profile does not execute a line that the first one does.
+    /// Returns true if the first profile executes a line that the second does not.
     pub fn has_lost_lines(&self) -> bool {
         !self.sides[0].lines.is_empty()
     }
 
-    /// The difference as JSON.
+    /// Returns the difference as JSON.
     pub fn json(&self) -> Value {
         let both = self.sides.iter().map(CoverageSide::json).collect::<Vec<_>>();
         json!({ "schema_version": SCHEMA_VERSION, "kind": "coverage-diff", "only": both })
     }
 
-    /// The difference as text.
+    /// Renders the difference as text.
     pub fn text(&self) -> String {
         escape::escape_lines(&self.sides.iter().map(CoverageSide::text).collect::<Vec<_>>().join("\n"))
     }
@@ -68,7 +65,7 @@ fn executed_lines(lines: &LineExecutions) -> ExecutedLines {
     lines.executed().map(|(file, line)| (file.to_owned(), line)).collect()
 }
 
-/// The paths of each profile. Adding both profiles to one suite checks that they are of the same build.
+/// Returns the paths that each profile takes. Adding both profiles to one suite checks that they have the same build.
 fn taken_paths(profiles: [&NamedCoverage; 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for NamedCoverage { name, profile, .. } in profiles {
@@ -89,14 +86,13 @@ fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::
     named.collect()
 }
 
-/// The lines that only the first profile executes, by file.
 fn lines_only_in_first(first: &ExecutedLines, second: &ExecutedLines) -> BTreeMap<String, Vec<u32>> {
     let mut files: BTreeMap<String, Vec<u32>> = BTreeMap::new();
     first.difference(second).for_each(|(file, line)| files.entry(file.clone()).or_default().push(*line));
     files
 }
 
-/// The number of paths of each function that only the first profile takes.
+/// Counts the paths that only the first profile takes, by function.
 fn count_by_function(
     first: &BTreeSet<SuitePathKey>,
     second: &BTreeSet<SuitePathKey>,
@@ -109,22 +105,21 @@ fn count_by_function(
     functions
 }
 
-/// The lines and paths that only one of the profiles executes.
 struct CoverageSide {
-    of: String,
+    profile_name: String,
     lines: BTreeMap<String, Vec<u32>>,
     paths: BTreeMap<String, u64>,
 }
 
 impl CoverageSide {
     fn json(&self) -> Value {
-        json!({ "in": self.of, "lines": self.lines, "paths": self.paths })
+        json!({ "in": self.profile_name, "lines": self.lines, "paths": self.paths })
     }
 
     fn text(&self) -> String {
         let lines = plural(self.lines.values().map(Vec::len).sum::<usize>() as u128, "line", "lines");
         let paths = plural(self.paths.values().map(|n| u128::from(*n)).sum(), "path", "paths");
-        let mut out = format!("only in {}: {lines}, {paths}\n", self.of);
+        let mut out = format!("only in {}: {lines}, {paths}\n", self.profile_name);
         for (file, lines) in &self.lines {
             writeln!(out, "  {file}: {}", format_ranges(lines)).expect("writing to a string");
         }

@@ -1,10 +1,10 @@
 //! Finds the end of a call in C or C++ source.
 //!
-//! Debug information contains only the beginning of a call. Only the source shows which of the following lines contain its arguments and
-//! which come after the call: the optimiser may have moved code of later lines before the call, and lines may have no code of their own.
+//! Debug information has only the start of a call. Only the source shows whether a later line contains arguments of the call or comes after
+//! it: the optimiser may have moved code of later lines before the call, and a line may have no code.
 
-/// The last line of the call that begins at a line and column, both from 1; `None` if the call is not recognised. A call ends
-/// with the parenthesis that closes its arguments; an expression without parentheses ends with its statement.
+/// Returns the last line of the call that begins at a line and column (from 1); `None` if the call is not recognised. A call ends at the
+/// parenthesis that closes its arguments, and an expression without parentheses at the end of its statement.
 pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> {
     let first = usize::try_from(line.checked_sub(1)?).ok()?;
     let skipped = usize::try_from(column.checked_sub(1)?).ok()?;
@@ -38,7 +38,7 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
                         return Some(at as u64 + 1);
                     }
                 }
-                // A destructor call is located at the closing brace of its block.
+                // Destructor calls have the position of their block's closing brace.
                 '}' if depth == 0 => return (at == first && rest.len() == text.len() - skipped).then_some(line),
                 ';' if depth == 0 => return Some(at as u64 + 1),
                 '{' | '#' if depth == 0 => return None,
@@ -50,10 +50,9 @@ pub fn end_of_call(lines: &[String], (line, column): (u64, u64)) -> Option<u64> 
     None
 }
 
-/// Maximum number of lines of a call.
 const MAX_LINES: usize = 500;
 
-/// The length of a string or character literal in bytes; `None` if it does not end on its line.
+/// Returns the length of a string or character literal in bytes; `None` if it does not end on its line.
 fn literal_length(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, character) in text.char_indices().skip(1) {

@@ -1,7 +1,8 @@
-//! Matches the names of source files in debug information with those in LLVM's mapping, which may have different folders.
+//! Matches the names of source files in debug information with those in LLVM's mapping.
 //!
-//! `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and a profile's programs may have been compiled
-//! with different options. Therefore, names are matched per program, by the functions that both sides name.
+//! The folders may differ because `-fcoverage-prefix-map` and `-fdebug-prefix-map` change only one of the two names, and because a
+//! profile's programs may have been compiled with different options. Therefore, names are matched per program, by the functions that occur
+//! in both.
 
 use crate::demangled::linkage_name;
 use crate::sections::{Mapping, hash};
@@ -11,15 +12,12 @@ use trodden_analysis::changes::normalize;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 
-/// The source files of a profile's images; `None` for an image without a mapping.
+/// For each image of a profile, its source files; `None` if the image has no mapping.
 #[derive(Debug, Default)]
 pub struct FileNames(Vec<Option<ImageFiles>>);
 
 impl FileNames {
-    /// Matches the file names of the given images.
-    ///
-    /// # Errors
-    /// A mapping is corrupt.
+    /// Matches the file names of the given images. Fails if a mapping is corrupt.
     pub fn new<'m>(view: &View, images: impl IntoIterator<Item = (&'m ImageProfile, &'m Mapping)>) -> Result<FileNames> {
         let mut all = FileNames::default();
         all.0.resize_with(view.profile.images.len(), || None);
@@ -31,13 +29,13 @@ impl FileNames {
         Ok(all)
     }
 
-    /// Translates a file name from debug information to the name in the image's coverage mapping; `None` if the mapping does not
-    /// contain the file.
+    /// Translates a file name in debug information (`in_code`) to the name in the image's mapping; `None` if the mapping does not contain
+    /// the file.
     pub fn in_mapping(&self, profile: &Profile, image: &ImageProfile, in_code: &str) -> Option<String> {
         self.0.get(image_index(profile, image)?)?.as_ref()?.in_mapping(in_code)
     }
 
-    /// Maps file names in the mapping to names in debug information (`in_code`), for the files whose names differ.
+    /// Maps names in the mapping to names in debug information (`in_code`), for the files whose two names differ.
     pub fn renamed<'f>(&self, in_code: impl IntoIterator<Item = &'f str> + Clone) -> BTreeMap<String, &'f str> {
         let mut renamed = BTreeMap::new();
         for files in self.0.iter().flatten() {
@@ -55,14 +53,13 @@ fn image_index(profile: &Profile, image: &ImageProfile) -> Option<usize> {
 
 #[derive(Clone, Debug, Default)]
 struct ImageFiles {
-    /// The files in the mapping.
     files: BTreeSet<String>,
-    /// Pairs of a folder's name in the mapping and in debug information, the folder with the most functions first.
+    /// Pairs of a folder's name in the mapping and its name in debug information. The pair that matches most functions comes first.
     folders: Vec<(String, String)>,
 }
 
 impl ImageFiles {
-    /// Matches the names of an image by its functions.
+    /// Matches file names by the functions that both the mapping and debug information place in them.
     fn new<'f, 'a: 'f>(mapping: &Mapping, image: &ImageProfile, functions: impl Iterator<Item = &'f Function<'a>>) -> Result<ImageFiles> {
         let mut code: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for function in functions.filter(|f| !f.name.linkage.is_empty()) {
@@ -79,7 +76,7 @@ impl ImageFiles {
         }
         let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (name, file) in first_files {
-            // Files with the same name in the mapping need no translation.
+            // A file that has the same name in both needs no translation.
             for in_code in code.get(name).into_iter().flatten().filter(|in_code| !files.contains(*in_code)) {
                 *different_folders(&file, in_code).map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
             }
@@ -97,11 +94,12 @@ impl ImageFiles {
     }
 }
 
-/// The prefixes of two paths before their longest common suffix of components; `None` if the paths are equal, or their file names differ.
+/// Returns what precedes the longest common suffix of path components in two paths; `None` if the paths are equal or their last components
+/// differ.
 fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
     let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
     let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
-    // The suffix begins after a slash, or is the complete path.
+    // The suffix starts after a slash or is the complete path.
     let folder = |name: &str| name[..name.len() - length].to_owned();
     Some((folder(one), folder(other)))
 }

@@ -1,7 +1,7 @@
 //! Selects and names the source files in coverage output.
 //!
-//! Tools that read tracefiles open the source files. Therefore, files that do not exist are omitted (such as those of Rust's standard
-//! library, which was compiled on a different machine), and files that were moved get the name under which they were found.
+//! Tools that read tracefiles open the source files. Therefore output omits files that do not exist, such as those of Rust's standard
+//! library, which was compiled on a different machine. A file that was moved is named as it was found.
 
 use anyhow::{Context, Result, bail};
 use glob::Pattern;
@@ -9,20 +9,18 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Patterns that select source files.
+/// Glob patterns that select source files.
 pub struct FilePatterns {
     include: Vec<Pattern>,
     exclude: Vec<Pattern>,
-    /// The folder that output names of files below it are relative to.
+    /// Files below this folder are named relative to it in output.
     project: Option<PathBuf>,
     missing: RefCell<BTreeSet<String>>,
 }
 
 impl FilePatterns {
-    /// Selects the files that match a pattern in `include` (all if it is empty) and none in `exclude`.
-    ///
-    /// # Errors
-    /// A pattern is invalid, or the project folder does not exist.
+    /// Selects the files that match a pattern in `include` (all if it is empty) and none in `exclude`. Fails if a pattern is invalid or
+    /// `project` is not a folder.
     pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<FilePatterns> {
         let pattern = |text: &String| {
             Pattern::new(text.trim_end_matches('/'))
@@ -42,7 +40,8 @@ impl FilePatterns {
         Ok(FilePatterns { include: all(include)?, exclude: all(exclude)?, project, missing: RefCell::default() })
     }
 
-    /// The output name of a file that debug information calls `path` and that is at `found` now; `None` if it is not selected.
+    /// Returns the output name of a file; `None` if it is not selected or does not exist. `path` is the name in debug information, and
+    /// `found` is where the file is now.
     pub fn name(&self, path: &str, found: Option<PathBuf>) -> Option<String> {
         let Some(found) = found else {
             if self.is_selected(Path::new(path), Path::new(path)) {
@@ -55,19 +54,19 @@ impl FilePatterns {
         self.is_selected(&found, name).then(|| name.display().to_string())
     }
 
-    /// The selected files that were not found.
+    /// Returns the selected files that do not exist.
     pub fn missing(&self) -> Vec<String> {
         self.missing.borrow().iter().cloned().collect()
     }
 
-    /// Returns true if a file is selected by its path or its name. With a project folder, relative patterns include only files in it,
-    /// because other packages also have folders such as `src`.
+    /// Returns true if a file is selected by its path or output name. With a project folder, a relative pattern includes only files in the
+    /// project, because other packages have folders with the same names, such as `src`.
     pub fn is_selected(&self, path: &Path, name: &Path) -> bool {
-        // The name of a folder, at any depth, matches all files in it.
+        // A pattern may match a parent folder at any depth. It then selects all files in the folder.
         let matches = |pattern: &Pattern| {
             let of = |path: &Path| {
                 path.ancestors().any(|part| pattern.matches_path(part))
-                    || tails(path).any(|tail| tail.ancestors().any(|part| pattern.matches_path(part)))
+                    || path_suffixes(path).any(|tail| tail.ancestors().any(|part| pattern.matches_path(part)))
             };
             of(path) || of(name)
         };
@@ -77,8 +76,8 @@ impl FilePatterns {
     }
 }
 
-/// The path, then the path without its first component, and so on.
-fn tails(path: &Path) -> impl Iterator<Item = &Path> {
+/// Returns the path, the path without its first component, and so on.
+fn path_suffixes(path: &Path) -> impl Iterator<Item = &Path> {
     std::iter::successors(Some(path), |path| {
         let mut rest = path.components();
         rest.next()?;
@@ -105,7 +104,7 @@ mod tests {
         for include in ["sr", "*.h", "/project", "c"] {
             assert!(!wanted(&[include], &[], "/home/me/project/src/a.c"), "{include}");
         }
-        // With a project folder, relative patterns match only its own files.
+        // With a project folder, relative patterns select only files in it.
         let of_project = |include: &str, name: &str| {
             let files = FilePatterns::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
             files.is_selected(Path::new("/home/me/other/src/a.c"), Path::new(name))

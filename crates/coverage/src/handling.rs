@@ -1,4 +1,5 @@
-//! Finds where an exception is caught. In optimised code, the cleanups and handlers of inlined functions and their callers are chained.
+//! Finds where an exception is caught. In optimised code, the cleanups and handlers of inlined functions are linked to those of the
+//! functions that they were inlined into.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -6,18 +7,17 @@ use trodden_profile::FunctionPaths;
 use trodden_report::Function;
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// What happens to an exception that leaves a call.
+/// What happens to an exception after it leaves a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// The exception leaves the function.
     Passed,
-    /// Code of this scope catches the exception, and execution continues there.
+    /// This inlining scope catches the exception and continues.
     Caught(u32),
-    /// The exception had several outcomes, or the handler's block has code of several scopes.
+    /// Executions differ in what happened, or the handler's block has code from several scopes.
     Unknown,
 }
 
-/// Follows the executed blocks from a landing pad to the blocks where exceptions are caught or leave the function.
+/// Follows executed edges from a landing pad to the handlers that catch the exception or the exits through which it leaves the function.
 pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) -> Handling {
     let map = function.map;
     let mut executed: BTreeMap<Node, Vec<(EdgeKind, Node)>> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) 
     let (mut caught, mut is_passed) = (BTreeSet::new(), false);
     while let Some(block) = open.pop() {
         if begins_handler(map, block) {
-            caught.insert(only_scope(function, block));
+            caught.insert(scope_of_block(function, block));
             continue;
         }
         for (kind, to) in executed.get(&block).into_iter().flatten() {
@@ -46,13 +46,12 @@ pub fn find_handling(function: &Function, paths: &FunctionPaths, landing: Node) 
     }
 }
 
-/// Returns true if a block begins a C++ exception handler.
 fn begins_handler(map: &FunctionMap, block: Node) -> bool {
     map.calls.iter().any(|call| call.block == block && call.callee.as_deref() == Some("__cxa_begin_catch"))
 }
 
-/// The scope of a block's code; `None` if there are several, or no code.
-fn only_scope(function: &Function, block: Node) -> Option<u32> {
+/// Returns the inlining scope of a block's code; `None` if the block has no code or code from several scopes.
+fn scope_of_block(function: &Function, block: Node) -> Option<u32> {
     let block = function.map.blocks.get(block.index())?;
     let mut scopes: BTreeSet<u32> = block.positions.iter().map(|position| position.scope).collect();
     let scope = scopes.pop_first()?;

@@ -1,10 +1,10 @@
 //! Assigns counters to the functions of each program.
 //!
 //! LLVM's profiles identify a function by its name and a hash of its graph, so they cannot distinguish the `main` functions of two similar
-//! programs. And `llvm-cov` shows only the first of several functions with the same name and files. Here, each way in which a function
-//! was compiled is an *instance*, which has the executions of exactly those programs that contain it. Each instance of a name gets a unique
-//! graph hash. Instances of the same name and files get different numbers of additional empty files, and are written to separate object
-//! files.
+//! programs. And if several functions have the same name and files, `llvm-cov` shows only the first. Here, each way in which a function was
+//! compiled is an *instance*. It counts the executions of exactly the programs that contain it. Instances with the same name get different
+//! graph hashes. Instances that also have the same files are made different: each gets a different number of additional empty files and is
+//! written to a separate object file.
 
 use crate::region_code::{FunctionRegions, RegionCounter, RegionCounterKind};
 use crate::sections::{Mapping, MappingRecord, hash};
@@ -12,11 +12,10 @@ use anyhow::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_profile::edges::FunctionEdges;
 
-/// A source function, compiled in one way.
 pub struct Instance {
     /// The counters, with the unique graph hash.
     pub edges: FunctionEdges,
-    /// The programs that contain the instance, as indices into the list of images.
+    /// Indices of the programs that contain the instance.
     pub images: BTreeSet<usize>,
     /// The number of earlier instances with the same name and files.
     variant: usize,
@@ -32,30 +31,26 @@ impl Instance {
     }
 }
 
-/// The hash of a function's name, and the function's files.
+/// A function's name hash and its files.
 type FunctionSource = (u64, Vec<String>);
 
-/// The instances of all programs.
 #[derive(Default)]
 pub struct Instances {
     all: Vec<Instance>,
-    /// Instance numbers by image, name hash and graph hash.
+    /// Maps an image, name hash and graph hash to the instance.
     of_image: HashMap<(usize, u64, u64), usize>,
     by_source: HashMap<(u64, u64, Vec<String>), usize>,
     names: HashSet<u64>,
-    /// The number of instances with the same name and files.
+    /// The number of instances for each function source.
     variants: HashMap<FunctionSource, usize>,
-    /// Instance numbers by name hash and graph hash.
+    /// Maps a name hash and graph hash to the instances.
     graphs: HashMap<(u64, u64), Vec<usize>>,
-    /// Names of executed functions without a record whose name occurs in the record of a different function.
+    /// Names of executed functions that cannot be shown: they have no record, and other records have their name.
     pub not_shown: BTreeSet<String>,
 }
 
 impl Instances {
-    /// Assigns the counters of images to instances. `counters` has an element for each executed image; these images come first.
-    ///
-    /// # Errors
-    /// A mapping is corrupt.
+    /// Assigns counters to instances. `counters` has an element for each executed image; these images come first in `mappings`.
     pub fn new(mappings: &[Mapping], counters: Vec<Vec<FunctionEdges>>) -> Result<Instances> {
         let mut instances = Instances::default();
         let mut counters: Vec<HashMap<(u64, u64), FunctionEdges>> =
@@ -66,19 +61,19 @@ impl Instances {
             for record in mapping.records()? {
                 let key = (record.name_hash(), record.graph_hash());
                 let is_known = instances.of_image.contains_key(&(image, key.0, key.1));
-                // A function that a unit does not use has a record without counters.
+                // A function that is not used in a unit has a record without counters.
                 if is_known || (record.graph_hash() == 0 && count_counters(&record.regions()?) == 0) {
                     continue;
                 }
                 let own = counters.get_mut(image).and_then(|all| all.remove(&key));
-                // `llvm-cov` shows a program's first function with a name. Further functions matter only if they were executed.
+                // `llvm-cov` shows a program's first function with a name. Others matter only if they were executed.
                 let is_executed = own.as_ref().is_some_and(|function| function.counts.iter().any(|count| *count > 0));
                 if met.insert(record.name_hash()) || is_executed {
                     instances.add(image, mapping, &record, own, &names)?;
                 }
             }
         }
-        // The remaining counters belong to code that was inlined into a program without a record of the function.
+        // The remaining counters belong to functions that were inlined into a program that has no record of them.
         for (key, function) in counters.into_iter().flatten() {
             match instances.graphs.get(&key).and_then(|all| all.first()) {
                 Some(first) => instances.all[*first].edges.add(&function),
@@ -107,7 +102,7 @@ impl Instances {
             (None, None) => return Ok(()),
             (None, Some(known)) => {
                 let of_graph = self.graphs.entry((name, graph)).or_default();
-                // The function has no counters and cannot be confused with a different instance.
+                // A function without counters needs no instance, since it cannot be confused with another.
                 if own.is_none() && of_graph.is_empty() {
                     return Ok(());
                 }
@@ -130,7 +125,7 @@ impl Instances {
         Ok(())
     }
 
-    /// The number of a record's instance; `None` if the function has no instance.
+    /// Returns the index of a record's instance; `None` if the record needs no instance.
     pub fn number_of(&self, image: usize, record: &MappingRecord) -> Option<usize> {
         self.of_image.get(&(image, record.name_hash(), record.graph_hash())).copied()
     }
@@ -150,10 +145,10 @@ impl Instances {
     }
 }
 
-/// The lowest bit in which the graph hashes of instances differ. It is below LLVM's flags.
+/// The lowest bit in which instances' graph hashes differ. LLVM uses higher bits as flags.
 const INSTANCE_SHIFT: u32 = 32;
 
-/// The number of counters that the regions refer to, up to [`MAX_COUNTERS`].
+/// Returns the number of counters that the regions refer to, but at most [`MAX_COUNTERS`].
 fn count_counters(function: &FunctionRegions) -> usize {
     let regions = function.regions.iter().flatten().flat_map(|region| region.counters.iter());
     let all = regions.chain(function.expressions.iter().flatten());
@@ -164,5 +159,5 @@ fn count_counters(function: &FunctionRegions) -> usize {
     all.map(number).max().unwrap_or(0).min(MAX_COUNTERS)
 }
 
-/// Maximum number of counters of a function, because a corrupt mapping may contain any number.
+/// Maximum number of counters in a function. The limit matters because a corrupt mapping may refer to any counter.
 const MAX_COUNTERS: usize = 1 << 20;

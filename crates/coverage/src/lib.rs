@@ -1,8 +1,8 @@
 //! Source coverage shown by LLVM's tools, with counts derived from paths.
 //!
-//! A program built with `--coverage` contains clang's or rustc's mapping of counters to source regions, but no counters: their values are
+//! A program built with `--coverage` contains clang's or rustc's mapping of counters to source regions, but no counters. Counter values are
 //! computed from the paths ([`trodden_profile::edges`]) and written as an indexed profile for `llvm-cov`. `llvm-cov` reads the mapping from
-//! the program, or from a corrected copy (`not_executed`) where calls did not return. Numbers of paths are shown in addition. Error
+//! the program. Where calls did not return, it reads a corrected copy instead (`not_executed`). Output also has the numbers of paths. Error
 //! messages say what the user can do.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Executions of source lines as `llvm-cov` counts them: the maximum over the regions that begin on a line or extend into it.
+//! Executions of source lines as `llvm-cov` counts them: the maximum over the regions that start on a line or extend into it.
 
 use crate::CoverageMapping;
 use anyhow::{Result, bail};
@@ -12,13 +12,13 @@ use trodden_report::view::MappedLines;
 pub struct LineExecutions(pub BTreeMap<String, BTreeMap<u32, u64>>);
 
 impl LineExecutions {
-    /// Reads the counts of the selected files with `llvm-cov`.
+    /// Runs `llvm-cov` to count the lines of the selected files.
     pub fn from_mapping(mapping: &CoverageMapping) -> Result<LineExecutions> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
         LineExecutions::parse_tracefile(&String::from_utf8_lossy(&text))
     }
 
-    /// Reads a tracefile (`geninfo(1)`: `SF` begins a file, `DA` is a line and its count).
+    /// Parses an LCOV tracefile (`geninfo(1)`): `SF` starts a file, and `DA` has a line and its count.
     fn parse_tracefile(text: &str) -> Result<LineExecutions> {
         let (mut lines, mut file) = (LineExecutions::default(), None);
         for line in text.lines() {
@@ -36,7 +36,7 @@ impl LineExecutions {
         Ok(lines)
     }
 
-    /// The executed lines.
+    /// Returns the executed lines by file.
     pub fn executed(&self) -> impl Iterator<Item = (&str, u32)> {
         self.0.iter().flat_map(|(file, lines)| lines.iter().filter(|(_, n)| **n > 0).map(move |(line, _)| (file.as_str(), *line)))
     }
@@ -50,7 +50,7 @@ impl LineExecutions {
     }
 }
 
-/// Line counts of the programs that have a mapping. Files have their names in debug information.
+/// Returns the line counts of programs that have a mapping. Files have the names that debug information uses.
 pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLines> {
     let lines = LineExecutions::from_mapping(mapping)?.0;
     let in_code: BTreeSet<String> =
@@ -61,7 +61,7 @@ pub fn mapped_lines(view: &View, mapping: &CoverageMapping) -> Result<MappedLine
         let file = normalize(&file);
         let name = if in_code.contains(&file) { file } else { renamed.get(&file).map_or(file, |name| (*name).to_owned()) };
         let of_file = by_name.entry(name).or_default();
-        // The mapping may have several names for one file.
+        // The mapping may have several names for a file.
         counts.into_iter().for_each(|(line, count)| *of_file.entry(line).or_insert(0u64) += count);
     }
     Ok(by_name)

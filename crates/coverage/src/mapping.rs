@@ -1,7 +1,7 @@
-//! Runs `llvm-cov` on programs with a mapping of counters to source regions.
+//! Runs `llvm-cov` on programs that contain LLVM's mapping of counters to source regions.
 //!
-//! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and one that is (`__llvm_prf_names`). `llvm-cov`
-//! does not notice that a program was rebuilt after the run, and would show the counts that still match. Therefore, build IDs are compared
+//! The mapping is in two sections that are not loaded (`__llvm_covmap`, `__llvm_covfun`) and a loaded one (`__llvm_prf_names`). If a
+//! program was rebuilt after the run, `llvm-cov` shows the counts that still match and reports nothing. Therefore, build IDs are compared
 //! first.
 
 use crate::caveats::{Caveat, CaveatReason, mark_page, mark_sources};
@@ -27,37 +27,36 @@ use trodden_report::View;
 use trodden_report::words::plural;
 use trodden_unit::EdgeProfile;
 
-/// The sections that make up the mapping.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
 /// A regular expression for sources outside the project: Rust's standard library, and packages that cargo downloaded.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
-/// The source files whose coverage is shown, and the kind of counts.
+/// Which source files and counts to show.
 #[derive(Clone, Debug, Default)]
 pub struct CoveredSources {
-    /// Program files that were moved after the run, or did not run.
+    /// Program files that were moved after the run, or that did not run.
     pub objects: Vec<PathBuf>,
     /// Patterns of files to include; all files if empty.
     pub include: Vec<String>,
-    /// Patterns of files to exclude.
+    /// Patterns of files to exclude; takes precedence over `include`.
     pub exclude: Vec<String>,
-    /// Whether to include files outside the project.
+    /// True to include files outside the project.
     pub all_files: bool,
-    /// Whether to show the same counts as LLVM's own profiling, which assumes that all calls return.
+    /// True to show the counts that LLVM's own profiling would yield, which assume that all calls return.
     pub llvm_cov_counts: bool,
 }
 
-/// LLVM's tools, and a folder for temporary files.
+/// LLVM's tools, and where to keep temporary files.
 pub struct CoverageTools<'t> {
     /// The path of `llvm-cov`.
     pub llvm_cov: &'t Path,
     /// Converts counters to an indexed profile.
     pub index: &'t dyn Fn(EdgeCounts) -> Result<Vec<u8>>,
-    /// A writable folder.
+    /// Folder in which temporary folders are created.
     pub temporary: &'t Path,
 }
 
-/// The input of `llvm-cov`: programs, an indexed profile, and the selected source files.
+/// Input for `llvm-cov`: programs, an indexed profile, and the selected source files.
 pub struct CoverageMapping {
     folder: TemporaryFolder,
     llvm_cov: PathBuf,
@@ -65,16 +64,16 @@ pub struct CoverageMapping {
     images: Vec<PathBuf>,
     /// A regular expression for files to omit.
     ignored: Option<&'static str>,
-    /// Names of the selected files; `None` for all.
+    /// Names of the selected files; `None` selects all.
     sources: Option<Vec<String>>,
-    /// Names of files in the mapping and in debug information.
+    /// Translates file names between the mapping and debug information.
     pub(crate) names: FileNames,
     /// Functions that keep some of LLVM's counts.
     pub(crate) caveats: Vec<Caveat>,
 }
 
 impl CoverageMapping {
-    /// Prepares the input for a profile, whose edge counts are `counters`.
+    /// Prepares the input for a profile. `counters` has its edge counts.
     ///
     /// # Errors
     /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
@@ -100,9 +99,9 @@ impl CoverageMapping {
         Ok(mapping)
     }
 
-    /// Logs which functions keep LLVM's counts. If `has_marks`, the output itself marks these functions, and only functions without a line
-    /// are logged.
-    pub fn note_caveats(&self, has_marks: bool) {
+    /// Logs which functions keep LLVM's counts. `has_marks` means that the output marks functions. Then only functions without a line are
+    /// logged.
+    pub fn log_inexact_functions(&self, has_marks: bool) {
         log_caveats(&self.caveats.iter().filter(|caveat| !has_marks || caveat.line == 0).collect::<Vec<_>>());
     }
 
@@ -111,7 +110,7 @@ impl CoverageMapping {
         !self.caveats.is_empty()
     }
 
-    /// Marks functions that keep LLVM's counts on the pages that `llvm-cov show` wrote to a folder. Logs functions that are on no page.
+    /// Marks functions that keep LLVM's counts on the pages that `llvm-cov show` wrote to `folder`. Logs functions that are on no page.
     pub fn mark_pages(&self, folder: &Path) -> Result<()> {
         let mut by_file: BTreeMap<&str, Vec<&Caveat>> = BTreeMap::new();
         self.caveats.iter().for_each(|caveat| by_file.entry(&caveat.file).or_default().push(caveat));
@@ -144,7 +143,7 @@ impl CoverageMapping {
         Ok(chosen)
     }
 
-    /// The only source file; `None` if there are several, or if no function has a caveat.
+    /// Returns the only source file. Returns `None` if there are several, or if no function needs to be marked.
     fn find_only_file(&self) -> Result<Option<String>> {
         if self.caveats.is_empty() {
             return Ok(None);
@@ -158,7 +157,7 @@ impl CoverageMapping {
         Ok(mark_sources(shown, self.find_only_file()?.as_deref(), &self.caveats))
     }
 
-    /// Demangles the names in a tracefile of `llvm-cov export`, unless LLVM's own output was requested.
+    /// Demangles the names in a tracefile from `llvm-cov export`, unless LLVM's own output was requested.
     pub fn lcov(&self, exported: Vec<u8>) -> Vec<u8> {
         match self.is_llvm_output {
             true => exported,
@@ -166,7 +165,7 @@ impl CoverageMapping {
         }
     }
 
-    /// Demangles the names in the JSON of `llvm-cov export` and adds caveats, unless LLVM's own output was requested.
+    /// Demangles the names in JSON from `llvm-cov export` and adds caveats, unless LLVM's own output was requested.
     pub fn json(&self, exported: Vec<u8>) -> Result<Vec<u8>> {
         if self.is_llvm_output {
             return Ok(exported);
@@ -177,7 +176,6 @@ impl CoverageMapping {
         serde_json::to_vec(&export).context("cannot convert the coverage export to JSON")
     }
 
-    /// The names of all files, at least one.
     fn list_files(&self) -> Result<Vec<String>> {
         let summary = self.export(&["-summary-only"])?;
         let names = summary["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
@@ -189,7 +187,7 @@ impl CoverageMapping {
         Ok(names)
     }
 
-    /// The element `data` of the JSON that `llvm-cov export` writes.
+    /// Returns the element `data` of the JSON that `llvm-cov export` writes.
     pub fn export(&self, options: &[&str]) -> Result<Value> {
         let arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
         let mut all: Value =
@@ -197,7 +195,7 @@ impl CoverageMapping {
         Ok(all["data"][0].take())
     }
 
-    /// Runs `llvm-cov` and returns its output.
+    /// Runs a subcommand of `llvm-cov` and returns its output.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
         let Some((first, others)) = self.images.split_first() else { bail!("the profile contains no program") };
@@ -235,8 +233,8 @@ fn log_caveats(caveats: &[&Caveat]) {
     log::info!("{}: {}{more}", first.name(), first.remark());
 }
 
-/// Computes the counters of all functions. Where functions of several programs must be distinguished or calls did not return, images are
-/// replaced with copies that have a corrected mapping.
+/// Computes the counters of all functions. Replaces an image with copies that have a corrected mapping if calls did not return, or if
+/// functions of several programs would be confused.
 fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| match has_counters(image) {
@@ -264,13 +262,12 @@ fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: 
     let mut caveats: Vec<Caveat> = not_executed.into_caveats().into_iter().collect();
     let not_shown = std::mem::take(&mut instances.not_shown).into_iter();
     caveats.extend(not_shown.map(|function| Caveat { file: String::new(), line: 0, function, reason: CaveatReason::NotShown }));
-    // Each crate has instances of its own of a generic or inlined function.
+    // Each crate has its own instances of a generic or inlined function.
     let mut known = HashSet::new();
     caveats.retain(|caveat| known.insert((caveat.file.clone(), caveat.line, caveat.name(), caveat.reason)));
     Ok(Corrected { functions: instances.into_edges(), images: corrected, caveats })
 }
 
-/// Corrected counters, and images with a corrected mapping.
 struct Corrected {
     functions: Vec<FunctionEdges>,
     images: Vec<PathBuf>,
@@ -286,22 +283,20 @@ fn corrupt_image(image: &Path) -> String {
     format!("{} is corrupt. Rebuild it and record again", image.display())
 }
 
-/// The images that were built for coverage, even if the optimiser or the linker left none of their functions with counters.
 fn counted_images(profile: &Profile) -> Vec<&ImageProfile> {
     let has_regions = |e: &EdgeProfile| !(e.functions.is_empty() && e.names.is_empty());
     let is_counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(has_regions));
     profile.images.iter().filter(is_counted).collect()
 }
 
-/// Whether an image contains functions with counters.
 fn has_counters(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.edge_profile.as_ref().is_some_and(|edges| !edges.functions.is_empty()))
 }
 
-/// The name of the indexed profile in the temporary folder.
 const PROFILE: &str = "coverage.profdata";
 
-/// The files of the images that count coverage, checked against the profile, followed by the files in `moved` that did not run.
+/// Returns the program files to show: those of the images that count coverage, checked against the profile, and then the files in `moved`
+/// that did not run.
 fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
     let images = counted_images(profile);
@@ -326,7 +321,6 @@ fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     found.chain(others).collect()
 }
 
-/// Checks that a file is the image that ran and contains its mapping.
 fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     if path.as_os_str().is_empty() {
         bail!("the profile does not name the program's file. Pass it with --object");
@@ -366,7 +360,7 @@ fn hexadecimal(id: &[u8]) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Returns true if any program of a profile has a mapping.
+/// Returns true if any program of the profile has a mapping.
 pub fn is_mapped(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())

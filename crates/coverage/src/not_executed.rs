@@ -1,9 +1,9 @@
 //! Corrects LLVM's mapping of counters to source regions for code after calls that did not return.
 //!
-//! LLVM gives an entire region the count of its beginning, and computes the counts of some regions by subtraction, as if each call
-//! returned. Unfinished paths show which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that begin on
-//! these lines have count 0. *Gap regions*, which set line counts without counting as regions, cover the rest of a region after the call.
-//! The format is defined by LLVM's `CoverageMappingReader.cpp`, versions 6 and 7 (LLVM 14 to 22).
+//! LLVM counts a region once, at its start, and computes the counts of some regions by subtraction, as if each call returned. Unfinished
+//! paths show which lines were not executed. `llvm-cov` reads a copy of the mapping in which regions that start on these lines have count
+//! 0. *Gap regions* set line counts without counting as regions; they cover the rest of a region after the call. LLVM's
+//! `CoverageMappingReader.cpp` defines the format, versions 6 and 7 (LLVM 14 to 22).
 
 use crate::caveats::{CallEnds, Caveat, CaveatReason};
 use crate::demangled::linkage_name;
@@ -23,16 +23,15 @@ use trodden_report::lines::{Direction, FileCounts, LineCounts};
 
 /// What paths reveal about functions with executions that ended early.
 pub struct NotExecuted {
-    /// LLVM's hashes of the names of functions with unfinished paths.
+    /// LLVM's name hashes of functions with unfinished paths.
     functions: HashSet<u64>,
-    /// The hashes of unoptimised functions among these, whose branches are the same as in the source.
+    /// The hashes of those functions that are compiled with `-O0`. Their branches are the same as in the source.
     unoptimised: HashSet<u64>,
-    /// Counts of lines by the files' names in the mapping.
+    /// Counts by line and branch. Files have their names in the mapping.
     counts: BTreeMap<String, FileCounts>,
     stops: Stops,
-    /// The parts of functions after stops.
+    /// The parts of each function that follow a stop, by the function's declaration.
     parts_after_stops: HashMap<Declared, BTreeSet<SourceSpan>>,
-    /// Functions that keep some of LLVM's counts.
     caveats: BTreeSet<Caveat>,
 }
 
@@ -75,7 +74,7 @@ impl NotExecuted {
         NotExecuted { functions, unoptimised, counts, stops, parts_after_stops: HashMap::new(), caveats: BTreeSet::new() }
     }
 
-    /// Records the parts of functions after calls that did not return, so that all instances of a function get the same parts.
+    /// Records which parts of functions follow calls that did not return. All instances of a function share these parts.
     pub fn record_parts_after_stops(&mut self, image: usize, mapping: &Mapping, instances: &Instances) -> Result<()> {
         let mut ends = CallEnds::default();
         for record in mapping.records()? {
@@ -98,20 +97,20 @@ impl NotExecuted {
             }
             let Some(counts) = TrueCounts::new(&function, &instance.edges.counts, &files, &stops) else {
                 let is_unknown = stops.iter().any(|stop| !files.contains(&stop.file));
-                mark(if is_unknown { CaveatReason::UnknownPlace } else { CaveatReason::Contradiction });
+                mark(if is_unknown { CaveatReason::UnknownPosition } else { CaveatReason::Contradiction });
                 continue;
             };
             let is_rust = place.0.ends_with(".rs");
             if is_rust && counts.has_branches() {
-                mark(CaveatReason::Rust);
+                mark(CaveatReason::RustBranches);
             }
             for (file, name) in files.iter().enumerate() {
                 let lines = self.counts.get(name);
                 let is_code = |line: u64| lines.is_none_or(|l| u32::try_from(line).is_ok_and(|line| l.lines.contains_key(&line)));
                 let parts = counts.parts_after_stops(file, is_code, |place| if is_rust { None } else { ends.last_line(name, place) });
-                // In unoptimised code, only arguments are evaluated before a call.
+                // Without optimisation, only the call's arguments are evaluated between the position of a call and the call itself.
                 if parts.has_unknown_lines && !self.unoptimised.contains(&record.name_hash()) {
-                    mark(CaveatReason::Moved);
+                    mark(CaveatReason::MovedCode);
                 }
                 self.parts_after_stops.entry(place.clone()).or_default().extend(parts.spans);
             }
@@ -123,9 +122,9 @@ impl NotExecuted {
         self.caveats
     }
 
-    /// Writes object files with a copy of an image's mapping in which each instance, and code after calls that did not return, has separate
-    /// counters. The first record of an instance is in a file without other instances of its name; its further records are in the first
-    /// file. `None` if no change is needed.
+    /// Writes object files with a corrected copy of an image's mapping. In the copy, each instance has separate counters, and so does code
+    /// after calls that did not return. The first record of an instance is in an object file without other instances of its name. Further
+    /// records of the instance are in the first object file. Returns `None` if the mapping needs no correction.
     pub fn correct(&self, image: usize, mapping: &Mapping, instances: &mut Instances) -> Result<Option<Vec<Vec<u8>>>> {
         let (mut objects, mut changed) = (Vec::<MappingObject>::new(), false);
         let mut corrected = BTreeMap::new();
@@ -151,7 +150,7 @@ impl NotExecuted {
         }
     }
 
-    /// The corrected regions of an instance's record; `None` if no change is needed.
+    /// Returns the corrected regions of an instance's record; `None` if the record needs no correction.
     fn correct_record(
         &self,
         mapping: &Mapping,
@@ -175,7 +174,8 @@ impl NotExecuted {
             changed |= correct_file(regions, counts, function.expressions.len() as u64, self.unoptimised.contains(&record.name_hash()));
         }
         if changed {
-            // A counter minus itself is 0. LLVM interprets the constant 0 as a condition that the compiler folded.
+            // The expression subtracts a counter from itself. The constant 0 cannot be used: LLVM takes it to mean that the compiler folded
+            // a condition.
             function.expressions.push([RegionCounter::FIRST, RegionCounter::FIRST]);
         }
         changed |= instances.get(number).add_variant_files(&mut function);
@@ -183,7 +183,6 @@ impl NotExecuted {
     }
 }
 
-/// The records of an object file.
 #[derive(Default)]
 struct MappingObject {
     records: Vec<u8>,
@@ -198,27 +197,26 @@ impl MappingObject {
     }
 }
 
-/// The first object file without a record of this name; the very first one if `name` is `None`.
+/// Returns the first object file that has no record of this name, or the first file if `name` is `None`.
 fn object_for(objects: &mut Vec<MappingObject>, name: Option<u64>) -> &mut MappingObject {
     let number = name.map_or(0, |name| objects.iter().position(|object| !object.names.contains(&name)).unwrap_or(objects.len()));
     objects.resize_with(objects.len().max(number + 1), MappingObject::default);
     &mut objects[number]
 }
 
-/// A function's files, without `.` and `..`.
 fn normalized_paths(mapping: &Mapping, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
     mapping.files_of(record, function).iter().map(|file| normalize(file)).collect()
 }
 
-/// The file and start of a function's first region, which all instances of a template share.
+/// The file and start of a function's first region. All instances of a template share it.
 type Declared = (String, (u64, u64));
 
 fn declaration(function: &FunctionRegions, files: &[String]) -> Option<Declared> {
     Some((files.first()?.clone(), function.regions.first()?.first()?.start))
 }
 
-/// Corrects the counters of a function's regions, and adds gap regions for the parts after calls. Corrected counts are appended to `values`
-/// as further counters. Returns true if anything changed.
+/// Corrects the counters of a function's regions, and adds gap regions for the parts after calls. Appends the corrected counts to `values`
+/// as additional counters. Returns true if anything changed.
 fn correct_counts<'r>(
     values: &mut Vec<u64>,
     function: &mut FunctionRegions,
@@ -261,7 +259,7 @@ fn correct_counts<'r>(
     changed
 }
 
-/// Sets the counters of regions that were not executed to the expression with value 0. Returns true if anything changed.
+/// Sets the counters of regions that were not executed to the expression whose value is 0. Returns true if anything changed.
 fn correct_file(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: u64, is_unoptimised: bool) -> bool {
     let zero = RegionCounter::difference(expression);
     let dead = DeadCode::new(regions, counts, zero);
@@ -287,7 +285,7 @@ fn correct_file(regions: &mut Vec<CodeRegion>, counts: &FileCounts, expression: 
     changed
 }
 
-/// Returns true if the only branch on a line took a direction, or if there are several indistinguishable branches.
+/// Returns true if the only branch on a line took a direction, and also if the line's branches cannot be distinguished.
 fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     let line = line as u32;
     let mut branches = counts.branches.range((line, 0)..=(line, u32::MAX)).map(|(_, directions)| directions);
@@ -297,11 +295,11 @@ fn is_taken(counts: &FileCounts, line: u64, direction: Direction) -> bool {
     }
 }
 
-/// Lines without executions, with the following lines of the same region that have no code.
+/// Areas that were not executed: lines with count 0, and the lines without code that follow them in the same region.
 struct DeadCode {
-    /// Start and end of each area. An area ends with the region around it, because an `else`, for example, may begin on the last line.
+    /// Start and end of each area. An area does not extend beyond the region around it, since an executed `else`, for example, may start on
+    /// the region's last line.
     areas: Vec<((u64, u64), (u64, u64))>,
-    /// Gap regions that cover the areas.
     gaps: Vec<CodeRegion>,
 }
 
@@ -331,7 +329,7 @@ impl DeadCode {
 }
 
 impl DeadCode {
-    /// Returns true if a region begins in one of the areas and none of its lines was executed.
+    /// Returns true if a region starts in one of the areas and none of its lines was executed.
     fn is_dead(&self, region: &CodeRegion, counts: &FileCounts) -> bool {
         let line = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let lines = line(region.start.0)..=line(region.end.0.saturating_sub(1)).max(line(region.start.0));
@@ -340,7 +338,7 @@ impl DeadCode {
     }
 }
 
-/// A position after all code on a line. A gap region must begin there to determine the count of the next line.
+/// Returns a position after all code on a line. A gap region must start there to determine the count of the next line.
 fn end_of_line(line: u64, regions: &[CodeRegion]) -> (u64, u64) {
     const MIN_COLUMN: u64 = 4096;
     let ends = regions.iter().flat_map(|region| [region.start, region.end]).filter(|place| place.0 == line).map(|place| place.1 + 1);

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A package of cargo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     pub name: String,
-    /// The workspace's folder; the package's folder if the package is in no workspace.
+    /// The workspace's folder, or the package's folder if it is in no workspace.
     pub workspace: PathBuf,
 }
 
-/// Finds packages, and reads the manifest of each folder once.
+/// Finds packages. Reads each manifest once.
 #[derive(Default)]
 pub struct PackageFinder {
     by_folder: HashMap<PathBuf, Option<Package>>,
@@ -20,18 +19,18 @@ pub struct PackageFinder {
 }
 
 impl PackageFinder {
-    /// Returns the package of a source file; `None` if its manifest no longer exists, or if the code has no package.
+    /// Returns the package of a source file; `None` if the file is in no package or the manifest no longer exists.
     pub fn of_file(&mut self, file: &Path) -> Option<Package> {
         let folder = file.parent()?;
         if let Some(known) = self.by_folder.get(folder) {
             return known.clone();
         }
-        let package = self.above(folder);
+        let package = self.find_above(folder);
         self.by_folder.insert(folder.to_owned(), package.clone());
         package
     }
 
-    fn above(&mut self, folder: &Path) -> Option<Package> {
+    fn find_above(&mut self, folder: &Path) -> Option<Package> {
         let own = folder.ancestors().find(|above| self.manifest(above).is_some_and(|manifest| manifest.contains_key("package")))?;
         let package = &self.manifest(own)?["package"];
         let name = package.get("name")?.as_str()?.to_owned();
@@ -42,7 +41,7 @@ impl PackageFinder {
         Some(Package { name, workspace: workspace.unwrap_or(own).to_owned() })
     }
 
-    /// The manifest in a folder. `None` if there is none, or it cannot be parsed.
+    /// Returns the manifest in a folder; `None` if there is none or it cannot be parsed.
     fn manifest(&mut self, folder: &Path) -> Option<&toml::Table> {
         let read = || fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok();
         self.manifests.entry(folder.to_owned()).or_insert_with(read).as_ref()

@@ -1,7 +1,7 @@
-//! Numbers of paths by source file and function, over all programs of a profile.
+//! Counts paths by source file and function, over all programs of a profile.
 //!
-//! Several programs may contain the same code of a function, from a static library or the same source. Its taken paths are the
-//! paths that any of the programs took. A function that was compiled in several ways has separate paths for each way.
+//! Several programs may contain the same code of a function, from a static library or the same source. A path of that code counts as taken
+//! if any of the programs took it. A function that was compiled in several ways has separate paths for each way.
 
 use crate::file_names::FileNames;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use trodden_profile::FunctionPaths;
 use trodden_report::coverage::{count_combinations, describe_untested};
 use trodden_report::{Function, View};
 
-/// The code of a function that one or several programs contain.
+/// A function's code, which several programs may contain.
 pub struct FunctionCode<'v, 'a> {
     pub function: &'v Function<'a>,
-    /// The function's source file, as the mapping names it; `None` if the mapping does not contain it.
+    /// The source file's name in the mapping; `None` if the mapping does not contain the file.
     pub file: Option<String>,
     paths: FunctionPaths,
 }
@@ -28,14 +28,14 @@ impl FunctionCode<'_, '_> {
     }
 }
 
-/// Groups the functions of all programs by their code, most executed instructions first.
-pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
+/// Groups the functions of all programs by their code. The code with the most executed instructions comes first.
+pub fn group_by_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCode<'v, 'a>> {
     let mut groups: BTreeMap<_, Vec<&Function>> = BTreeMap::new();
     let mut ordinals: BTreeMap<_, usize> = BTreeMap::new();
     for function in distinct_functions(view) {
         let file = function.file().and_then(|file| names.in_mapping(view.profile, function.image, file));
         let code = (file.clone(), function.map.name.as_str(), function.map.local, function.map.shape, function.map.code);
-        // Several units of a program may contain the same local function.
+        // A program may contain the same local function in several units.
         let ordinal = ordinals.entry((function.image.identity, code.clone())).or_default();
         groups.entry((code, *ordinal)).or_default().push(function);
         *ordinal += 1;
@@ -49,7 +49,7 @@ pub fn all_code<'v, 'a>(view: &'v View<'a>, names: &FileNames) -> Vec<FunctionCo
     all
 }
 
-/// The functions of a profile. If several units of an image contain copies, only the one with the most executed paths is included.
+/// Returns the functions of a profile. If several units of an image contain a copy, only the copy with the most executed paths is returned.
 fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     let mut best: BTreeMap<_, &Function> = BTreeMap::new();
     for (at, function) in view.functions.iter().enumerate() {
@@ -62,7 +62,6 @@ fn distinct_functions<'v, 'a>(view: &'v View<'a>) -> Vec<&'v Function<'a>> {
     best.into_values().collect()
 }
 
-/// Sums the numbers of paths over the functions of each source file.
 pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinations> {
     let mut files: BTreeMap<String, Combinations> = BTreeMap::new();
     for code in code {
@@ -73,7 +72,7 @@ pub fn combinations_by_file(code: &[FunctionCode]) -> BTreeMap<String, Combinati
     files
 }
 
-/// Finds the code of the function that has this name in LLVM's profiles. The names of local C functions begin with their file.
+/// Finds the code of the function that has this name in LLVM's profiles. LLVM prefixes the names of local C functions with the file.
 pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files: &[String]) -> Vec<&'c FunctionCode<'v, 'a>> {
     let is_named = |code: &&FunctionCode| {
         let linkage = &code.function.name.linkage;
@@ -81,7 +80,7 @@ pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files
     };
     let named = || code.iter().filter(is_named);
     let here: Vec<&FunctionCode> = named().filter(|code| code.file.as_ref().is_some_and(|file| files.contains(file))).collect();
-    // If debug information names no file of the mapping, functions that are not local are identified by name only.
+    // If debug information does not name a file of the mapping, non-local functions are identified by name only.
     match here.is_empty() {
         true => {
             named().filter(|code| code.file.is_none() && (code.function.name.linkage == name || code.function.file().is_none())).collect()
@@ -90,7 +89,7 @@ pub fn find_code<'c, 'v, 'a>(code: &'c [FunctionCode<'v, 'a>], name: &str, files
     }
 }
 
-/// Returns `f` for `file.c:f`. Mangled names have no colon.
+/// Removes the file from `file.c:f`. Mangled names have no colon.
 pub fn plain_name(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, name)| name)
 }

@@ -1,21 +1,19 @@
-//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers are in LEB128, regions are
-//! ordered by file and line.
+//! Encodes and decodes a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`). Numbers are in LEB128, and regions
+//! are ordered by file and line.
 
-/// An encoded counter: two bits for the kind, and a number.
+/// An encoded counter: two bits for the kind, then the index of a counter or expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegionCounter(u64);
 
 impl RegionCounter {
     pub const ZERO: RegionCounter = RegionCounter(0);
-    /// The function's first counter.
     pub const FIRST: RegionCounter = RegionCounter(1);
 
-    /// Returns a counter whose value is the difference that the numbered expression computes.
+    /// Returns a counter whose value is the difference that an expression computes. `expression` is its index.
     pub fn difference(expression: u64) -> RegionCounter {
         RegionCounter(expression << 2 | 2)
     }
 
-    /// The function's counter with this number.
     pub fn plain(number: u64) -> RegionCounter {
         RegionCounter(number << 2 | 1)
     }
@@ -30,11 +28,10 @@ impl RegionCounter {
     }
 }
 
-/// A decoded counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionCounterKind {
     Zero,
-    /// The function's counter with this number.
+    /// The function's counter with this index.
     Plain(u64),
     /// The first operand of an expression minus the second.
     Difference(u64),
@@ -45,39 +42,38 @@ pub enum RegionCounterKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
     Code,
-    /// The space between pieces of code, which determines the counts of lines without other regions.
+    /// The space between pieces of code. It determines the counts of lines on which no other region starts.
     Gap,
-    /// The expansion of a macro, with the number of the file with its text.
+    /// A macro expansion. The number is the index of the file that contains the expanded text.
     Expansion(u64),
-    /// A different kind, by LLVM's number.
+    /// A kind that is not interpreted here, by LLVM's number.
     Other(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeRegion {
     pub kind: RegionKind,
-    /// One counter, or for a branch, the counters of both directions.
+    /// One counter, or a branch's true and false counters.
     pub counters: Vec<RegionCounter>,
-    /// Line and column of the beginning.
+    /// Line and column.
     pub start: (u64, u64),
-    /// Line and column after the end.
+    /// Line and column, exclusive.
     pub end: (u64, u64),
-    /// Further encoded numbers of conditions and decisions.
+    /// Additional encoded numbers of conditions and decisions.
     pub others: Vec<u64>,
 }
 
-/// LLVM's numbers for kinds of regions.
-const BRANCH: u64 = 4;
-const DECISION: u64 = 5;
-const CONDITION: u64 = 6;
+const BRANCH_KIND: u64 = 4;
+const DECISION_KIND: u64 = 5;
+const CONDITION_KIND: u64 = 6;
 /// The flag in the end column that marks a gap.
-const GAP: u64 = 1 << 31;
-const EXPANSION: u64 = 1 << 2;
+const GAP_FLAG: u64 = 1 << 31;
+const EXPANSION_FLAG: u64 = 1 << 2;
 
 impl CodeRegion {
-    /// Returns true if the region is a branch, including conditions of decisions.
+    /// Returns true for branches, including conditions of decisions.
     pub fn is_branch(&self) -> bool {
-        matches!(self.kind, RegionKind::Other(BRANCH | CONDITION))
+        matches!(self.kind, RegionKind::Other(BRANCH_KIND | CONDITION_KIND))
     }
 }
 
@@ -87,12 +83,11 @@ pub struct FunctionRegions {
     pub files: Vec<u64>,
     /// The operands of each expression.
     pub expressions: Vec<[RegionCounter; 2]>,
-    /// The regions in each file.
+    /// The regions of each file in `files`.
     pub regions: Vec<Vec<CodeRegion>>,
 }
 
 impl FunctionRegions {
-    /// Decodes the regions; `None` if they are corrupt.
     pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
         let mut bytes = UnreadBytes(bytes);
         let files: Vec<u64> = bytes.read_list(UnreadBytes::read_leb128)?;
@@ -105,7 +100,7 @@ impl FunctionRegions {
         Some(FunctionRegions { files, expressions, regions })
     }
 
-    /// Encodes the regions. Those of each file must be ordered by their first lines.
+    /// Encodes the regions. The regions of each file must be ordered by their first lines.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         write_leb128(&mut out, self.files.len() as u64);
@@ -129,16 +124,16 @@ fn read_region(bytes: &mut UnreadBytes, line: &mut u64) -> Option<CodeRegion> {
     let (mut kind, mut counters, mut others) = (RegionKind::Code, Vec::new(), Vec::new());
     if head & 3 != 0 {
         counters.push(RegionCounter(head));
-    } else if head & EXPANSION != 0 {
+    } else if head & EXPANSION_FLAG != 0 {
         kind = RegionKind::Expansion(head >> 3);
     } else if head >> 3 == 0 {
         counters.push(RegionCounter::ZERO);
     } else {
         kind = RegionKind::Other(head >> 3);
         let (sides, numbers) = match head >> 3 {
-            BRANCH => (2, 0),
-            CONDITION => (2, 3),
-            DECISION => (0, 2),
+            BRANCH_KIND => (2, 0),
+            CONDITION_KIND => (2, 3),
+            DECISION_KIND => (0, 2),
             _ => (0, 0),
         };
         counters = (0..sides).map(|_| bytes.read_leb128().map(RegionCounter)).collect::<Option<_>>()?;
@@ -146,16 +141,16 @@ fn read_region(bytes: &mut UnreadBytes, line: &mut u64) -> Option<CodeRegion> {
     }
     *line = line.checked_add(bytes.read_leb128()?)?;
     let (first_column, lines, last_column) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);
-    if kind == RegionKind::Code && last_column & GAP != 0 {
+    if kind == RegionKind::Code && last_column & GAP_FLAG != 0 {
         kind = RegionKind::Gap;
     }
-    Some(CodeRegion { kind, counters, start: (*line, first_column), end: (line.checked_add(lines)?, last_column & !GAP), others })
+    Some(CodeRegion { kind, counters, start: (*line, first_column), end: (line.checked_add(lines)?, last_column & !GAP_FLAG), others })
 }
 
 fn write_region(out: &mut Vec<u8>, region: &CodeRegion, line_before: u64) {
     match region.kind {
         RegionKind::Code | RegionKind::Gap => write_leb128(out, region.counters[0].0),
-        RegionKind::Expansion(file) => write_leb128(out, file << 3 | EXPANSION),
+        RegionKind::Expansion(file) => write_leb128(out, file << 3 | EXPANSION_FLAG),
         RegionKind::Other(kind) => {
             write_leb128(out, kind << 3);
             region.counters.iter().for_each(|counter| write_leb128(out, counter.0));
@@ -165,10 +160,11 @@ fn write_region(out: &mut Vec<u8>, region: &CodeRegion, line_before: u64) {
     write_leb128(out, region.start.0 - line_before);
     write_leb128(out, region.start.1);
     write_leb128(out, region.end.0 - region.start.0);
-    write_leb128(out, region.end.1 | if region.kind == RegionKind::Gap { GAP } else { 0 });
+    write_leb128(out, region.end.1 | if region.kind == RegionKind::Gap { GAP_FLAG } else { 0 });
 }
 
-/// Decodes a list of file names, the first of which is the folder of relative names; `None` if the list is corrupt or compressed.
+/// Decodes a list of file names. The first name is the folder that relative names refer to. Returns `None` if the list is corrupt or
+/// compressed.
 pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
     let mut bytes = UnreadBytes(bytes);
     let (count, _, compressed) = (bytes.read_leb128()?, bytes.read_leb128()?, bytes.read_leb128()?);
@@ -184,7 +180,6 @@ pub fn read_file_names(bytes: &[u8]) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The bytes that remain to be read.
 struct UnreadBytes<'a>(&'a [u8]);
 
 impl<'a> UnreadBytes<'a> {
@@ -206,10 +201,10 @@ impl<'a> UnreadBytes<'a> {
         None
     }
 
-    /// Reads a number of items, and then the items.
+    /// Reads the number of items, and then the items.
     fn read_list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.read_leb128()?;
-        // Each item takes at least a byte, so the loop ends even if the number is corrupt.
+        // Each item takes at least one byte, so the loop ends even if the number is corrupt.
         (0..count).map(|_| item(self)).collect()
     }
 }
@@ -226,7 +221,6 @@ fn write_leb128(out: &mut Vec<u8>, mut number: u64) {
 mod tests {
     use super::*;
 
-    /// Regions of `main`: code, a gap, a branch, a condition of a decision, the decision, a skipped line, and a macro expansion.
     #[test]
     fn encoded_regions_can_be_decoded() {
         let bytes = [
@@ -245,9 +239,9 @@ mod tests {
         };
         all.regions[0].extend([
             other(RegionKind::Gap, 1, 0),
-            other(RegionKind::Other(BRANCH), 2, 0),
-            other(RegionKind::Other(CONDITION), 2, 3),
-            other(RegionKind::Other(DECISION), 0, 2),
+            other(RegionKind::Other(BRANCH_KIND), 2, 0),
+            other(RegionKind::Other(CONDITION_KIND), 2, 3),
+            other(RegionKind::Other(DECISION_KIND), 0, 2),
             other(RegionKind::Other(2), 0, 0),
             other(RegionKind::Expansion(1), 0, 0),
         ]);

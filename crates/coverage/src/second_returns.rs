@@ -6,8 +6,8 @@ use trodden_profile::{PathEnd, PathStart, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
 
-/// Warns about functions with a call that returned more often than it was made in one process. LLVM computes counts of regions as
-/// differences of counters, as if each call returned once, so that executed code after such a call may have count 0.
+/// Warns about functions in which a call returned more often than it was made in one process. LLVM assumes that each call returns once when
+/// it computes a region's count as a difference of counters. Code after such a call may therefore have count 0 although it was executed.
 pub fn warn_of_second_returns(profile: &Profile) {
     let view = View::from_profile(profile);
     let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
@@ -19,7 +19,7 @@ pub fn warn_of_second_returns(profile: &Profile) {
     );
 }
 
-/// Returns true if a call in a function returned more often than it was made, apart from forks.
+/// Returns true if a call in a function returned more often than it was made. Forks are not counted.
 pub fn returned_again(function: &Function) -> bool {
     let forks = || {
         Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))

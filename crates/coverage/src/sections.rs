@@ -1,4 +1,4 @@
-//! Reads the sections of a program with LLVM's mapping of counters to source regions, and writes them to object files.
+//! Reads the sections that contain LLVM's mapping of counters to source regions, and writes them to object files.
 
 use crate::region_code::{self, FunctionRegions};
 use anyhow::{Context, Result};
@@ -10,21 +10,19 @@ use std::collections::HashMap;
 const MAPPING: &str = "__llvm_covmap";
 const FUNCTIONS: &str = "__llvm_covfun";
 const NAMES: &str = "__llvm_prf_names";
-/// Size of a record's header: hash of the name, size of the regions, hash of the graph, hash of the file names.
+/// Size of a record's header: name hash, size of the regions, graph hash, hash of the file names.
 const RECORD_HEADER: usize = 28;
-/// Alignment of records and lists of file names.
 const ALIGNMENT: usize = 8;
 
-/// The sections of an image with its coverage mapping.
+/// An image's sections with the coverage mapping.
 pub struct Mapping {
     mapping: Vec<u8>,
     functions: Vec<u8>,
     names: Vec<u8>,
-    /// File names by the hash of their list.
+    /// Lists of file names, by the hash of the encoded list.
     files: HashMap<u64, Vec<String>>,
 }
 
-/// A function's record in the coverage mapping.
 #[derive(Clone, Copy)]
 pub struct MappingRecord<'m> {
     header: &'m [u8; RECORD_HEADER],
@@ -32,10 +30,7 @@ pub struct MappingRecord<'m> {
 }
 
 impl Mapping {
-    /// Reads the mapping of an image.
-    ///
-    /// # Errors
-    /// The image or its mapping is corrupt.
+    /// Reads the mapping of an image. Fails if the image or its mapping is corrupt.
     pub fn read(image: &[u8]) -> Result<Mapping> {
         let file = object::File::parse(image)?;
         let section = |name| file.section_by_name(name).and_then(|s| s.uncompressed_data().ok()).context("the coverage mapping is corrupt");
@@ -44,7 +39,6 @@ impl Mapping {
         Ok(Mapping { mapping: mapping.into_owned(), functions: functions.into_owned(), names: names.into_owned(), files })
     }
 
-    /// The records of the functions in order.
     pub fn records(&self) -> Result<Vec<MappingRecord<'_>>> {
         let (mut at, mut records) = (0, Vec::new());
         while at + RECORD_HEADER <= self.functions.len() {
@@ -57,13 +51,12 @@ impl Mapping {
         Ok(records)
     }
 
-    /// The names of the files that a function's regions are in; empty for a file that is missing from the mapping.
+    /// Returns the names of the files that a function's regions refer to. A file that is missing from the mapping has an empty name.
     pub fn files_of(&self, record: &MappingRecord, function: &FunctionRegions) -> Vec<String> {
         let files = self.files.get(&record.word(20)).map_or(&[][..], Vec::as_slice);
         function.files.iter().map(|file| files.get(*file as usize).cloned().unwrap_or_default()).collect()
     }
 
-    /// An object file with the mapping and the given records.
     pub fn write_object(&self, records: &[u8]) -> Result<Vec<u8>> {
         let mut object = NewObject::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         for (name, content) in [(MAPPING, &*self.mapping), (FUNCTIONS, records), (NAMES, &*self.names)] {
@@ -79,12 +72,10 @@ impl MappingRecord<'_> {
         u64::from_le_bytes(self.header[from..from + 8].try_into().expect("eight bytes"))
     }
 
-    /// The hash of the function's name.
     pub fn name_hash(&self) -> u64 {
         self.word(0)
     }
 
-    /// The hash of the function's graph.
     pub fn graph_hash(&self) -> u64 {
         self.word(12)
     }
@@ -93,7 +84,7 @@ impl MappingRecord<'_> {
         FunctionRegions::read(self.code).context("the regions of a function in the coverage mapping are corrupt")
     }
 
-    /// Appends the record to `out` with the given graph hash. `regions`, if given, replace the record's own regions.
+    /// Appends the record to `out` with the given graph hash. `regions` replaces the record's own regions if it is not `None`.
     pub fn append(&self, out: &mut Vec<u8>, graph: u64, regions: Option<&FunctionRegions>) {
         let code = regions.map(FunctionRegions::write);
         let code = code.as_deref().unwrap_or(self.code);
@@ -106,7 +97,7 @@ impl MappingRecord<'_> {
     }
 }
 
-/// The lists of file names by their hashes; `None` if one is corrupt.
+/// Decodes the lists of file names, by their hashes. Returns `None` if one is corrupt.
 fn read_file_lists(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
     const HEADER: usize = 16;
     let (mut at, mut lists) = (0, HashMap::new());
@@ -119,7 +110,7 @@ fn read_file_lists(mapping: &[u8]) -> Option<HashMap<u64, Vec<String>>> {
     Some(lists)
 }
 
-/// LLVM's hash of names: the first eight bytes of MD5.
+/// Computes LLVM's hash of names: the first eight bytes of MD5.
 pub fn hash(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(bytes)[..8].try_into().expect("sixteen bytes"))
 }

@@ -1,7 +1,7 @@
 //! Source positions where executions of a function ended early: calls that did not return, and loops that a signal left.
 //!
-//! A stop belongs to the function with the code and, at the position of the inlined call, to the functions that it was inlined into. If a
-//! function catches an exception, its callers continue and have no stop.
+//! A stop in inlined code belongs to several functions: the inlined one, and at the position of the inlined call, each function that it was
+//! inlined into. If a function catches an exception, its callers continue and have no stop.
 
 use crate::caveats::CaveatReason;
 use crate::demangled::linkage_name;
@@ -16,26 +16,24 @@ use trodden_flow::{Edge, Node};
 use trodden_profile::forks::balance_forks;
 use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_report::View;
-use trodden_report::inlined::{call_returns, stops_by_block};
+use trodden_report::inlined::{count_call_returns, count_stops_by_block};
 use trodden_report::view::{Function, file_of};
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Executions that ended at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The source file, as the mapping names it, without `.` and `..`.
+    /// The source file's name in the mapping, without `.` and `..`.
     pub file: String,
-    /// Line and column of the call.
+    /// The call's line and column.
     pub place: (u64, u64),
-    /// Source positions after the call whose code was executed before it, and which may therefore be arguments of the call.
+    /// Positions of code that was executed before the call although it follows the call in the source. It may compute the call's arguments.
     pub before: Vec<(u64, u64)>,
     pub count: i128,
 }
 
-/// The stops of a function, by file, line and column.
 type StopsOfFunction = BTreeMap<(String, (u64, u64)), Stop>;
 
-/// The stops of all functions, by the image's index and LLVM's name of the function (`main`, `file.c;local`).
+/// The stops of all functions, by the image's index and the function's name in LLVM's profiles (`main`, `file.c;local`).
 #[derive(Debug, Default)]
 pub struct Stops {
     functions: HashMap<(usize, String), StopsOfFunction>,
@@ -43,7 +41,7 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// Collects the stops of all functions. Images are identified by their index in `images`.
+    /// Collects the stops of all functions. An image's index is its position in `images`.
     pub fn from_view(view: &View, images: &[&ImageProfile], names_of_files: &FileNames) -> Stops {
         let mut stops = Stops::default();
         let tail_calls = TailCalls::new(view);
@@ -54,7 +52,8 @@ impl Stops {
             let Some(number) = number else { continue };
             let names = edges.names.iter().map(|name| (linkage_name(name), name.as_str())).collect();
             let forks: Vec<Edge> = edges.forks_of(number).collect();
-            // Like the counters, the paths of each process that continues the function include the execution before the fork.
+            // The counters of each process that continues the function include the execution before the fork. The paths are made to do the
+            // same.
             let paths = balance_forks(function.map, &function.paths, &forks).ok().flatten();
             // Also true if a callee forked.
             let is_continued = paths.is_some();
@@ -66,13 +65,11 @@ impl Stops {
         stops
     }
 
-    /// The caveats of a function in the given images.
     pub fn caveats_of(&self, images: &BTreeSet<usize>, name: &str) -> BTreeSet<CaveatReason> {
         let all = images.iter().filter_map(|image| self.caveats.get(&(*image, name.to_owned())));
         all.flatten().copied().collect()
     }
 
-    /// The stops of a function in the given images.
     pub fn stops_of(&self, images: &BTreeSet<usize>, name: &str) -> Vec<Stop> {
         let all = images.iter().filter_map(|image| self.functions.get(&(*image, name.to_owned())));
         all.flat_map(|stops| stops.values().cloned()).collect()
@@ -83,7 +80,7 @@ struct StopCollector<'v, 'a> {
     function: &'v Function<'a>,
     paths: Cow<'v, FunctionPaths>,
     image: usize,
-    /// LLVM's names of the unit's functions by linkage name.
+    /// The names of the unit's functions in LLVM's profiles, by linkage name.
     names: HashMap<&'v str, &'v str>,
     /// Translates a file name in debug information to the name in the mapping.
     file_of: &'v dyn Fn(&str) -> String,
@@ -96,12 +93,12 @@ impl StopCollector<'_, '_> {
         self.add_caveats(is_continued);
         let function = self.function;
         let paths = self.paths.clone();
-        let stopped = stops_by_block(function, &paths);
+        let stopped = count_stops_by_block(function, &paths);
         for (at, (block, &entered)) in function.map.blocks.iter().zip(&paths.blocks).enumerate().filter(|(_, (_, n))| **n > 0) {
             let left = entered.saturating_sub(stopped[at]);
             let (mut before, mut first, mut previous) = (entered, 0, None);
-            for (call, returned) in call_returns(function, at, entered, left) {
-                // Calls in arguments come first. Code before these calls may belong to an unrolled iteration.
+            for (call, returned) in count_call_returns(function, at, entered, left) {
+                // Calls in arguments come first. Code before those may belong to an unrolled iteration.
                 let up_to_call = call.up_to_call as usize;
                 let near = block.positions.get(first.min(up_to_call)..up_to_call).unwrap_or_default();
                 let near: Vec<SourcePosition> = near.iter().copied().chain(previous).collect();
@@ -133,12 +130,11 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds the caveats of the function that follow from forks, second returns and tail calls.
     fn add_caveats(&mut self, is_continued: bool) {
         let function = self.function;
         if is_continued {
             self.add_caveat(function.map.plain_name(), CaveatReason::Forked);
-            // Code inlined into the function is also counted by each process.
+            // Each process also counts the code that is inlined into the function.
             let map = function.units_map();
             let scopes: BTreeSet<u32> = function.map.blocks.iter().flat_map(|b| &b.positions).map(|p| p.scope).collect();
             for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)).filter(|scope| scope.inlined_at.is_some()) {
@@ -148,7 +144,7 @@ impl StopCollector<'_, '_> {
         if returned_again(function) {
             self.add_caveat(function.map.plain_name(), CaveatReason::ReturnedTwice);
         }
-        if self.tail_calls.has(function) {
+        if self.tail_calls.affects(function) {
             self.add_caveat(function.map.plain_name(), CaveatReason::TailCall);
         }
     }
@@ -159,7 +155,7 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds a caveat to the functions around inlined code that handles an exception, because it is unknown whether they continue.
+    /// Adds a caveat to the functions around inlined code that handles an exception. It is unknown whether these functions continue.
     fn mark_callers(&mut self, handler: u32) {
         let map = self.function.units_map();
         let mut next = map.scopes.get(handler as usize).and_then(|scope| scope.inlined_at);
@@ -169,14 +165,14 @@ impl StopCollector<'_, '_> {
                 Some(_) if scope.linkage_name.is_empty() => &scope.name,
                 Some(_) => &scope.linkage_name,
             };
-            self.add_caveat(name, CaveatReason::Inlined);
+            self.add_caveat(name, CaveatReason::UnwoundThroughInlined);
             let inner = next.map_or(0, |call| call.scope);
             next = scope.inlined_at.filter(|call| call.scope < inner);
         }
     }
 
-    /// Adds executions that ended at a call, both to the function that makes the call and to its callers up to the scope that catches the
-    /// exception, if any. `before` has the positions before the call in its block.
+    /// Adds `count` executions that ended at a call. They are added to the function that makes the call and to the functions that it is
+    /// inlined into, up to `catching_scope` if that scope catches the exception. `before` has the positions before the call in its block.
     fn add(&mut self, call: Option<SourcePosition>, before: &[SourcePosition], count: u64, catching_scope: Option<u32>) {
         if count == 0 {
             return;
@@ -191,7 +187,6 @@ impl StopCollector<'_, '_> {
         }
     }
 
-    /// Adds a stop at an unknown position to the function.
     fn add_unknown(&mut self) {
         if let Some(name) = self.names.get(self.function.map.plain_name()) {
             let unknown = Stop { file: String::new(), place: (0, 0), before: Vec::new(), count: 1 };

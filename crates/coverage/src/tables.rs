@@ -1,10 +1,10 @@
-//! Coverage tables with a row for each file or function, with numbers of paths in addition to LLVM's numbers.
+//! Coverage tables with a row for each file or function. Rows have numbers of paths in addition to LLVM's numbers.
 
 use crate::by_test::changed_lines;
 use crate::caveats::Caveat;
 use crate::diff::format_ranges;
 use crate::packages::PackageFinder;
-use crate::path_columns::{self, all_code, plain_name};
+use crate::path_columns::{self, group_by_code, plain_name};
 use crate::{CoverageMapping, LineExecutions};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -16,10 +16,10 @@ use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable};
 use trodden_report::words::plural;
 use trodden_report::{Name, View};
 
-/// The coverage of each file.
+/// Returns the coverage of each file.
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
-    let paths = path_columns::combinations_by_file(&all_code(view, &mapping.names));
+    let paths = path_columns::combinations_by_file(&group_by_code(view, &mapping.names));
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     let mut packages = PackageFinder::default();
     for file in data["files"].as_array().into_iter().flatten() {
@@ -28,7 +28,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
         let package = packages.of_file(Path::new(name)).map(|package| package.name);
         let mut row = CoverageRow { paths: own, package, ..summary_row(name.to_owned(), &file["summary"])? };
         add_caveats(&mut row, mapping, &normalize(name));
-        // The mapping also contains headers without code, which are omitted.
+        // The mapping also lists headers without code.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
         }
@@ -40,7 +40,7 @@ pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> 
     Ok(table)
 }
 
-/// Makes the names of files relative to the Rust workspace or, without one, to their common folder.
+/// Makes file names relative to the Rust workspace. Without a workspace, they become relative to their common folder.
 fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
     let workspace = rows.iter().find_map(|row| packages.of_file(Path::new(&row.name))).map(|package| package.workspace);
     if let Some(workspace) = workspace {
@@ -55,7 +55,7 @@ fn shorten_names(rows: &mut [CoverageRow], packages: &mut PackageFinder) {
     rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
 }
 
-/// Puts the files of each package together, and returns the sum over each package, if there are several.
+/// Groups the rows by package, and returns the sum for each package if there are several.
 fn sum_by_package(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
     let mut sums: Vec<CoverageRow> = Vec::new();
     for row in rows.iter() {
@@ -74,7 +74,6 @@ fn sum_by_package(rows: &mut [CoverageRow]) -> Vec<CoverageRow> {
     sums
 }
 
-/// Adds the numbers of a file to a sum.
 fn add_rows(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
     let add = |a: CoverageRatio, b: CoverageRatio| CoverageRatio { all: a.all + b.all, hit: a.hit + b.hit };
     let either = |a: Option<CoverageRatio>, b: Option<CoverageRatio>| [a, b].into_iter().flatten().reduce(add);
@@ -89,14 +88,13 @@ fn add_rows(sum: &CoverageRow, row: &CoverageRow) -> CoverageRow {
     }
 }
 
-/// Adds the caveats of a file to its row.
 fn add_caveats(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
     let of_file = || mapping.caveats.iter().filter(|caveat| caveat.file == file);
     row.remarks.extend(of_file().map(Caveat::remark_with_name));
     row.caveats.extend(of_file().map(Caveat::json));
 }
 
-/// Reads a summary of `llvm-cov` for a file or in total.
+/// Reads one of llvm-cov's summaries, which may be of a file or the total.
 fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     let share = |what: &str| -> Result<CoverageRatio> {
         let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export has no {key} of {what} for {name}"));
@@ -114,14 +112,15 @@ fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     })
 }
 
-/// The coverage of each function, with up to `max_examples` untested combinations. Each instance of a template has a row.
+/// Returns the coverage of each function. Each instance of a template has a row. `max_examples` limits the untested combinations listed per
+/// function.
 pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let files_of = |function: &Value| -> Vec<String> {
         function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(normalize).collect()
     };
-    let code = all_code(view, &mapping.names);
+    let code = group_by_code(view, &mapping.names);
     let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
     let mut met = BTreeSet::new();
     for function in data["functions"].as_array().into_iter().flatten() {
@@ -139,7 +138,7 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
             row.paths = own.iter().map(|code| code.combinations()).reduce(Combinations::plus);
             row.remarks = own.iter().flat_map(|code| code.examples(max_examples)).take(max_examples).collect();
         } else if !own.is_empty() {
-            row.remarks = vec![VARIANT.to_owned()];
+            row.remarks = vec![SHARED_PATHS_REMARK.to_owned()];
         }
         row.remarks.extend(caveats().map(Caveat::remark));
         table.rows.push(row);
@@ -150,17 +149,18 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, max_examples: usize) 
     Ok(table)
 }
 
-/// The remark for a function whose paths are shown in an earlier row.
-const VARIANT: &str = "compiled in several ways; the first row with this name counts the paths of all of them";
+/// Remark for a function whose paths are counted in an earlier row.
+const SHARED_PATHS_REMARK: &str = "compiled in several ways; the first row with this name counts the paths of all of them";
 
-/// Counts code regions, given as [first line, column, last line, column, count, file, expanded file, kind].
+/// Counts code regions. llvm-cov exports each region as [first line, column, last line, column, count, file, expanded file, kind].
 fn count_regions(regions: &Value) -> CoverageRatio {
     const CODE: u64 = 0;
     let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
     code.fold(CoverageRatio::default(), |sum, r| count_item(sum, r[4].as_u64()))
 }
 
-/// Counts both directions of each branch, given as [first line, column, last line, column, true count, false count, ...].
+/// Counts both directions of each branch. llvm-cov exports a branch as [first line, column, last line, column, true count, false count,
+/// ...].
 fn count_branches(branches: &Value) -> CoverageRatio {
     let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
     all.fold(CoverageRatio::default(), count_item)
@@ -170,7 +170,7 @@ fn count_item(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
     CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
 }
 
-/// The coverage of the lines that differ from a commit, by file.
+/// Returns the coverage of the lines that differ from a commit, by file.
 pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed_lines(commit)?;
     let mut lines = LineExecutions::from_mapping(mapping)?;
@@ -193,7 +193,7 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
     Ok(table)
 }
 
-/// The length of the longest folder prefix that all names share, including the slash.
+/// Returns the length of the longest folder prefix that all names share, including the slash.
 fn common_folder<'n>(mut names: impl Iterator<Item = &'n str>) -> usize {
     let Some(first) = names.next() else { return 0 };
     let same = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();

@@ -1,15 +1,15 @@
 //! Finds functions whose last call became a jump, so that it is unknown whether the call returned.
 //!
-//! The callee's frame replaces the function's frame, so only the function's caller observes whether the call returned. Tail calls matter
-//! only in functions that were called where executions ended, in `main`, and in functions that these jump to. A callee that always returned
-//! is harmless.
+//! The callee's frame replaces the function's frame, so only the function's caller observes whether the callee returned. An unknown tail
+//! call matters in three kinds of functions: `main`, functions that were called where an execution ended, and functions that one of these
+//! jumps to. A callee that always returned does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_report::inlined::stops_by_block;
+use trodden_report::inlined::count_stops_by_block;
 use trodden_report::{Function, View};
 use trodden_unit::EdgeKind;
 
-/// Functions with unknown tail calls, by the addresses of their maps.
+/// Functions with a relevant tail call, by the address of their function map.
 pub struct TailCalls(BTreeSet<usize>);
 
 /// Names of called functions; `None` for an indirect call.
@@ -18,11 +18,11 @@ type CalleeNames<'v> = BTreeSet<Option<&'v str>>;
 impl TailCalls {
     pub fn new(view: &View) -> TailCalls {
         let jumps: Vec<(&Function, CalleeNames)> =
-            view.executed().map(|function| (function, jumps_to(function))).filter(|(_, callees)| !callees.is_empty()).collect();
+            view.executed().map(|function| (function, tail_callees(function))).filter(|(_, callees)| !callees.is_empty()).collect();
         if jumps.is_empty() {
             return TailCalls(BTreeSet::new());
         }
-        let ended: CalleeNames = view.executed().flat_map(callees_at_ends).collect();
+        let ended: CalleeNames = view.executed().flat_map(callees_where_executions_ended).collect();
         let mut reached: BTreeSet<usize> = BTreeSet::new();
         loop {
             let via: CalleeNames =
@@ -37,14 +37,14 @@ impl TailCalls {
             }
             reached = next;
         }
-        let returning = always_returning(view, &jumps);
+        let returning = find_always_returning(view, &jumps);
         let is_unknown = |callee: &Option<&str>| callee.is_none_or(|name| !returning.contains(name));
         let unknown = jumps.iter().filter(|(function, callees)| reached.contains(&map_address(function)) && callees.iter().any(is_unknown));
         TailCalls(unknown.map(|(function, _)| map_address(function)).collect())
     }
 
-    /// Returns true if it is unknown whether a function's last call returned.
-    pub fn has(&self, function: &Function) -> bool {
+    /// Returns true if it matters that the return of the function's last call is unknown.
+    pub fn affects(&self, function: &Function) -> bool {
         self.0.contains(&map_address(function))
     }
 }
@@ -53,17 +53,17 @@ fn map_address(function: &Function) -> usize {
     std::ptr::from_ref(function.map).addr()
 }
 
-/// The callees in the blocks of a function's executed tail calls.
-fn jumps_to<'v>(function: &'v Function) -> CalleeNames<'v> {
+/// Returns the callees in blocks that end with an executed tail call.
+fn tail_callees<'v>(function: &'v Function) -> CalleeNames<'v> {
     let edges = function.map.graph.flow_edges().zip(&function.paths.edges);
     let blocks: BTreeSet<_> =
         edges.filter(|(edge, count)| edge.kind == EdgeKind::TailCall && **count > 0).map(|(edge, _)| edge.from).collect();
     function.map.calls.iter().filter(|call| blocks.contains(&call.block)).map(|call| call.callee.as_deref()).collect()
 }
 
-/// The callees in the blocks in which executions of a function ended.
-fn callees_at_ends<'v>(function: &'v Function) -> CalleeNames<'v> {
-    let stopped = stops_by_block(function, &function.paths);
+/// Returns the callees in blocks in which executions of a function ended.
+fn callees_where_executions_ended<'v>(function: &'v Function) -> CalleeNames<'v> {
+    let stopped = count_stops_by_block(function, &function.paths);
     let unwound =
         function.map.graph.flow_edges().zip(&function.paths.edges).filter(|(edge, count)| edge.kind == EdgeKind::Unwind && **count > 0);
     let unwound: BTreeSet<usize> = unwound.map(|(edge, _)| edge.from.index()).collect();
@@ -73,8 +73,8 @@ fn callees_at_ends<'v>(function: &'v Function) -> CalleeNames<'v> {
     calls.map(|call| call.callee.as_deref()).chain(lost).collect()
 }
 
-/// The names of functions all of whose executions returned.
-fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
+/// Returns the names of functions whose executions all returned.
+fn find_always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)]) -> BTreeSet<&'v str> {
     let mut finished: BTreeMap<&str, bool> = BTreeMap::new();
     for function in &view.functions {
         let ends = |kind| function.map.graph.flow_edges().zip(&function.paths.edges).any(|(edge, count)| edge.kind == kind && *count > 0);
@@ -94,7 +94,7 @@ fn always_returning<'v>(view: &'v View, jumps: &[(&'v Function, CalleeNames<'v>)
     }
 }
 
-/// Library functions that always return unless the process ends.
+/// Library functions that return unless the process ends.
 const RETURNING_LIBRARY_FUNCTIONS: [&str; 32] = [
     "_ZdaPv", "_ZdaPvm", "_ZdlPv", "_ZdlPvm", "abs", "calloc", "close", "fclose", "fflush", "fputc", "fputs", "free", "fwrite", "malloc",
     "memchr", "memcmp", "memcpy", "memmove", "memset", "printf", "putc", "putchar", "puts", "realloc", "snprintf", "strchr", "strcmp",

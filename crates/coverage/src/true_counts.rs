@@ -1,9 +1,9 @@
 //! Corrects the counts of a function's regions for executions that ended early.
 //!
-//! LLVM counts some regions at their beginning; these counts are exact. It computes the others from them, as if every execution continued
-//! to the end of each region. A computed count wrongly includes an ended execution if the execution is part of the sum but did not reach
-//! the region: it ended earlier within a region that contains both, or anywhere in a different region that leads to this one, as a loop's
-//! body leads to its condition.
+//! LLVM counts some regions directly, at their start; these counts are exact. It computes the other counts from them, as if every execution
+//! reached the end of each region. A computed count is too high if it includes an execution that ended before it reached the region. There
+//! are two cases. The execution ended earlier within a region that contains both positions, or it ended anywhere in a different region that
+//! leads to this one, as a loop's body leads to its condition.
 
 use crate::region_code::{CodeRegion, FunctionRegions, RegionCounter, RegionCounterKind, RegionKind};
 use crate::stops::Stop;
@@ -12,13 +12,11 @@ use std::collections::{BTreeMap, HashMap};
 /// A line and column, both from 1.
 pub type Place = (u64, u64);
 
-/// A range in a file. Code of macros and included files is located where it is used.
+/// A range in a file. Code from a macro or an included file has the position of the expansion or inclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceSpan {
-    /// The file's number in the function.
     pub file: usize,
     pub start: Place,
-    /// The end, exclusive.
     pub end: Place,
 }
 
@@ -32,28 +30,28 @@ impl SourceSpan {
     }
 }
 
-/// The regions of a function with its counters and stops.
+/// Computes the counts of a function's regions, given its counters and stops.
 pub struct TrueCounts<'f> {
     function: &'f FunctionRegions,
     counts: &'f [u64],
-    /// The span of each region, by file and number.
+    /// The span of each region, by the indices of file and region.
     spans: Vec<Vec<SourceSpan>>,
-    /// For each counter, the code regions with its value.
+    /// For each counter, the spans of the code regions whose count it is.
     owners: HashMap<u64, Vec<SourceSpan>>,
-    /// The region at whose beginning a counter is incremented.
+    /// For each counter, the region at whose start it is incremented.
     counted: HashMap<u64, SourceSpan>,
-    /// The stops with their files and places.
+    /// Each stop with its file and place.
     stops: Vec<(usize, Place, &'f Stop)>,
     /// For each stop, the regions around it whose counts are computed, with their sums.
     computed: Vec<Vec<(SourceSpan, Terms)>>,
 }
 
-/// A sum of counters: the factor of each.
+/// A sum of counters: maps each counter to its factor.
 type Terms = BTreeMap<u64, i128>;
 
 impl<'f> TrueCounts<'f> {
-    /// Computes the counts of a function from its counters. `files` has the names of its files. `None` if the position of a stop is
-    /// unknown, a corrected count would be negative, or the mapping is corrupt.
+    /// Prepares a function's counts. `files` names the function's files. Returns `None` if the position of a stop is unknown, a corrected
+    /// count would be negative, or the mapping is corrupt.
     pub fn new(function: &'f FunctionRegions, counts: &'f [u64], files: &[String], stops: &'f [Stop]) -> Option<TrueCounts<'f>> {
         let spans = region_spans(function)?;
         let (owners, counted) = assign_counters(function, &spans);
@@ -74,7 +72,7 @@ impl<'f> TrueCounts<'f> {
         self.function.regions.iter().flatten().filter(|region| is_code(region)).count() > 1
     }
 
-    /// The regions with computed counts around a position, with their sums; `None` if the mapping is corrupt.
+    /// Returns the regions around a position whose counts are computed, with their sums; `None` if the mapping is corrupt.
     fn computed_around(&self, file: usize, place: Place) -> Option<Vec<(SourceSpan, Terms)>> {
         let regions = self.function.regions.iter().zip(&self.spans).flat_map(|(regions, spans)| regions.iter().zip(spans));
         let around = regions.filter(|(region, span)| is_code(region) && span.contains_place(file, place));
@@ -82,22 +80,22 @@ impl<'f> TrueCounts<'f> {
         computed.map(|(region, span)| Some((*span, self.to_terms(region.counters[0])?))).collect()
     }
 
-    /// The file and position of a stop; `None` if no region contains it.
+    /// Returns the file and position of a stop; `None` if no region contains the stop.
     fn locate(&self, files: &[String], stop: &Stop) -> Option<(usize, Place)> {
         let is_of = |file: &usize| files.get(*file).is_some_and(|name| *name == stop.file);
         let whole = |file: usize| self.spans[file].iter().filter(move |span| span.file == file);
         let direct = (0..files.len()).filter(is_of).find(|file| whole(*file).any(|span| span.contains_place(*file, stop.place)));
-        // Code of an included file is located at the inclusion.
+        // Code from an included file has the position of the inclusion.
         let included = || (0..files.len()).filter(is_of).find_map(|file| self.spans[file].first().filter(|span| span.file != file));
         direct.map(|file| (file, stop.place)).or_else(|| included().map(|span| (span.file, span.start)))
     }
 
-    /// LLVM's value of a counter; `None` if the mapping is corrupt.
+    /// Returns LLVM's value of a counter; `None` if the mapping is corrupt.
     pub fn value(&self, counter: RegionCounter) -> Option<i128> {
         self.to_terms(counter)?.into_iter().map(|(number, times)| Some(i128::from(*self.counts.get(number as usize)?) * times)).sum()
     }
 
-    /// A counter as a sum of the function's counters; `None` if the mapping is corrupt.
+    /// Expresses a counter as a sum of the function's counters. Returns `None` if the mapping is corrupt.
     fn to_terms(&self, counter: RegionCounter) -> Option<Terms> {
         let (mut terms, mut worklist) = (Terms::new(), vec![(counter, 1)]);
         // The expressions of a corrupt mapping may refer to each other in a cycle.
@@ -123,7 +121,7 @@ impl<'f> TrueCounts<'f> {
         Some(terms)
     }
 
-    /// The number of executions that are part of a counter's value but ended before they reached a span.
+    /// Counts executions that are part of a counter's value but ended before they reached a span.
     fn count_ended_before(&self, counter: RegionCounter, span: &SourceSpan) -> Option<i128> {
         let terms = self.to_terms(counter)?;
         let is_counted = |number: &u64, file: usize, place: Place| {
@@ -137,7 +135,7 @@ impl<'f> TrueCounts<'f> {
             let counted = terms.iter().filter(|(number, _)| !excluded.contains_key(number) && is_counted(number, file, place));
             counted.map(|(_, times)| *times).sum()
         };
-        // A computed region before or around this region leads to it if the sum of the computed region is part of this region's sum.
+        // A computed region that is before or around this region leads to this region if its sum is part of this region's sum.
         let is_part = |(region, sum): &(SourceSpan, Terms), place: Place| {
             let is_before = if region.contains(span) { place < span.start } else { region.start < span.start };
             is_before && sum.iter().all(|(number, times)| terms.get(number) == Some(times))
@@ -150,11 +148,11 @@ impl<'f> TrueCounts<'f> {
         Some(missing.sum())
     }
 
-    /// The number of executions that entered a region; `None` if the mapping is corrupt.
+    /// Returns the number of executions that entered a region; `None` if the mapping is corrupt.
     pub fn entry_count(&self, file: usize, number: usize) -> Option<i128> {
         let (region, span) = (&self.function.regions[file][number], &self.spans[file][number]);
         let counter = *region.counters.first()?;
-        // A gap leads to the region that it touches.
+        // A gap leads to the region at its end.
         let is_at = |counted: &SourceSpan| match region.kind {
             RegionKind::Gap => (counted.file, counted.start) == (span.file, span.end),
             _ => counted == span,
@@ -164,14 +162,13 @@ impl<'f> TrueCounts<'f> {
         Some(if is_exact { value } else { value - self.count_ended_before(counter, span)? })
     }
 
-    /// The number of executions that reached a place in a region; `None` if the mapping is corrupt.
+    /// Returns the number of executions that reached a place in a region; `None` if the mapping is corrupt.
     fn count_at(&self, (file, number): (usize, usize), place: Place) -> Option<i128> {
         let span = &self.spans[file][number];
         let ended = self.stops.iter().filter(|(file, stop, _)| span.contains_place(*file, *stop) && *stop < place);
         Some(self.entry_count(file, number)? - ended.map(|(_, _, stop)| stop.count).sum::<i128>())
     }
 
-    /// The smallest region of code around a span.
     fn enclosing_region(&self, span: &SourceSpan) -> Option<(usize, usize)> {
         let contains =
             |(file, number): &(usize, usize)| is_code(&self.function.regions[*file][*number]) && self.spans[*file][*number].contains(span);
@@ -183,7 +180,7 @@ impl<'f> TrueCounts<'f> {
         numbers.filter(contains).min_by_key(extent)
     }
 
-    /// The counts of both directions of a branch; `None` if they are unknown.
+    /// Returns the counts of a branch's true and false directions; `None` if they are unknown.
     pub fn direction_counts(&self, file: usize, number: usize) -> Option<[i128; 2]> {
         let (region, span) = (&self.function.regions[file][number], self.spans[file][number]);
         let [yes, no] = [*region.counters.first()?, *region.counters.get(1)?];
@@ -203,7 +200,7 @@ impl<'f> TrueCounts<'f> {
         (sides[0] >= 0 && sides[1] >= 0).then_some(sides)
     }
 
-    /// Returns true if a branch's counter is incremented where the branch leads to.
+    /// Returns true if a branch's counter is incremented in the region that the branch leads to.
     fn is_counted_at_target(&self, counter: RegionCounter, branch: &SourceSpan) -> bool {
         match counter.kind() {
             RegionCounterKind::Plain(number) => self.counted.get(&number).is_none_or(|counted| !counted.contains(branch)),
@@ -211,9 +208,9 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// The parts of regions after stops, from the end of a line to the end of the region. `ends` returns the last line of the call at a
-    /// place if the source shows it. Otherwise, lines without code are assumed to belong to the call before them, and code that was
-    /// executed before the call to its arguments.
+    /// Returns the parts of regions after stops. A part extends from the end of a line to the end of the region. `ends` returns the last
+    /// line of the call at a place; `None` if the source does not show it. Then lines without code are assumed to belong to the call before
+    /// them, and code that was executed before the call is assumed to be part of its arguments.
     pub fn parts_after_stops(
         &self,
         file: usize,
@@ -243,7 +240,8 @@ impl<'f> TrueCounts<'f> {
         parts
     }
 
-    /// The start of the part of a region from `line` on: after everything on the previous line, including regions that begin there.
+    /// Returns the start of the part of a region from `line` on. The part starts after everything on the previous line, including regions
+    /// that start there.
     fn start_of_part(&self, file: usize, span: &SourceSpan, stop: Place, line: u64) -> Option<Place> {
         let mut start = (line - 1, END_OF_LINE).max(stop);
         loop {
@@ -257,7 +255,7 @@ impl<'f> TrueCounts<'f> {
         }
     }
 
-    /// The number of executions that reached a part of a region; `None` if it is unknown.
+    /// Returns the number of executions that reached a part of a region; `None` if the number is unknown.
     pub fn reached_part(&self, part: &SourceSpan) -> Option<i128> {
         let regions = self.function.regions.get(part.file)?;
         let is_around_part = |number: &usize| {
@@ -269,15 +267,14 @@ impl<'f> TrueCounts<'f> {
     }
 }
 
-/// The parts of regions after stops.
 #[derive(Debug, Default)]
 pub struct PartsAfterStops {
     pub spans: Vec<SourceSpan>,
-    /// Whether lines after a call may belong to the call.
+    /// True if lines after a call may be part of the call.
     pub has_unknown_lines: bool,
 }
 
-/// Maximum number of steps to compute one counter.
+/// Maximum number of steps to expand one counter into a sum.
 const MAX_TERMS: usize = 1 << 16;
 /// A column after all code of a line.
 const END_OF_LINE: u64 = 1 << 20;
@@ -286,12 +283,12 @@ fn empty_span(file: usize, place: Place) -> SourceSpan {
     SourceSpan { file, start: place, end: place }
 }
 
-/// Returns true if a region is code with a counter.
 fn is_code(region: &CodeRegion) -> bool {
     region.kind == RegionKind::Code && region.counters.first().is_some_and(|counter| *counter != RegionCounter::ZERO)
 }
 
-/// The span of each region. Regions in macros and included files get the span of the expansion; `None` if expansions form a cycle.
+/// Returns the span of each region. A region in a macro or an included file has the span of the expansion. Returns `None` if expansions
+/// form a cycle.
 fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
     let mut expansions: HashMap<usize, (usize, &CodeRegion)> = HashMap::new();
     for (file, region) in function.regions.iter().enumerate().flat_map(|(file, regions)| regions.iter().map(move |r| (file, r))) {
@@ -316,8 +313,9 @@ fn region_spans(function: &FunctionRegions) -> Option<Vec<Vec<SourceSpan>>> {
     all.collect()
 }
 
-/// For each counter, the code regions with its value, and the region where it is incremented: the outermost one. If there are several
-/// outermost regions, such as a loop's step and body, it is the region that a gap leads to.
+/// Returns two maps. The first has the code regions whose count is a counter. The second has the region at whose start the counter is
+/// incremented: the outermost one. If there are several outermost regions, such as a loop's step and body, it is the region that a gap
+/// leads to.
 fn assign_counters(function: &FunctionRegions, spans: &[Vec<SourceSpan>]) -> (HashMap<u64, Vec<SourceSpan>>, HashMap<u64, SourceSpan>) {
     let mut owners: HashMap<u64, Vec<SourceSpan>> = HashMap::new();
     let mut gap_targets = Vec::new();

@@ -7,10 +7,6 @@ use trodden_console::notes::note;
 use trodden_console::output::OutputFile;
 use trodden_trace::simulation::{WrittenFile, open_file_or_trace, read_all};
 
-/// Converts the trace.
-///
-/// # Errors
-/// The trace cannot be read, the trace is corrupt and `--partial` was not given, or the recording cannot be written.
 pub fn run(job: &Convert) -> Result<ExitCode> {
     let mut opened = open_file_or_trace(&job.trace, job.format)?;
     let mut out = OutputFile::create(&job.output)?;

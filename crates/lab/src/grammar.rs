@@ -38,7 +38,6 @@ struct GrammarRow {
     ns_per_event: f64,
 }
 
-/// Compresses the sequence with each method, and prints the figures.
 pub fn run(job: &cli::GrammarJob) -> Result<ExitCode> {
     let input = ThreadChoice { thread: job.thread, method: job.method };
     let opened = trodden_report::sequences::open(&job.recording, input, &folders())?;
@@ -104,7 +103,6 @@ fn compress(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) 
     })
 }
 
-/// Returns the processor time of this thread.
 fn processor_time() -> Result<Duration> {
     Ok(ClockId::CLOCK_THREAD_CPUTIME_ID.now()?.into())
 }

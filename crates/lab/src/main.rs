@@ -29,7 +29,7 @@ use trodden_console::output::Color;
 use trodden_console::{notes, output, program};
 
 fn main() -> ExitCode {
-    notes::show_log();
+    notes::install_logger();
     end(match Cli::try_parse() {
         Ok(cli) => read_variables().and_then(|()| run(cli.command, cli.color)),
         // `--help` and `--version` are also reported as errors by clap.
@@ -58,7 +58,6 @@ fn run(command: LabCommand, color: Color) -> Result<ExitCode> {
     }
 }
 
-/// Prints the completion script of `trodden` for a shell.
 fn write_completions(shell: Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut trodden_command::laboratory::definition(), "trodden", &mut text);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Options of other programs (cargo and its subcommands, `cargo trodden` among them, clang, rustc, git, perf, linkers, MPI, Slurm, podman,
-/// valgrind), `xtask`, examples and test programs.
+/// Options of `xtask`, examples, test programs and other programs (cargo and its subcommands including `cargo trodden`, clang, rustc, git,
+/// perf, linkers, MPI, Slurm, podman, valgrind).
 const FOREIGN_OPTIONS: &str = "apart args bin bind-to branch-coverage branch-sim clock-seconds compile config dependency-file draw emit \
     emit-static-lib enable-plugins example features force gc-sections header hostfile include-ignored itrace kernel language ld-path lib \
     lto-emit-llvm no-default-features output-directory oversubscribe package package-path print-file-name release relocatable requeue rr \
@@ -58,7 +58,6 @@ impl CommandLines {
     }
 }
 
-/// Returns the options in a text, without their dashes.
 fn options(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     text.match_indices("--").filter_map(move |(at, _)| {
@@ -70,7 +69,6 @@ fn options(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the commands in a text: the program, and its arguments.
 fn commands(text: &str) -> Vec<(&'static str, &str)> {
     let ends = |c: char| "`;|&\n\"(".contains(c);
     let mut found = Vec::new();
@@ -95,7 +93,6 @@ fn commands(text: &str) -> Vec<(&'static str, &str)> {
     found
 }
 
-/// Lists the wrong options of a text.
 fn wrong_options(text: &str, known: &CommandLines) -> Vec<String> {
     let others = foreign_options();
     let unknown = options(text).filter(|option| !known.has(option) && !others.contains(option)).map(|option| format!("--{option}"));
@@ -129,7 +126,7 @@ fn extract_texts(code: &str) -> Vec<String> {
                 }
                 &after[end..]
             }
-            // A character literal, which may contain a quote, or a lifetime.
+            // A character literal, which may be a quote, or a lifetime.
             b'\'' if after.starts_with("\"'") => &after[2..],
             b'\'' if after.starts_with("\\\"'") => &after[3..],
             _ => after,
@@ -157,10 +154,10 @@ fn join_lines(literal: &str) -> String {
     parts.fold(first, |all, part| all + part.trim_start())
 }
 
-fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+fn find_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         match entry.is_dir() {
-            true => files(&entry, extension, found),
+            true => find_files(&entry, extension, found),
             false => found.extend(Some(entry).filter(|file| file.extension().is_some_and(|e| e == extension))),
         }
     }
@@ -177,7 +174,7 @@ fn options_in_messages_and_help_exist() {
         let folder = member.unwrap().path().join("src");
         // These crates run other programs, or are run by maintainers.
         if !["corpus", "oracle"].iter().any(|name| folder.ends_with(format!("{name}/src"))) {
-            files(&folder, "rs", &mut sources);
+            find_files(&folder, "rs", &mut sources);
         }
     }
     assert!(sources.len() > 300, "{}", sources.len());
@@ -195,7 +192,7 @@ fn options_in_messages_and_help_exist() {
 #[test]
 fn options_in_the_guide_exist() {
     let (known, others, mut pages) = (CommandLines::new(), foreign_options(), Vec::new());
-    files(&root().join("docs/guide/src"), "md", &mut pages);
+    find_files(&root().join("docs/guide/src"), "md", &mut pages);
     let mut all = Vec::new();
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
@@ -219,7 +216,7 @@ fn options_in_the_guide_exist() {
 #[test]
 fn pages_of_the_handbook_name_options_that_exist() {
     let (known, mut pages) = (CommandLines::new(), Vec::new());
-    files(&root().join("docs/handbook/src"), "md", &mut pages);
+    find_files(&root().join("docs/handbook/src"), "md", &mut pages);
     assert!(pages.len() > 20, "{}", pages.len());
     let mut all = Vec::new();
     for page in pages {
@@ -232,7 +229,6 @@ fn pages_of_the_handbook_name_options_that_exist() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// Returns the commands that a page names.
 fn named_commands(page: &str, known: &CommandLines) -> BTreeSet<String> {
     let words = |typed: &str| typed.split(' ').filter(|word| !word.starts_with('-')).map(str::to_owned).collect::<Vec<_>>();
     let named = |(program, typed): (&str, &str)| known.command(program, words(typed).iter().map(|w| w.trim_end_matches(['.', ',', ':'])));

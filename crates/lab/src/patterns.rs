@@ -13,20 +13,18 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::sequences::{self as shown, ThreadChoice, iterations, phases, phases_page};
 use trodden_stored::named;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
-/// Default number of paths in a hot subpath.
+/// Default lengths of a hot subpath, in paths.
 const HOT_LENGTH: Length = Length { min: 2, max: 50 };
-/// Default minimum share of a hot subpath, in percent.
+/// Default of `--threshold` for hot subpaths, in percent.
 const HOT_SHARE: f64 = 1.0;
 /// Default number of consecutive iterations.
 const ITERATIONS: usize = 4;
-/// Default minimum percentage: of the places where a pattern's beginning occurs, those where the pattern continues.
+/// Default of `--threshold` for iterations: how often a pattern continues where its beginning occurs, in percent.
 const PATTERN_SHARE: f64 = 90.0;
 /// Default maximum number of phases: the chart has a colour for each.
 const PHASES: usize = 10;
 
-/// Runs `trodden-lab patterns`.
 pub fn run(job: &Patterns) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     let given = [
@@ -38,14 +36,14 @@ pub fn run(job: &Patterns) -> Result<ExitCode> {
         bail!("{option} does not apply to `patterns {}`: omit it", word(job.kind));
     }
     match job.kind {
-        PatternKind::Hot => hot(job, kind),
+        PatternKind::Hot => find_hot_subpaths(job, kind),
         PatternKind::Iterations => count_iterations(job, kind),
         PatternKind::Phases => find_phases(job, kind),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn hot(job: &Patterns, kind: InputKind) -> Result<()> {
+fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
     let Length { min, max } = job.length.unwrap_or(HOT_LENGTH);
     let (threshold, top) = (job.threshold.unwrap_or(HOT_SHARE), output::max_results(job.top, job.json));
     let question = HotQuery { shortest: min, longest: max, threshold, top };
@@ -59,7 +57,7 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
     if kind == InputKind::Profile
-        && let Some(found) = counted(job, top)?
+        && let Some(found) = list_counted_iterations(job, top)?
     {
         return print(SCHEMA_VERSION, job.json, &found, |out| iterations::write(out, &found));
     }
@@ -75,8 +73,8 @@ fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     })
 }
 
-/// Lists paths over iterations that programs counted. `None` if they counted something else.
-fn counted(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
+/// Lists the paths over iterations that the program counted. Returns `None` if it counted something else.
+fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<IterationDocument>> {
     let counted = counted_iterations(&named::load(utf8_name(&job.file)?)?);
     if counted.is_empty() {
         return Ok(None);
@@ -103,7 +101,6 @@ fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     })
 }
 
-/// Opens the stream of a thread.
 fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
     shown::open(recording, ThreadChoice { thread, method: None }, &folders())
 }

@@ -23,7 +23,6 @@ const SCHEMA_VERSION: u32 = 1;
 /// Shown instead of a strategy if the probes per copy are bounded.
 const BOUNDED: &str = "bounded";
 
-/// Makes the plans, and prints their costs.
 pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     let program = CopiedProgram::read(&job.program, folders().units.as_ref())?;
     let units = program.units();
@@ -74,7 +73,6 @@ struct Answers<'a> {
     plans: Vec<PlanDocument>,
 }
 
-/// A plan with its costs.
 #[derive(Serialize)]
 struct PlanDocument {
     strategy: &'static str,

@@ -14,7 +14,6 @@ use trodden_report::sequences::{self as shown, ThreadChoice, iterations};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Runs a subcommand of `trodden-lab sequence`.
 pub fn run(job: &Sequence) -> Result<ExitCode> {
     match job {
         Sequence::Supergraph(job) => {
@@ -34,7 +33,7 @@ fn open(job: &CountedPathsJob) -> Result<OpenedSequence> {
     shown::open(&job.recording, ThreadChoice { thread: job.thread, method: None }, &folders())
 }
 
-/// Checks the segments that a program counted against a recording, for one depth or for all counted depths.
+/// Compares the segments that a program counted with a recording, for one depth or for all counted depths.
 fn check(job: &Check) -> Result<ExitCode> {
     let (depth, folders) = (job.depth.map(|depth| depth as usize), folders());
     let counted = ObservedSegments::load(&job.counted, depth.unwrap_or(1), &folders)?;
@@ -47,7 +46,7 @@ fn check(job: &Check) -> Result<ExitCode> {
     Ok(if all.iter().all(|compared| compared.differing.is_empty()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints a result as JSON, with this version of its schema, or as text.
+/// Prints a result as text or, with `schema_version`, as JSON.
 pub fn print(
     schema_version: u32,
     json: bool,

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use trodden_command::laboratory::{SchemeRequest, Untested, UntestedOrder, compare_schemes, hot};
 use trodden_console::output::Color;
 
-/// Compares the schemes on one program.
 pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
     let request = SchemeRequest { program: &job.program, tests: &job.tests, field: &job.field, rounds: job.rounds };
     let form = Untested {
@@ -24,7 +23,6 @@ pub fn schemes(job: &Schemes, color: Color) -> Result<ExitCode> {
     compare_schemes(&request, &form, color)
 }
 
-/// Shows how often the hottest tested paths run in the field.
 pub fn hot_paths(job: &HotPaths, color: Color) -> Result<ExitCode> {
     hot(&job.profiles, &job.known, job.top as usize, job.json, color)
 }

@@ -11,10 +11,7 @@ use trodden_console::arguments::laboratory::{GivenChoice, LABORATORY_VARIABLE, o
 use trodden_unit::Settings;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Replaces this process with the command.
-///
-/// # Errors
-/// A choice does not apply to the command, or `trodden` cannot be run.
+/// Replaces this process with the command. Fails if a choice does not apply to the command, or if `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
     ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", option_names());
@@ -25,7 +22,7 @@ pub fn run(job: &With) -> Result<ExitCode> {
             bail!("{option} does not apply to {}; it is for {}", full_name(words[0]), list.join(", "));
         }
     }
-    let program = trodden()?;
+    let program = trodden_program()?;
     let mut command = Command::new(&program);
     match &words[..] {
         ["cc" | "c++", ..] => command.args(&job.command),
@@ -40,7 +37,6 @@ pub fn run(job: &With) -> Result<ExitCode> {
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Formats a command as the user types it.
 fn full_name(command: &str) -> String {
     match command.starts_with("cargo") {
         true => format!("`{command}`"),
@@ -49,7 +45,7 @@ fn full_name(command: &str) -> String {
 }
 
 /// Returns the path of the `trodden` command, which is installed beside this program.
-fn trodden() -> Result<PathBuf> {
+fn trodden_program() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot find trodden's own executable (is /proc mounted?)")?;
     let program = own.with_file_name("trodden");
     ensure!(program.is_file(), "{} does not exist; install trodden and trodden-lab in the same folder", program.display());

@@ -26,7 +26,7 @@ fn loops(place: &Place, arguments: &str) -> Vec<Value> {
     found["loops"].as_array().unwrap().clone()
 }
 
-/// Counts the instructions of a function's only loop in clang's assembly.
+/// Counts in clang's assembly the instructions of a function's only loop.
 fn count_by_clang(place: &Place, function: &str) -> usize {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops -S a.c -o plain.s");
     let text = std::fs::read_to_string(place.path("plain.s")).unwrap();

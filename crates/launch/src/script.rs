@@ -95,6 +95,6 @@ pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
 }
 
 /// Like [`shell_quoted`], for words of type `OsString`.
-pub(crate) fn shell_word(word: &OsStr) -> OsString {
+pub(crate) fn quote_for_shell(word: &OsStr) -> OsString {
     OsString::from_vec(shell_quoted(word))
 }

@@ -5,7 +5,7 @@
 //! MPI launcher assigns). With `{script}` or `{index}`, the command runs once per task, otherwise once for all tasks.
 
 use crate::local::run_commands;
-use crate::script::shell_word;
+use crate::script::quote_for_shell;
 use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -76,7 +76,7 @@ fn run_all_at_once(
 }
 
 fn expand(job: &LaunchJob, line: &str, task: usize) -> OsString {
-    let word = |path: std::path::PathBuf| shell_word(path.as_os_str()).into_vec();
+    let word = |path: std::path::PathBuf| quote_for_shell(path.as_os_str()).into_vec();
     let values: [(&str, Vec<u8>); 5] = [
         ("{script}", word(job.script(task))),
         ("{index}", task.to_string().into_bytes()),

@@ -24,7 +24,7 @@ use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, SamplingSwitch, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs};
-use trodden_text::words::{plural, shell_word};
+use trodden_text::words::{plural, quote_for_shell};
 use trodden_trace::command::{self as tracer, ActiveRun, RunKind};
 use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_unit::UnitCache;
@@ -78,7 +78,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
             "the suite is incomplete: {1}. Raw counts that were not stored are kept in {0} (`trodden import {2}`)",
             kept.display(),
             reasons(&error),
-            shell_word(&kept.to_string_lossy())
+            quote_for_shell(&kept.to_string_lossy())
         );
     }
     Ok(exit_code_with(status, is_whole))
@@ -247,7 +247,7 @@ impl ProgramRecorder {
             log::info!("the merged profile of all runs is in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
-        log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite));
+        log::info!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, quote_for_shell(&self.suite));
         if self.is_streamed && self.logs == 0 {
             log::warn!(
                 "recorded counts but no sequences, because no program that ran was built with --stream (`trodden build --stream -- ...`)"

@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
-use trodden_text::words::{plural, shell_word};
+use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
 use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
@@ -103,7 +103,7 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
                 "no profile of this run was stored: {1}. The raw counts are kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
-                shell_word(&kept.to_string_lossy())
+                quote_for_shell(&kept.to_string_lossy())
             );
             return false;
         }
@@ -116,7 +116,7 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
             "the profile of this run is incomplete ({}, see above). The raw counts are kept in {1} (`trodden import {2}`)",
             plural(delivered.problems as u128, "problem", "problems"),
             kept.display(),
-            shell_word(&kept.to_string_lossy())
+            quote_for_shell(&kept.to_string_lossy())
         );
     }
     false

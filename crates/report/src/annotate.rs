@@ -1,8 +1,8 @@
 //! A function's source with one of its paths marked.
 //!
-//! The margin shows execution counts of the whole function, not of the path. With a coverage mapping, a line's count is summed over all
-//! copies of the code ([`crate::view::View::mapped`]). The path's lines are marked and end with the direction of each branch. Inlined code
-//! on the path is shown under the line that called it.
+//! The margin shows execution counts of all paths, not only of the marked path. With a coverage mapping, a line's count is the sum over all
+//! copies of the code ([`crate::view::View::mapped`]). Lines on the path are marked, and end with the directions that their branches took.
+//! Inlined code on the path is shown below the line that called it.
 
 use crate::error::ReportError;
 use crate::escape;
@@ -10,11 +10,11 @@ use crate::indent::InlinedIndent;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::PathMeasure;
-use crate::paint::{self, fit, left, right};
+use crate::paint::{self, align_left, align_right, fit};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINE_INDENT, NO_SOURCE, PageLayout, TextOptions, new_calls, paint_turn, render_path, scope_label};
+use crate::text::{INLINE_INDENT, NO_SOURCE, PageLayout, TextOptions, calls_to_show, paint_turn, render_path, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,21 +23,18 @@ use trodden_profile::CountedPath;
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-/// The function and the path to show.
+/// Which path to mark in which function.
 #[derive(Clone, Debug)]
 pub struct AnnotateRequest {
-    /// A function's name, or a regular expression; if several functions match, the most executed one is shown.
+    /// A function's name, or a regular expression. If several functions match, the one that executed the most is shown.
     pub function: String,
-    /// A path's number; `None` for the path with the greatest weight.
+    /// The path's number; `None` selects the path with the greatest weight.
     pub path: Option<u64>,
-    /// The measure by which paths are weighted.
+    /// Determines the weights of paths.
     pub measure: PathMeasure,
 }
 
-/// Writes the annotated source.
-///
-/// # Errors
-/// No function matches, or the function has no path with that number.
+/// Writes the annotated source. Fails if no function matches or the function has no path with the requested number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
@@ -59,7 +56,6 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
     Ok(out)
 }
 
-/// The path that is marked in the source.
 struct ShownPath {
     id: u64,
     count: i128,
@@ -123,23 +119,20 @@ fn render_without_source(function: &Function, shown: Option<&ShownPath>, sources
     format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 
-/// A function's source with one path marked.
 struct MarkedSource<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
-    /// The path's steps by file and line. Steps in inlined code are under the line of the outermost call.
+    /// The path's steps by file and line. A step in inlined code has the line of the outermost call.
     steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
-    /// Executions of inlined lines, by scope, file and line.
+    /// Executions of inlined code, by scope, file and line.
     instances: BTreeMap<(u32, u32, u32), u64>,
     inlined: InlinedIndent,
     sources: &'a SourceCache<'a>,
     page: &'a PageLayout,
-    /// The column at which branch directions are printed.
     column: usize,
 }
 
-/// Columns to the left of the source text.
 const MARGIN: usize = 25;
 
 impl<'a> MarkedSource<'a> {
@@ -190,16 +183,16 @@ impl<'a> MarkedSource<'a> {
         out + &self.list_lines_elsewhere(range)
     }
 
-    /// The execution count of a line of the function itself; `None` if the line has no count.
     fn line_count(&self, file: &str, line: u32) -> Option<u64> {
         self.view.line(&self.counts, file, line)
     }
 
-    /// Renders an inlined step below the line that called it, which is indented by `base` columns. `before` is the previous step's chain.
+    /// Renders a step in inlined code below the line that called the code. That line is indented by `base` columns. `before` is the call
+    /// chain of the previous step.
     fn render_inlined_step(&self, before: &[SourcePosition], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
-        for depth in new_calls(before, &step.chain) {
+        for depth in calls_to_show(before, &step.chain) {
             let inside = step.chain[depth + 1];
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINE_INDENT * depth), scope_label(map, inside));
@@ -217,14 +210,14 @@ impl<'a> MarkedSource<'a> {
 
     fn line(&self, number: u32, count: Option<u64>, source: &str, on_path: bool, turns: &[Turn]) -> String {
         let page = self.page;
-        let margin = right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
+        let margin = align_right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
         let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
-        let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
+        let number = page.paint(paint::DIM, &format!("{} │", align_right(&number.to_string(), 6)));
         let mut turns = words::list_turns(turns).into_iter();
-        // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
+        // The source line is never shortened to make room for a direction. If the line is too long, all directions follow on separate rows.
         let beside = if paint::width(source) <= self.column { turns.next() } else { None };
-        let text = if beside.is_some() { left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
+        let text = if beside.is_some() { align_left(source, self.column) } else { fit(source, page.width.saturating_sub(MARGIN)) };
         let style = match (on_path, count) {
             (true, _) => paint::ON_PATH,
             (false, Some(0)) => paint::DIM,
@@ -237,8 +230,7 @@ impl<'a> MarkedSource<'a> {
         others.fold(format!("{}\n", line.trim_end()), |lines, other| lines + &other)
     }
 
-    /// Lists the lines of the path that are outside the shown source, because of `#include` or `#line`. If all lines are shown, the list is
-    /// empty.
+    /// Lists the path's lines that are not in `range`, which `#include` and `#line` cause. Returns an empty string if there are none.
     fn list_lines_elsewhere(&self, range: &LineRange) -> String {
         let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =

@@ -20,25 +20,24 @@ use trodden_stored::{Folders, streams};
 /// A function's source file and linkage name.
 type FunctionName = (String, String);
 
-/// A callee's short name, its number of calls with a known caller, and each caller's name and number of calls.
+/// A function's short name, the number of its calls whose caller is known, and each caller's name and number of calls.
 type CalleeCallers = (String, u64, Vec<(String, u64)>);
 
-/// Streams with more events in total are not searched for callers.
+/// Limit on the total number of events. Longer streams are not searched for callers, because that takes too long.
 const MAX_EVENTS: u64 = 20_000_000;
-/// Maximum number of callers shown per function.
 const MAX_CALLERS: usize = 4;
 
-/// Number of calls that complete their first path, by callee and caller. Functions are identified by source file and linkage name.
+/// For each function and each of its callers, the number of calls that completed their first path.
 pub struct Callers {
     calls: BTreeMap<(String, String), BTreeMap<(String, String), u64>>,
     is_counted: bool,
 }
 
-/// Finds the callers in a run; `None` if the run has neither streams nor counted segments, or (with a warning) if its
-/// streams cannot be read or are too long.
+/// Finds the callers in a run. Returns `None` if the run has neither streams nor counted segments, and also, with a warning, if its streams
+/// cannot be read or are too long.
 pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Option<Callers> {
     let observed = match streams::logs_of_run(wanted) {
-        Some(logs) => match from_streams(wanted, &logs, folders) {
+        Some(logs) => match read_segments_from_streams(wanted, &logs, folders) {
             Ok(observed) => observed?,
             Err(error) => {
                 log::warn!(
@@ -54,7 +53,7 @@ pub fn find_callers(wanted: &str, profile: &Profile, folders: &Folders) -> Optio
     Some(Callers::from_segments(&observed)).filter(|callers| !callers.calls.is_empty())
 }
 
-fn from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<ObservedSegments>> {
+fn read_segments_from_streams(wanted: &str, logs: &[PathBuf], folders: &Folders) -> Result<Option<ObservedSegments>> {
     if count_events(logs)? > MAX_EVENTS {
         log::warn!("the run's streams are too long to show callers in the report. Use `trodden segments`");
         return Ok(None);
@@ -77,7 +76,7 @@ impl Callers {
         let mut callers = Callers { calls: BTreeMap::new(), is_counted: observed.is_counted };
         for (image, segment, times) in observed.of_depth(1) {
             let [caller, callee] = segment[..] else { continue };
-            // Only a path that begins at the entry represents a call. Later loop iterations and prefixes counted up to a call do not.
+            // Only a path that starts at the entry represents a call. Later loop iterations, and prefixes counted up to a call, do not.
             let function = function_map(image, callee.function);
             let decoded = FunctionPaths::decode(function, [(callee.path, 1)]).ok();
             if decoded.and_then(|paths| Some(paths.complete.first()?.beginning)) == Some(PathStart::Entry) {
@@ -88,10 +87,10 @@ impl Callers {
         callers
     }
 
-    /// Writes the callers of the `top` most called functions. If `only` is given, functions with other names are omitted.
+    /// Lists the callers of the `top` most called functions. `only` restricts the list to functions with this name.
     pub fn text(&self, only: Option<&str>, top: usize, options: &TextOptions) -> String {
         let page = PageLayout::new(options);
-        let mut functions = self.sort_functions(only);
+        let mut functions = self.functions_by_calls(only);
         functions.truncate(limit(top));
         if functions.is_empty() {
             return String::new();
@@ -106,29 +105,29 @@ impl Callers {
             if callers.len() > MAX_CALLERS {
                 words.push(format!("{} more", callers.len() - MAX_CALLERS));
             }
-            let name = page.paint(paint::NAME, &paint::left(&paint::fit_name(&name, widest), widest));
+            let name = page.paint(paint::NAME, &paint::align_left(&paint::fit_name(&name, widest), widest));
             let calls = plural(calls.into(), "call", "calls");
             writeln!(out, "  {name}  {calls}: from {}", words.join(", ")).expect("writing to a string");
         }
         out + "\n"
     }
 
-    /// The callers of all functions, or of those named `only`, for a JSON report.
+    /// Returns the callers of all functions, or of the functions named `only`, for a JSON report.
     pub fn json(&self, only: Option<&str>) -> Value {
         let caller = |(name, times): &(String, u64)| json!({ "function": name, "calls": times });
         let function = |(name, calls, callers): &CalleeCallers| {
             let callers: Vec<Value> = callers.iter().map(caller).collect();
             json!({ "function": name, "calls": calls, "callers": callers })
         };
-        Value::Array(self.sort_functions(only).iter().map(function).collect())
+        Value::Array(self.functions_by_calls(only).iter().map(function).collect())
     }
 
-    /// Functions with their known calls and callers, most calls first.
-    fn sort_functions(&self, only: Option<&str>) -> Vec<CalleeCallers> {
+    /// Returns functions with their known calls and callers, most called functions first.
+    fn functions_by_calls(&self, only: Option<&str>) -> Vec<CalleeCallers> {
         let name = |key: &(String, String)| Name::from_linkage(&key.1);
         let wanted = self.calls.iter().filter(|(callee, _)| {
             let name = name(callee);
-            only.is_none_or(|only| name.is(only) || name.ends_with(only))
+            only.is_none_or(|only| name.matches(only) || name.ends_with(only))
         });
         let row = |(callee, callers): (&FunctionName, &BTreeMap<FunctionName, u64>)| {
             let mut callers: Vec<(String, u64)> = callers.iter().map(|(caller, times)| (name(caller).short, *times)).collect();

@@ -1,4 +1,5 @@
-//! The costs of a program's copies, each of which counts some of the paths, as lines of text and as a self-contained page with bar charts.
+//! Renders the costs of a program's copies as lines of text and as a self-contained page with bar charts. Each copy counts some of the
+//! paths.
 
 use crate::words::plural;
 use std::fmt::Write;
@@ -15,27 +16,26 @@ h1{font-size:1.5rem;overflow-wrap:anywhere}h2{font-size:1.15rem;margin-top:2rem}
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .8rem;border-bottom:1px solid var(--line);text-align:right}td{white-space:nowrap}tr.most{font-weight:bold}\
 svg{height:auto;max-width:max(100%,35rem)}";
-/// Bar colour for copies.
 const COPY_COLOUR: &str = "#4477aa";
 /// Bar colour for the ideal, the lower bound, and a run without counting.
 const BOUND_COLOUR: &str = "#bbbbbb";
-/// Bar colour for a single program that counts everything.
 const SINGLE_COLOUR: &str = "#ccbb44";
 
-struct TimeBar {
+struct ChartBar {
     name: String,
     value: f64,
     text: String,
     colour: &'static str,
 }
 
-/// Sentences that compare the slowest copy with the ideal and with a single program that counts everything.
+/// Returns sentences that compare the slowest copy with the ideal and with a single program that counts everything.
 pub fn summary(costs: &Costs) -> Vec<String> {
     let to_seconds = |ns: u64| ns as f64 / 1e9;
     let share = |hits: u64| 100.0 * hits as f64 / costs.sequential_hits.max(1) as f64;
     let mut out = vec![format!("the slowest is copy {}: {:.3} s", costs.slowest_copy, to_seconds(costs.slowest().wall_ns))];
     if let Some(distance) = costs.distance_from_ideal {
-        // The copies may execute fewer labels in total than a single program, so even the copy with the most labels may be below the ideal.
+        // The copies may execute fewer labels in total than a single program. Therefore even the copy with the most labels may be below the
+        // ideal.
         let side = if distance < 0.0 { "below" } else { "above" };
         out.push(format!(
             "the copy with the most hits has {:.1} % of the hits of one program that counts everything: {:.1} % {side} the ideal of \
@@ -64,22 +64,22 @@ pub fn summary(costs: &Costs) -> Vec<String> {
     out
 }
 
-/// Returns a warning if the hits that a copy counted differ from the hits computed from all copies' counts.
+/// Returns a warning if the hits that a copy counted differ from the hits that were computed from the counts of all copies.
 fn describe_count_mismatch(at: usize, copy: &CopyCosts) -> Option<String> {
     let [all, labels] = copy.counted.filter(|counted| *counted != [copy.hits, copy.label_hits])?;
     Some(format!("copy {at} counted {all} hits and {labels} label hits, but {} and {} were computed", copy.hits, copy.label_hits))
 }
 
-/// A line of a cost report, by severity.
+/// A line of a cost report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostLine {
-    /// Information about costs.
+    /// States costs.
     Note(String),
-    /// A warning about a discrepancy.
+    /// Warns that two measurements contradict each other.
     Warning(String),
 }
 
-/// Returns a line for each copy, its discrepancies, and finally the summary.
+/// Returns a line for each copy, warnings about contradictions, and finally the summary.
 pub fn lines(costs: &Costs) -> Vec<CostLine> {
     let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
     let mut out = Vec::new();
@@ -103,7 +103,7 @@ pub fn lines(costs: &Costs) -> Vec<CostLine> {
     out
 }
 
-/// The costs as an HTML page.
+/// Renders the costs as an HTML page.
 pub fn page(costs: &Costs) -> String {
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
@@ -125,7 +125,6 @@ pub fn page(costs: &Costs) -> String {
     out + "</body></html>\n"
 }
 
-/// A table with a row for each copy; a dash marks an unknown value.
 fn render_table(costs: &Costs) -> String {
     let per_cent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
     let mut out = String::from("<div class=\"scroll\" tabindex=\"0\"><table><tr><th>copy</th><th>wall time</th><th>processor time</th>");
@@ -144,9 +143,10 @@ fn render_table(costs: &Costs) -> String {
     out + "</table></div>\n"
 }
 
-fn time_bars(costs: &Costs) -> Vec<TimeBar> {
-    let row = |name: String, ns: u64, colour| TimeBar { name, value: ns as f64, text: format_seconds(ns), colour };
-    let mut rows: Vec<TimeBar> = costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
+fn time_bars(costs: &Costs) -> Vec<ChartBar> {
+    let row = |name: String, ns: u64, colour| ChartBar { name, value: ns as f64, text: format_seconds(ns), colour };
+    let mut rows: Vec<ChartBar> =
+        costs.copies.iter().enumerate().map(|(at, c)| row(format!("copy {at}"), c.wall_ns, COPY_COLOUR)).collect();
     if let Some(base) = &costs.baseline {
         rows.push(row("without counting".into(), base.plain_ns, BOUND_COLOUR));
         rows.push(row("one program".into(), base.sequential_ns, SINGLE_COLOUR));
@@ -154,14 +154,14 @@ fn time_bars(costs: &Costs) -> Vec<TimeBar> {
     rows
 }
 
-/// Returns hit bars relative to the single program's hits; `None` if a copy's hits are unknown.
-fn hit_bars(costs: &Costs) -> Option<Vec<TimeBar>> {
+/// Returns bars for the copies' hits, relative to the single program's hits; `None` if a copy's hits are unknown.
+fn hit_bars(costs: &Costs) -> Option<Vec<ChartBar>> {
     let row = |name: String, hits: u64, colour| {
         let value = share(costs, hits);
-        TimeBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
+        ChartBar { name, value, text: format!("{:.1} %", 100.0 * value), colour }
     };
     let all = costs.copies.iter().enumerate();
-    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<TimeBar>>>()?;
+    let mut rows = all.map(|(at, c)| Some(row(format!("copy {at}"), costs.hits(c)?, COPY_COLOUR))).collect::<Option<Vec<ChartBar>>>()?;
     rows.push(row("ideal".into(), costs.ideal_hits, BOUND_COLOUR));
     rows.push(row("lower bound".into(), costs.lower_bound_hits, BOUND_COLOUR));
     rows.push(row("one program".into(), costs.sequential_hits, SINGLE_COLOUR));
@@ -176,7 +176,7 @@ fn format_seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-fn render_bar_chart(rows: &[TimeBar]) -> String {
+fn render_bar_chart(rows: &[ChartBar]) -> String {
     let longest = rows.iter().map(|r| r.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = BAR_HEIGHT * rows.len() as u32;
     let width = LABEL_WIDTH + MAX_BAR_WIDTH as u32 + 90;

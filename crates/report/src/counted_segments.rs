@@ -1,4 +1,4 @@
-//! Reports on programs that count segments: their counters, how callees learn their contexts, and comparisons with streams.
+//! Reports on programs that count segments: their counters, which calls were inlined or redirected to copies, and comparisons with streams.
 
 use crate::Name;
 use crate::words::plural;
@@ -7,10 +7,9 @@ use trodden_analysis::segments::{ComparedSegments, NamedPath, ObservedSegments};
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, SegmentCounterStatistics, function_map, unit_map};
 
-/// Maximum number of differences listed.
 const MAX_DIFFERENCES: usize = 10;
 
-/// The number of counters and interesting segments in each function, as JSON (figure 3.20 of Vaswani's thesis).
+/// Returns each function's number of counters and interesting segments as JSON (figure 3.20 of Vaswani's thesis).
 pub fn counters_json(observed: &ObservedSegments) -> Value {
     let of_image = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |statistics: &SegmentCounterStatistics| {
@@ -28,7 +27,7 @@ pub fn counters_json(observed: &ObservedSegments) -> Value {
     Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of_image).collect())
 }
 
-/// Summarises how many counters and interesting segments there are, and which calls were inlined or redirected to copies.
+/// Summarises how many counters and interesting segments there are, and how many calls were inlined or redirected to copies.
 pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     let all = || observed.images.iter().flat_map(|f| &f.counters);
     let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
@@ -47,7 +46,7 @@ pub fn summarise_counters(observed: &ObservedSegments) -> Vec<String> {
     remarks
 }
 
-/// Warnings about the first [`MAX_DIFFERENCES`] segments that were counted differently than executed.
+/// Describes the first [`MAX_DIFFERENCES`] segments whose count differs from their number of executions.
 pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item = String> + '_ {
     compared.differing.iter().take(MAX_DIFFERENCES).map(|(segment, found, expected)| {
         let words: Vec<String> =
@@ -57,7 +56,7 @@ pub fn describe_differences(compared: &ComparedSegments) -> impl Iterator<Item =
     })
 }
 
-/// Describes a comparison in one line of text.
+/// Describes a comparison in one line.
 pub fn describe_comparison(compared: &ComparedSegments) -> String {
     format!(
         "{} of depth {} compared, executed {}: {} counted differently; {} left out because the caller's code does not make the call\n",

@@ -1,7 +1,7 @@
-//! Coverage tables for files and functions: LLVM's source coverage, and path coverage.
+//! Coverage tables for files and functions, with LLVM's source coverage and path coverage.
 //!
 //! Regions, functions, lines and branches refer to the source, and are counted as in `llvm-cov`. Paths refer to the optimised code. A
-//! function that was inlined everywhere has no paths of its own: it is part of its callers' paths.
+//! function that was inlined everywhere has no paths: its code is on its callers' paths.
 
 use crate::escape;
 use crate::paint;
@@ -15,17 +15,17 @@ use trodden_analysis::Combinations;
 use trodden_analysis::combinations::untested;
 use trodden_profile::FunctionPaths;
 
-/// A number of items, and how many of them were executed.
+/// How many of the items of some kind were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoverageRatio {
-    /// The number of items.
+    /// Number of items.
     pub all: u64,
-    /// The number of executed items.
+    /// Number of executed items.
     pub hit: u64,
 }
 
 impl CoverageRatio {
-    /// The percentage of executed items; 100 if there are no items.
+    /// Returns the percentage of executed items; 100 if there are no items.
     pub fn percent(self) -> f64 {
         if self.all == 0 { 100.0 } else { 100.0 * self.hit as f64 / self.all as f64 }
     }
@@ -35,46 +35,46 @@ impl CoverageRatio {
     }
 }
 
-/// The coverage of a file, of a function, of a package, or in total.
+/// The coverage of a file, a function, a package, or the complete program.
 #[derive(Clone, Debug, Default)]
 pub struct CoverageRow {
-    /// The name of the file, function or package.
+    /// Name of the file, function or package, or `total`.
     pub name: String,
     /// The Rust package that a file belongs to.
     pub package: Option<String>,
-    /// Regions of the source.
+    /// Source regions.
     pub regions: CoverageRatio,
     /// Functions; `None` in a single function's row.
     pub functions: Option<CoverageRatio>,
     /// Lines; `None` in a single function's row.
     pub lines: Option<CoverageRatio>,
-    /// Directions of branches.
+    /// Branches; each counts twice, once for each direction.
     pub branches: CoverageRatio,
-    /// Conditions that were shown to affect the decision independently (MC/DC); `None` if the program does not count them.
+    /// Conditions that were shown to affect their decision independently (MC/DC); `None` if the program does not count conditions.
     pub mcdc: Option<CoverageRatio>,
-    /// Paths of the optimised code; `None` if the function has none of its own.
+    /// Paths of the optimised code; `None` if the function has no code of its own.
     pub paths: Option<Combinations>,
-    /// Notes shown below the row, such as untested paths and counts that are not exact.
+    /// Notes shown below the row, such as untested paths and inexact counts.
     pub remarks: Vec<String>,
     /// Functions with inexact counts, as JSON objects.
     pub caveats: Vec<Value>,
 }
 
-/// A coverage table.
+/// A table with a row for each file or function.
 #[derive(Clone, Debug, Default)]
 pub struct CoverageTable {
     /// What a row describes: `file` or `function`.
     pub of: &'static str,
-    /// A row for each file or function. Files of a package are consecutive.
+    /// The rows. Files of a package are consecutive.
     pub rows: Vec<CoverageRow>,
-    /// The sum for each Rust package, if there are several packages.
+    /// Sums for each Rust package; empty unless there are several packages.
     pub packages: Vec<CoverageRow>,
-    /// The sum over all rows.
+    /// Sum over all rows.
     pub total: CoverageRow,
 }
 
 impl CoverageTable {
-    /// The table as JSON.
+    /// Returns the table as JSON.
     pub fn json(&self) -> Value {
         json!({
             "schema_version": SCHEMA_VERSION, "kind": "coverage", "of": self.of,
@@ -83,13 +83,13 @@ impl CoverageTable {
         })
     }
 
-    /// Returns the rows that decide which columns are shown: those of files or functions; without such rows, the total.
+    /// Returns the rows that determine which columns are shown: file or function rows, or the total if there are none.
     fn rows_for_columns(&self) -> impl Iterator<Item = &CoverageRow> {
         let total = self.rows.is_empty().then_some(&self.total);
         self.rows.iter().chain(total)
     }
 
-    /// All rows in display order: each package is followed by its files, and the total comes last.
+    /// Returns all rows in display order. Each package precedes its files, and the total is last.
     fn display_rows(&self) -> Vec<ShownRow<'_>> {
         let mut shown = Vec::new();
         let mut current: Option<&str> = None;
@@ -105,7 +105,7 @@ impl CoverageTable {
         shown
     }
 
-    /// The table as text.
+    /// Renders the table as text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = PageLayout::new(options);
         let rows = self.display_rows();
@@ -117,11 +117,12 @@ impl CoverageTable {
         let first = names.iter().map(|n| paint::width(n)).chain([self.of.len()]).max().unwrap_or(0);
         let widths: Vec<usize> =
             columns.iter().enumerate().map(|(at, c)| cells.iter().map(|r| r[at].len()).chain([c.title.len()]).max().unwrap_or(0)).collect();
-        let titles = columns.iter().zip(&widths).map(|(c, width)| format!("  {}", paint::right(c.title, *width)));
-        let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("{}{}", paint::left(self.of, first), titles.collect::<String>())));
+        let titles = columns.iter().zip(&widths).map(|(c, width)| format!("  {}", paint::align_right(c.title, *width)));
+        let mut out =
+            format!("{}\n", page.paint(paint::TITLE, &format!("{}{}", paint::align_left(self.of, first), titles.collect::<String>())));
         for (at, (name, row)) in names.iter().zip(&rows).enumerate() {
-            let texts = cells[at].iter().zip(&widths).map(|(text, width)| format!("  {}", paint::right(text, *width)));
-            let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
+            let texts = cells[at].iter().zip(&widths).map(|(text, width)| format!("  {}", paint::align_right(text, *width)));
+            let line = format!("{}{}", paint::align_left(name, first), texts.collect::<String>());
             let style = if row.is_sum { paint::TITLE } else { anstyle::Style::new() };
             out += &format!("{}\n", page.paint(style, &line));
             row.row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::escape_line(remark)));
@@ -130,15 +131,13 @@ impl CoverageTable {
     }
 }
 
-/// A row of a table as it is shown.
 struct ShownRow<'r> {
     row: &'r CoverageRow,
-    /// Whether the row is the sum of other rows.
     is_sum: bool,
     is_in_package: bool,
 }
 
-/// Tables as an HTML page without scripts.
+/// Renders tables as an HTML page without scripts.
 pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
@@ -181,12 +180,11 @@ const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c1c1c;--faint:#666;--
     .remarks div{font:12px/1.5 ui-monospace,monospace;color:var(--faint);box-sizing:border-box;\
     max-width:min(110ch,calc(100vw - 4rem));padding-left:2em;text-indent:-1em}";
 
-/// Escapes text for HTML.
+/// Escapes control characters, and characters with a meaning in HTML.
 pub fn escape_html(text: &str) -> String {
     escape::escape_line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A column of the table.
 #[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
@@ -207,7 +205,7 @@ fn format_ratio(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
-/// Formats a number of paths; large numbers are in scientific notation.
+/// Formats a number of paths. Large numbers are in scientific notation.
 fn format_count(number: u128) -> String {
     const EXACT_BELOW: u128 = 1_000_000_000;
     if number < EXACT_BELOW { number.to_string() } else { format!("{:.1e}", number as f64) }
@@ -225,7 +223,7 @@ fn row_json(row: &CoverageRow) -> Value {
     })
 }
 
-/// Describes up to `limit` of a function's untested paths: where each begins, and the direction of each branch.
+/// Describes up to `limit` of a function's untested paths: where each path starts, and which direction each branch takes.
 pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usize) -> Vec<String> {
     let text = |path: &trodden_profile::PathCount| {
         let listing = PathListing::from_path(function, path);
@@ -242,7 +240,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
     untested(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
-/// Counts a function's possible, taken and untested paths.
+/// Counts the possible, taken and untested paths of a function. `paths` may come from several programs.
 pub fn count_combinations(function: &Function, paths: &FunctionPaths) -> Combinations {
     Combinations::new(function.map, &function.dag, paths)
 }

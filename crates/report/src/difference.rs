@@ -23,7 +23,7 @@ fn change_name(change: PathChange) -> &'static str {
     }
 }
 
-/// The difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
+/// Returns the difference as JSON. `by_lines` covers the functions whose paths cannot be compared.
 #[must_use]
 pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
     let path = |p: &PathDiff| {
@@ -36,7 +36,7 @@ pub fn json(found: &ProfileDiff, by_lines: &LineDifference) -> Value {
     let function = |f: &FunctionDiff| {
         let name = Name::from_linkage(f.map().plain_name());
         json!({
-            "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declared_in(f),
+            "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declaring_file(f),
             "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
                 f.executions.1.to_string()],
             "unfinished": [f.unfinished.0.to_string(), f.unfinished.1.to_string()], "paths": f.paths.iter().map(path).collect::<Vec<_>>(),
@@ -66,8 +66,8 @@ fn function_lines_json(function: &FunctionLines) -> Value {
     })
 }
 
-/// The difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions; copies in
-/// several units count once, as in other reports.
+/// Renders the difference as text, with at most `top` paths or lines per function. `functions` is the number of instrumented functions,
+/// without copies in other units.
 #[must_use]
 pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top: usize) -> String {
     let mut out = String::new();
@@ -88,7 +88,7 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
             hidden_functions += 1;
             continue;
         }
-        line(format!("\n{name}  ({}; entered {} -> {})", shown_file(function), function.entries.0, function.entries.1));
+        line(format!("\n{name}  ({}; entered {} -> {})", display_file(function), function.entries.0, function.entries.1));
         for path in paths.iter().take(limit(top)) {
             let (was, is) = (format_percent(path.function_share.0), format_percent(path.function_share.1));
             line(format!(
@@ -115,19 +115,18 @@ pub fn text(found: &ProfileDiff, by_lines: &LineDifference, functions: u64, top:
     if by_lines.compared > 0 {
         line(render_by_lines(by_lines, top));
     }
-    only_in_one(found).into_iter().for_each(line);
+    list_only_in_one(found).into_iter().for_each(line);
     out
 }
 
-/// Lists the functions that were executed in one profile and have no counterpart in the other.
-fn only_in_one(found: &ProfileDiff) -> Vec<String> {
+/// Lists the functions that were executed in only one profile and have no counterpart in the other.
+fn list_only_in_one(found: &ProfileDiff) -> Vec<String> {
     let list = |names: &[String]| names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ");
     let both = [("only in the first", &found.only_before), ("only in the second", &found.only_after)];
     let executed = both.into_iter().filter(|(_, names)| !names.is_empty());
     executed.map(|(title, names)| format!("\nexecuted {title}: {}", list(names))).collect()
 }
 
-/// The comparison by source lines.
 fn render_by_lines(by_lines: &LineDifference, top: usize) -> String {
     let compared = plural(by_lines.compared as u128, "function with a different graph", "functions with different graphs");
     let mut out = format!("\n{compared} compared by source lines, {} differ", by_lines.functions.len());
@@ -138,7 +137,6 @@ fn render_by_lines(by_lines: &LineDifference, top: usize) -> String {
     out
 }
 
-/// The changed lines of a function.
 fn render_function_lines(function: &FunctionLines, top: usize) -> String {
     let (name, file) = (Name::from_linkage(&function.name).full, base_name(&function.file));
     let mut out = format!("\n{name}  ({file}; called {} -> {})", function.calls.0, function.calls.1);
@@ -159,24 +157,25 @@ fn format_percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Returns true if both shares of a path are shown as 0.0 %. Changes of the count, which only `--counts` lists, are never negligible.
+/// Returns true if both shares of a path round to 0.0 %. A changed count is never negligible; only `--counts` lists it.
 fn is_negligible(path: &PathDiff) -> bool {
     let is_zero = |share: f64| format_percent(share) == format_percent(0.0);
     path.change != PathChange::Count && is_zero(path.function_share.0) && is_zero(path.function_share.1)
 }
 
-/// The file in which a function is declared, which may be a header; `None` without debug information.
-fn declared_in(function: &FunctionDiff) -> Option<&str> {
+/// Returns the file in which a function is declared, which may be a header; `None` without debug information.
+fn declaring_file(function: &FunctionDiff) -> Option<&str> {
     function.map().position.and_then(|position| file_of(&function.unit, position))
 }
 
-/// The file to show for a function: spelled like the unit's source if it is that file, otherwise by base name.
-fn shown_file(function: &FunctionDiff) -> &str {
+/// Returns the name to show for a function's file. If the function is declared in the unit's source, the name is spelled as in the unit;
+/// otherwise, it is the base name.
+fn display_file(function: &FunctionDiff) -> &str {
     let source = function.unit.source.as_str();
-    declared_in(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
+    declaring_file(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
 }
 
-/// The first line of each block on a path. The file is named where it changes.
+/// Lists the first line of each block on a path. A file is named where it differs from the previous file.
 fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
     const MAX_LINES: usize = 12;
     let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
@@ -185,7 +184,7 @@ fn outline_path(function: &FunctionDiff, path: &PathDiff) -> String {
         let line = position.map(|p| (file_of(&function.unit, *p), p.line));
         lines.extend(line.filter(|l| lines.last() != Some(l)));
     }
-    let mut file = declared_in(function);
+    let mut file = declaring_file(function);
     let mut shown = Vec::new();
     for (of, line) in lines.iter().take(MAX_LINES) {
         let name = of.filter(|of| file.is_some_and(|file| file != *of)).map_or(String::new(), |of| format!("{}:", base_name(of)));

@@ -1,6 +1,6 @@
 //! A function's control-flow graph as DOT or JSON.
 //!
-//! `trodden graph number` can read this JSON: it uses `entry`, `exit` and `edges`. The other fields describe blocks and edges.
+//! `trodden graph number` can read the JSON: it uses `entry`, `exit` and `edges`, and ignores the descriptions of blocks and edges.
 
 use crate::names::Name;
 use crate::words;
@@ -19,8 +19,8 @@ pub struct EdgeLabels<'a> {
     pub edges: &'a [u64],
 }
 
-/// The graph in Graphviz's DOT language. Cut edges are dashed; edges for calls that may not return are dotted.
-pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
+/// Writes the graph in Graphviz's DOT language. Cut edges are dashed, and edges for calls that may not return are dotted.
+pub fn write_dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
     let cuts = find_cuts(function);
     let mut out = String::new();
     let mut write = || -> std::fmt::Result {
@@ -53,8 +53,8 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -
     out
 }
 
-/// The graph as JSON.
-pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
+/// Returns the graph as JSON.
+pub fn graph_json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
     let cuts = find_cuts(function);
     let name = Name::from_linkage(&function.name);
     let edges: Vec<Value> = function.graph.flow_edges().map(|e| json!([node_name(function, e.from), node_name(function, e.to)])).collect();
@@ -96,7 +96,7 @@ fn node_name(function: &FunctionMap, node: Node) -> String {
     if node == function.exit() { "exit".into() } else { format!("b{}", node.0) }
 }
 
-/// The source lines of a block, by file: `foo.c:12-14`.
+/// Returns the source lines of a block, by file: `foo.c:12-14`.
 pub fn block_lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     let mut files: Vec<(u32, u32, u32)> = Vec::new();
     for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {

@@ -1,45 +1,45 @@
 //! Errors that prevent a report.
 
-/// An error that prevents a report. A function with a corrupt map does not prevent a report, but is listed in [`crate::View::corrupt`].
+/// The reason why a report cannot be written. A corrupt function map is not such a reason: [`crate::View::corrupt`] lists it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// No function has the given name.
-    #[error("{}", no_such_function(.name, .similar, .inlined_into))]
+    #[error("{}", describe_missing_function(.name, .similar, .inlined_into))]
     NoSuchFunction {
-        /// The given name.
+        /// The name as given.
         name: String,
-        /// Functions with similar names.
+        /// Names of instrumented functions that are similar.
         similar: Vec<String>,
         /// Functions into which the named function was inlined, each with the position of a call.
         inlined_into: Vec<(String, String)>,
     },
-    /// No block has code at a position in a path expression.
-    #[error("no block of these functions contains code of {place}; {}", place_hint(.place))]
+    /// No code is at a position that a path expression names.
+    #[error("no block of these functions contains code of {place}; {}", position_hint(.place))]
     NoSuchPlace {
-        /// The position as it is shown to the user.
+        /// The position as shown to the user.
         place: String,
     },
     /// A function pattern is not a valid regular expression.
     #[error("`{pattern}` is neither a function's name nor a regular expression: {reason}")]
     Pattern {
-        /// The pattern.
+        /// The pattern as given.
         pattern: String,
-        /// Why the pattern is not valid.
+        /// What is wrong with the pattern.
         reason: String,
     },
-    /// The function has no such path.
+    /// The function has no path with this number.
     #[error("function `{function}` has no complete path {path}: its {paths} paths are numbered from 0; {}", list_executed(.known))]
     NoSuchPath {
-        /// The function.
+        /// Name of the function.
         function: String,
-        /// The given path.
+        /// The requested path number.
         path: u64,
-        /// The number of possible paths.
+        /// Number of possible paths.
         paths: u64,
         /// Executed paths, most frequent first.
         known: Vec<u64>,
     },
-    /// Paths are to be weighted by events, but no single event is counted throughout the profile.
+    /// Paths are weighted by events, but the programs of the profile do not all count the same event.
     #[error(
         "the profile does not count the same event in all its programs. Build all of them with the same option, for example --events tsc"
     )]
@@ -52,7 +52,7 @@ pub enum ReportError {
     Compress(std::io::Error),
 }
 
-fn no_such_function(name: &str, similar: &[String], inlined_into: &[(String, String)]) -> String {
+fn describe_missing_function(name: &str, similar: &[String], inlined_into: &[(String, String)]) -> String {
     const MAX_NAMED: usize = 3;
     if let Some((first, _)) = inlined_into.first() {
         let callers: Vec<String> = inlined_into.iter().take(MAX_NAMED).map(|(name, place)| format!("`{name}` at {place}")).collect();
@@ -78,8 +78,7 @@ fn list_executed(known: &[u64]) -> String {
     }
 }
 
-/// Tells the user how to find a line or block that has code.
-fn place_hint(place: &str) -> &'static str {
+fn position_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
         false => "`trodden graph show` shows a function's blocks",

@@ -1,9 +1,9 @@
-//! Escapes text that may contain colours for a terminal. [`trodden_text::escape`] handles text without colours.
+//! Escapes text that may contain terminal colours. [`trodden_text::escape`] handles text without colours.
 
 use crate::paint::PALETTE;
 pub use trodden_text::escape::{REPLACEMENT, escape_line, escape_lines, is_unprintable};
 
-/// Replaces unprintable characters. With `color`, the escape sequences of [`PALETTE`] are kept.
+/// Replaces unprintable characters. If `color` is true, the escape sequences of [`PALETTE`] are kept.
 pub fn escape_styled(text: &str, color: bool) -> String {
     if !color || !text.contains('\u{1b}') {
         return escape_lines(text);

@@ -1,4 +1,4 @@
-//! Event counts of paths (such as cycles) in reports.
+//! Event counts of paths, such as cycles, in reports.
 
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
@@ -11,8 +11,8 @@ use trodden_profile::events::PathEvents;
 use trodden_unit::EventSource;
 use trodden_unit::experiment::Spelling;
 
-/// The event that all units of a profile count; `None` if there is none, or if units count different events, whose sum would be
-/// meaningless.
+/// Returns the event that all units of a profile count. Returns `None` if there is none, or if units count different events, because their
+/// sum would be meaningless.
 pub fn counted_event(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
     let mut events = units.filter_map(|u| u.map.events());
@@ -20,21 +20,18 @@ pub fn counted_event(profile: &Profile) -> Option<EventSource> {
     events.all(|event| event == first).then_some(first)
 }
 
-/// Checks that a profile has the data that a measure needs.
-///
-/// # Errors
-/// The measure is events, and [`counted_event`] is `None`.
+/// Checks that a profile has the data that a measure needs. Fails if the measure is events and [`counted_event`] is `None`.
 pub fn check_measure(profile: &Profile, measure: PathMeasure) -> Result<(), ReportError> {
     if measure == PathMeasure::Events && counted_event(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
 
-/// The event and its sums for a path; `None` if the path's unit counts no event.
+/// Returns a path's event and the event's sums; `None` if the path's unit counts no event.
 fn path_events(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
-/// Describes a path's events in one line: mean, deviation, total, share.
+/// Describes a path's events in one line: mean, deviation, total and share. Returns `None` if the path's unit counts no event.
 pub fn describe_path(view: &View, ranked: &RankedPath) -> Option<String> {
     let (event, events) = path_events(ranked)?;
     let count = ranked.path.count;
@@ -55,7 +52,7 @@ pub fn summarise(view: &View) -> Option<String> {
     Some(format!("{} {} of {}; each path's own, without its callees", format_signed(view.totals.events), event.description(), event.name()))
 }
 
-/// Adds a path's events to its JSON.
+/// Adds a path's events to its JSON. Adds nothing if the path's unit counts no event.
 pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
     if let Some((event, events)) = path_events(ranked) {
         let count = ranked.path.count;
@@ -71,12 +68,12 @@ pub fn add_to_json(path: &mut Map<String, Value>, view: &View, ranked: &RankedPa
     }
 }
 
-/// The event and the sum over all paths as JSON; null if [`counted_event`] is `None`.
+/// Returns the event and its sum over all paths as JSON; null if [`counted_event`] is `None`.
 pub fn totals_json(view: &View) -> Value {
     counted_event(view.profile).map_or(Value::Null, |event| json!({ "source": event.name(), "sum": signed_number(view.totals.events) }))
 }
 
-/// Like [`crate::schema::number`], but also for sums that are slightly negative.
+/// Like [`crate::schema::number`], but accepts sums that are slightly negative.
 fn signed_number(value: i128) -> Value {
     match u128::try_from(value) {
         Ok(value) => crate::schema::number(value),
@@ -88,7 +85,7 @@ fn format_signed(value: i128) -> String {
     format!("{}{}", if value < 0 { "-" } else { "" }, words::count(value.unsigned_abs()))
 }
 
-/// Formats a number with two decimals below 10, one below 1,000 and none above.
+/// Formats a number with two decimals below 10, one decimal below 1,000, and none above.
 fn format_decimal(value: f64) -> String {
     match value.abs() {
         tiny if tiny < 10.0 => format!("{value:.2}"),

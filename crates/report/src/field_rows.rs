@@ -1,8 +1,8 @@
 //! Writes field reports as tables with a row for each path and user, in CSV (RFC 4180) or Parquet format.
 //!
-//! Columns: `build` and `unit` (hexadecimal identities); `function` (linkage name) and `path` (number), both null
-//! if the unit's map is not available; `counter` (the path's index in the unit, which identifies it without a map);
-//! `user` (hexadecimal, null if unknown); `reports`; `executions`.
+//! The columns are `build` and `unit` (hexadecimal identities); `function` (linkage name) and `path` (number), both null if the unit's map
+//! is not available; `counter` (the path's index in the unit, which identifies the path without a map); `user` (hexadecimal, null if
+//! unknown); `reports`; and `executions`.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -17,7 +17,6 @@ use trodden_analysis::field::maps::UnitMaps;
 use trodden_profile::atomic_file::AtomicFile;
 use trodden_unit::UnitMap;
 
-/// A row of the table.
 #[derive(Clone, Debug)]
 struct FieldRow {
     pub build: String,
@@ -30,7 +29,7 @@ struct FieldRow {
     pub executions: u64,
 }
 
-/// Writes a table to a temporary file, which gets its final name when the table is complete.
+/// Writes a table to a temporary file. The file gets its final name when the table is complete.
 pub struct FieldTable {
     table: RowWriter,
     destination: AtomicFile,
@@ -43,10 +42,8 @@ enum RowWriter {
 }
 
 impl FieldTable {
-    /// Creates a temporary file whose name begins with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`.
-    ///
-    /// # Errors
-    /// The file cannot be created, or it is a Parquet file and this program was built without Parquet support.
+    /// Creates a temporary file whose name starts with `temporary_prefix`. [`FieldTable::finish`] renames it to `file`. Fails if the file
+    /// cannot be created, or if it is a Parquet file and this program was built without Parquet support.
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
@@ -58,7 +55,7 @@ impl FieldTable {
         Ok(FieldTable { table: create_table(file, destination.file().try_clone()?)?, destination })
     }
 
-    /// Adds a row.
+    /// Adds a row for a path and user.
     pub fn add(&mut self, user_path: &UserPath, maps: &mut UnitMaps) -> io::Result<()> {
         let map = maps.get(user_path.unit);
         let place = map.as_deref().and_then(|map| find_path(map, user_path.counter));
@@ -79,7 +76,7 @@ impl FieldTable {
         }
     }
 
-    /// Completes the file.
+    /// Completes the file and renames it.
     pub fn finish(self) -> io::Result<()> {
         match self.table {
             RowWriter::Csv(mut out) => out.flush()?,
@@ -106,12 +103,11 @@ fn create_csv(to: File) -> io::Result<RowWriter> {
     Ok(RowWriter::Csv(out))
 }
 
-/// Returns true if the file's extension is `.parquet`.
 fn is_parquet(file: &Path) -> bool {
     file.extension().is_some_and(|e| e == "parquet")
 }
 
-/// Finds the path that a counter counts: its function's linkage name and its number.
+/// Returns the linkage name of the function that a counter belongs to, and the number of the path that the counter counts.
 fn find_path(map: &UnitMap, counter: u64) -> Option<(String, u64)> {
     let function = map.functions.iter().find(|f| (f.first_counter..f.first_counter.saturating_add(f.counters)).contains(&counter))?;
     Some((function.plain_name().to_owned(), counter - function.first_counter))

@@ -1,21 +1,17 @@
 //! Folded stacks for flame graph tools: one line for each path.
 //!
-//! Format: frames from the outermost to the innermost, joined by `;`, then a space and a number. The function is the outer frame, the path
-//! the inner one.
+//! A line has frames from the outermost to the innermost, joined by `;`, then a space and a number. The function is the outer frame, and
+//! the path is the inner one.
 
 use crate::path_listing::PathListing;
 use crate::select::{Ranking, Selection};
 use crate::view::View;
 use std::fmt::Write;
 
-/// Maximum number of source lines in the name of a path's frame.
 const MAX_OUTLINE: usize = 12;
 
-/// Writes the selected paths, weighted by the selection's measure.
-///
-/// # Errors
-/// No function matches the selection.
-pub fn folded(view: &View, selection: &Selection) -> Result<String, crate::ReportError> {
+/// Writes the selected paths, weighted by the selection's measure. Fails if no function matches the selection.
+pub fn write_folded_stacks(view: &View, selection: &Selection) -> Result<String, crate::ReportError> {
     let ranking: Ranking = selection.rank(view)?;
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
@@ -26,7 +22,7 @@ pub fn folded(view: &View, selection: &Selection) -> Result<String, crate::Repor
     Ok(out)
 }
 
-/// A name without the characters that separate frames and lines.
+/// Replaces the characters that separate frames and lines.
 fn format_frame(name: &str) -> String {
     name.replace(';', ":").replace(['\n', '\r'], " ")
 }

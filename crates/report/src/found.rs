@@ -1,4 +1,4 @@
-//! The paths that match a path expression, as text and JSON.
+//! Writes the paths that match a path expression, as text and JSON.
 
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
@@ -7,7 +7,7 @@ use crate::paint;
 use crate::path_listing::PathListing;
 use crate::select::{find_functions, limit, share};
 use crate::source::SourceCache;
-use crate::text::{PageLayout, TextOptions, render_path, total_phrase};
+use crate::text::{PageLayout, TextOptions, describe_total, render_path};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -16,24 +16,24 @@ use trodden_analysis::expression::{BlockSet, Matcher, PathExpression};
 use trodden_flow::Node;
 use trodden_profile::CountedPath;
 
-/// The text for [`FoundAnswer::Unknown`] if the pieces of cut paths match, but may not have been executed in sequence.
-pub const UNKNOWN: &str = "unknown: paths are cut";
-/// The text for [`FoundAnswer::Unknown`] if no counted path matches, but some executions may not have been counted.
+/// Shown for [`FoundAnswer::Unknown`] if pieces of cut paths match but may not have been executed in sequence.
+pub const UNKNOWN_BECAUSE_CUT: &str = "unknown: paths are cut";
+/// Shown for [`FoundAnswer::Unknown`] if no counted path matches but some executions may not have been counted.
 const UNKNOWN_INCOMPLETE: &str = "unknown: no counted path matches, but not all executions were counted";
 
-/// Whether an executed path matches an expression.
+/// Answers whether an execution took a path that matches an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundAnswer {
     /// A path matches.
     Yes,
     /// No path matches.
     No,
-    /// Paths are cut and it is unknown in which order the pieces were executed, or not all executions were counted.
+    /// Either paths are cut and it is unknown in which order the pieces were executed, or not all executions were counted.
     Unknown,
 }
 
 impl FoundAnswer {
-    /// The answer as it is written in JSON.
+    /// Returns the answer's word in JSON.
     pub fn word(self) -> &'static str {
         match self {
             FoundAnswer::Yes => "yes",
@@ -43,38 +43,35 @@ impl FoundAnswer {
     }
 }
 
-/// A matching path.
 struct Match {
     function: usize,
-    /// The path's number, or, if the path is cut, the numbers of its pieces in order.
+    /// The path's number. If the path is cut, the numbers of its pieces in order.
     ids: Vec<u64>,
     complete: bool,
-    /// Executions; a lower bound if the path has several pieces.
+    /// Number of executions; a lower bound if the path has several pieces.
     count: u64,
     weight: u128,
     blocks: Vec<Node>,
     listing: PathListing,
 }
 
-/// The result of a search for an expression.
+/// The matches of an expression, and the functions in which matches may have been missed.
 pub struct FoundPaths<'v, 'a> {
     expression: &'v str,
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions with cut paths that may have matched.
+    /// Functions with cut paths, in which it cannot be decided whether an execution matched.
     undecided: Vec<usize>,
     /// Functions some of whose executions may not have been counted.
     incompletely_counted: Vec<usize>,
-    /// Executions of all paths in functions with a match.
+    /// Executions of all paths in functions that have a match.
     executions: u128,
 }
 
 impl<'v, 'a> FoundPaths<'v, 'a> {
-    /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it.
-    ///
-    /// # Errors
-    /// No function matches the function name in the expression, or no block of the functions contains one of its positions.
+    /// Finds the paths of a profile that match an expression. `text` is the expression as the user wrote it. Fails if no function has the
+    /// name in the expression, or if no block contains one of its positions.
     pub fn new(expression: &PathExpression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => find_functions(view, name)?,
@@ -121,12 +118,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         }
     }
 
-    /// Names of functions with cut paths that may have matched.
+    /// Returns the names of functions with cut paths in which it cannot be decided whether an execution matched.
     pub fn undecided_functions(&self) -> Vec<&str> {
         self.names(&self.undecided)
     }
 
-    /// Names of functions that contain the expression's positions, and some of whose executions may not have been counted.
+    /// Returns the names of functions that contain the expression's positions and may have executions that were not counted.
     pub fn incompletely_counted(&self) -> Vec<&str> {
         self.names(&self.incompletely_counted)
     }
@@ -135,12 +132,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         functions.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
     }
 
-    /// The number of matching paths.
+    /// Returns the number of matching paths.
     pub fn paths(&self) -> usize {
         self.matches.len()
     }
 
-    /// The name of the function that contains all matches, or `their functions` if several functions contain matches.
+    /// Returns the name of the function that contains all matches, or `their functions` if several functions do.
     fn matched_functions(&self) -> &str {
         let first = self.matches.first().map(|m| m.function);
         match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {
@@ -157,14 +154,14 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         share(found.weight, self.view.total(PathMeasure::Instructions))
     }
 
-    /// The result as text, with at most `top` paths.
+    /// Renders the result as text, with at most `top` paths.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, top: usize) -> String {
         let page = &PageLayout::new(options);
         let weight: u128 = self.matches.iter().map(|m| m.weight).sum();
         let paths = plural(self.matches.len() as u128, "path", "paths");
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed paths".to_owned(),
-            true if !self.undecided.is_empty() => UNKNOWN.to_owned(),
+            true if !self.undecided.is_empty() => UNKNOWN_BECAUSE_CUT.to_owned(),
             true if !self.incompletely_counted.is_empty() => UNKNOWN_INCOMPLETE.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
@@ -173,7 +170,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
                 count(self.executions),
                 self.matched_functions(),
                 percent(share(weight, self.view.total(PathMeasure::Instructions))),
-                total_phrase(self.view)
+                describe_total(self.view)
             ),
         };
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
@@ -193,7 +190,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         out
     }
 
-    /// The result as JSON, with at most `top` paths; the user guide describes the schema.
+    /// Returns the result as JSON, with at most `top` paths. The user guide documents the schema.
     pub fn json(&self, top: usize) -> Value {
         let path = |m: &Match| {
             let function = self.functions[m.function];
@@ -221,7 +218,6 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 }
 
-/// The uncut paths that match.
 fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
     let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
     let found = |p: CountedPath| Match {
@@ -236,7 +232,6 @@ fn find_uncut_paths(at: usize, function: &Function, matcher: &Matcher) -> Vec<Ma
     function.paths.all().filter(fits).map(found).collect()
 }
 
-/// The match for a path that was cut into several pieces.
 fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
@@ -251,7 +246,7 @@ fn match_chain(at: usize, function: &Function, chain: &Chain) -> Match {
     }
 }
 
-/// Describes a position in an expression, as in `lines 3-5 of a.c`.
+/// Describes a position in an expression: `lines 3-5 of a.c`.
 pub fn describe_position(place: &BlockSet) -> String {
     match place {
         BlockSet::Any => "_".into(),

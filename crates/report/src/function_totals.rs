@@ -1,15 +1,15 @@
-//! The table of functions with their totals in a text report.
+//! The table of functions in a text report.
 
 use crate::escape;
 use crate::measure::PathMeasure;
-use crate::paint::{self, Painter, fit_name, left, right};
+use crate::paint::{self, Painter, align_left, align_right, fit_name};
 use crate::select::{self, Ranking, Selection, limit};
 use crate::view::{Function, View};
 use crate::words;
 use trodden_unit::experiment::Spelling;
 
-/// The total that shares refer to, for example `executed instructions`.
-pub fn share_base(measure: PathMeasure) -> String {
+/// Returns a noun phrase for the total that shares refer to, such as `executed instructions`.
+pub fn describe_share_base(measure: PathMeasure) -> String {
     match measure {
         PathMeasure::Count => "executions of paths".to_string(),
         PathMeasure::Events => "events".to_string(),
@@ -17,7 +17,7 @@ pub fn share_base(measure: PathMeasure) -> String {
     }
 }
 
-/// Writes the table of executed functions; empty if fewer than two are selected.
+/// Renders the table of executed functions. Returns an empty string if fewer than two functions are selected.
 pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Ranking, painter: Painter, width: usize) -> String {
     let measure = selection.measure;
     let mut functions: Vec<&Function> = ranking.functions.iter().copied().filter(|f| f.is_executed()).collect();
@@ -39,19 +39,29 @@ pub fn render_function_totals(view: &View, selection: &Selection, ranking: &Rank
     let places = functions.iter().map(|f| paint::width(&place(f))).max().unwrap_or(0);
     let room = width.saturating_sub(10 + bar + calls_width + paths_width + 8 + places).max(16);
     let name = functions.iter().map(|f| paint::width(&f.name.short)).max().unwrap_or(0).max(8).min(room);
-    let title =
-        format!("by share of all {}; {} of {} executed shown", share_base(measure), functions.len(), words::count(executed as u128));
+    let title = format!(
+        "by share of all {}; {} of {} executed shown",
+        describe_share_base(measure),
+        functions.len(),
+        words::count(executed as u128)
+    );
     let mut out = format!("{} {title}\n\n", painter.paint(paint::TITLE, "Functions"));
-    let share_title = format!("{}{}", right("share", 7), " ".repeat(bar + 1));
-    let titles = [share_title, right("calls", calls_width), right("paths", paths_width), left("function", name), "where".to_string()];
+    let share_title = format!("{}{}", align_right("share", 7), " ".repeat(bar + 1));
+    let titles = [
+        share_title,
+        align_right("calls", calls_width),
+        align_right("paths", paths_width),
+        align_left("function", name),
+        "where".to_string(),
+    ];
     out.push_str(&format!("{}\n", painter.paint(paint::DIM, &titles.join("  "))));
     for function in &functions {
         let share = select::share(function.total(measure), view.total(measure));
         let cells = [
-            format!("{} {}", right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::bar(share, bar))),
-            painter.paint(paint::COUNT, &right(&calls(function), calls_width)),
-            right(&paths(function), paths_width),
-            painter.paint(paint::NAME, &left(&fit_name(&function.name.short, name), name)),
+            format!("{} {}", align_right(&words::percent(share), 7), painter.paint(paint::BAR, &paint::bar(share, bar))),
+            painter.paint(paint::COUNT, &align_right(&calls(function), calls_width)),
+            align_right(&paths(function), paths_width),
+            painter.paint(paint::NAME, &align_left(&fit_name(&function.name.short, name), name)),
             painter.paint(paint::DIM, &place(function)),
         ];
         out.push_str(&format!("{}\n", cells.join("  ")));

@@ -1,9 +1,9 @@
-//! The report as one self-contained HTML page: functions, their paths, the source along a path, the graph.
+//! The report as a self-contained HTML page: functions, their paths, the source along a path, and the graph.
 //!
-//! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks,
-//! escaped so that no text can close the block, and the page's script shows it as text only. The details of each function are a block of
-//! their own, which is parsed when the function is selected. If all details together exceed a budget, the details of the functions with the
-//! least weight are left out, and the page says so.
+//! Everything that comes from the program (names, source, command lines) is embedded as JSON in `<script type="application/json">` blocks.
+//! It is escaped so that no text can close the block, and the page's script inserts it as text, never as HTML. Each function's details are
+//! in a separate block, which is parsed when the function is selected. If the details of all functions exceed a budget, the page omits
+//! those of the functions with the least weight, and says so.
 
 mod data;
 
@@ -12,10 +12,10 @@ use crate::view::View;
 use crate::words;
 use serde_json::Value;
 
-/// Limits of the page's content.
+/// Limits the page's size.
 #[derive(Clone, Copy, Debug)]
 pub struct HtmlOptions {
-    /// Maximum size of the details of all functions, in bytes.
+    /// Maximum size of all functions' details, in bytes.
     pub budget: usize,
     /// Maximum number of paths per function.
     pub paths: usize,
@@ -38,7 +38,7 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     page_with_section(view, sources, options, "")
 }
 
-/// Writes the page with an additional section above the functions. The section's text must already be escaped.
+/// Writes the page with an additional section above the functions. `section` is HTML, so its text must already be escaped.
 pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);
@@ -53,7 +53,7 @@ pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptio
     fill_template(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
-/// Replaces each `{{name}}`. Inserted text is not scanned again.
+/// Replaces each `{{name}}`. Inserted values may contain `{{`, since they are not scanned.
 fn fill_template(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -70,7 +70,7 @@ fn format_data_block(id: &str, json: &str) -> String {
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")
 }
 
-/// JSON in which all characters with a meaning in HTML are escaped.
+/// Serialises JSON, and escapes all characters that have a meaning in HTML.
 fn escape_json(value: &Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());

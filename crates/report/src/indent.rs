@@ -1,11 +1,11 @@
-//! Indentation of inlined code: below the call it replaced, its lines keep their indentation relative to each other.
+//! Indentation of inlined code. It is shown below the call that it replaced, and its lines keep their relative indentation.
 
 use crate::source::SourceCache;
 use crate::view::{Function, file_of, inline_chain};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_unit::SourcePosition;
 
-/// The minimum indentation of the lines with code in each of a function's inlined bodies.
+/// For each body inlined into a function, the minimum indentation of its lines with code.
 #[derive(Debug, Default)]
 pub struct InlinedIndent {
     /// Minimum indentation in columns, by scope.
@@ -13,12 +13,11 @@ pub struct InlinedIndent {
 }
 
 impl InlinedIndent {
-    /// Measures all inlined bodies of a function.
     pub fn measure_all(function: &Function, sources: &SourceCache) -> InlinedIndent {
         InlinedIndent::measure_scopes(function, sources, |_| true)
     }
 
-    /// Measures only the bodies that contain the given chains, so that no other source files are read.
+    /// Measures only the bodies that the given chains pass through, so that no other source files are read.
     pub fn measure_chains<'c>(
         function: &Function,
         sources: &SourceCache,
@@ -31,7 +30,7 @@ impl InlinedIndent {
     fn measure_scopes(function: &Function, sources: &SourceCache, is_wanted: impl Fn(u32) -> bool) -> InlinedIndent {
         let map = function.units_map();
         let positions = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
-        // A line may have code of several blocks.
+        // Several blocks may have code from the same line.
         let lines: BTreeSet<(u32, u32, u32)> = positions
             .flat_map(|position| inline_chain(map, position).into_iter().skip(1))
             .filter(|at| is_wanted(at.scope))
@@ -48,18 +47,16 @@ impl InlinedIndent {
         InlinedIndent { minimum }
     }
 
-    /// The minimum indentation of a scope's lines; 0 if the scope is unknown.
     pub fn min_indent(&self, scope: u32) -> usize {
         self.minimum.get(&scope).copied().unwrap_or(0)
     }
 
-    /// The indentation of a line relative to the minimum in its inlined body.
+    /// Returns a line's indentation relative to the minimum in its inlined body.
     pub fn relative_indent(&self, at: SourcePosition, text: &str) -> usize {
         indent(text).saturating_sub(self.min_indent(at.scope))
     }
 }
 
-/// The number of spaces at the start of a line.
 pub fn indent(text: &str) -> usize {
     text.len() - text.trim_start().len()
 }

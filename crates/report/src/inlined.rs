@@ -1,9 +1,9 @@
-//! Entry counts of inlined code, from the paths of the function that contains it.
+//! Entry counts of inlined code, computed from the paths of the function that contains the code.
 //!
 //! An inlined body is a scope in the debug information: a function and the call that it replaces. A block belongs to a body if it has code
-//! of the body or of bodies inlined into it. Every execution of a path through one of these blocks is an entry, unless the path begins
-//! inside the body, that is, after a cut or in a later iteration of the body's loop. A loop belongs to a body if all of the loop's code
-//! does. Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x inlining depth), plus a search for
+//! from the body or from bodies inlined into it. Every execution of a path through such a block is an entry, with one exception: the path
+//! begins inside the body, after a cut or in a later iteration of a loop in the body. A loop belongs to a body if all of the loop's code
+//! does. Invariant: a body with an executed block has at least one entry. Complexity: O(paths × blocks × inlining depth), plus a search for
 //! each back edge.
 
 use crate::view::Function;
@@ -12,8 +12,8 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::{FunctionPaths, PathStart};
 use trodden_unit::{ReachedCall, SourcePosition, UnitMap};
 
-/// The entry counts of the bodies inlined into a function, by scope; 0 for bodies that were not executed.
-pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
+/// Returns the entry counts of the bodies inlined into a function, by scope. Bodies that were not executed have count 0.
+pub fn count_inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
     let bodies_of = |at: usize, up_to_calls: bool| bodies_at(map, &block_positions(function, at, up_to_calls));
     let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies_of(at, false)).collect();
@@ -24,13 +24,14 @@ pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
         return BTreeMap::new();
     }
     let cuts = function.map.cuts.iter();
-    let inside: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, bodies_around(function, &bodies, *cut, *why))).collect();
+    let inside: BTreeMap<Edge, BTreeSet<u32>> =
+        cuts.map(|(cut, why)| (*cut, bodies_continued_after(function, &bodies, *cut, *why))).collect();
     for path in function.paths.all() {
         let continued = match path.beginning {
             PathStart::Entry => None,
             PathStart::After(edge) => inside.get(&edge),
         };
-        // A path that stopped in a call did not execute the code after it.
+        // A path that stopped in a call did not execute the code after the call.
         let stops = |at: usize| !path.is_complete() && at + 1 == path.blocks.len();
         let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(&block.index()) } else { bodies.get(block.index()) };
         let entered: BTreeSet<u32> = path.blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
@@ -38,7 +39,7 @@ pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
             *entries.entry(*scope).or_default() += path.count;
         }
     }
-    let stopped = stops_by_block(function, &function.paths);
+    let stopped = count_stops_by_block(function, &function.paths);
     let of_block = |at: usize| match function.paths.blocks.get(at) {
         Some(&count) if count > stopped[at] => bodies.get(at),
         Some(1..) => before.get(&at),
@@ -48,8 +49,8 @@ pub fn inlined_entries(function: &Function) -> BTreeMap<u32, u64> {
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
-/// The number of executions that stopped in one of a block's calls, indexed by block.
-pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
+/// Returns the number of executions that stopped in one of a block's calls, indexed by block.
+pub fn count_stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
     for path in &paths.unfinished {
         if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
@@ -59,28 +60,28 @@ pub fn stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u64> {
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
 }
 
-/// The block's calls that may not return, each with the number of times it returned. The block was entered `entered` times and left `left`
-/// times; a call that is not counted separately is assumed to have returned `left` times.
-pub fn call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
+/// Returns a block's calls that may not return, each with the number of times it returned. The block was entered `entered` times and left
+/// `left` times. A call without a counter is assumed to have returned `left` times.
+pub fn count_call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
     let unit = function.unit;
     let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
     let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
-    // A forked child has not counted what its parent executed in the block before the fork.
+    // A forked child has not counted what its parent executed in the block before the fork. Therefore the count is clamped.
     let counted =
         |counter: u64| unit.counts.in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
     calls.filter(|call| call.block.index() == block).map(|call| (call, call.counter.map_or(left, counted))).collect()
 }
 
-/// Execution counts of the code after each call in a block that was entered `entered` times and left `left` times. Each element is the
-/// number of positions up to the call, and the number of executions of the code after it. Calls whose returns are not counted are omitted.
+/// Returns execution counts of the code after each call in a block that was entered `entered` times and left `left` times. Each element has
+/// the number of source positions up to the call, and the number of executions of the code after it. Calls without a counter are omitted.
 pub fn executions_after_calls(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
-    let counted = call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
+    let counted = count_call_returns(function, block, entered, left).into_iter().filter(|(call, _)| call.counter.is_some());
     let mut executions: Vec<_> = counted.map(|(call, returned)| (call.up_to_call as usize, returned)).collect();
     executions.push((function.map.blocks[block].up_to_calls as usize, left));
     executions
 }
 
-/// The positions of a block including its branch, or only those up to its last call that may not return.
+/// Returns the positions in a block: all including the branch, or only those up to the last call that may not return.
 fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<SourcePosition> {
     let Some(block) = function.map.blocks.get(block) else { return Vec::new() };
     match up_to_calls {
@@ -89,29 +90,28 @@ fn block_positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<
     }
 }
 
-/// The inlined bodies that contain the positions.
 fn bodies_at(map: &UnitMap, positions: &[SourcePosition]) -> BTreeSet<u32> {
     positions.iter().flat_map(|p| enclosing_scopes(map, p.scope)).collect()
 }
 
-/// A scope and its enclosing scopes, without the function itself.
+/// Returns a scope and the scopes around it, without the function itself.
 fn enclosing_scopes(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     let call = move |scope: u32| map.scopes.get(scope as usize).and_then(|s| s.inlined_at).filter(|call| call.scope < scope);
-    // Scopes refer to earlier ones only; a corrupt map must not cause an endless loop.
+    // Scopes refer only to earlier scopes. The check prevents an endless loop in corrupt maps.
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// The bodies that are already being executed when a path begins after the cut edge.
-fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
+/// Returns the bodies whose execution continues when a path starts after a cut edge.
+fn bodies_continued_after(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.graph.get_edge(cut) else { return BTreeSet::new() };
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
-    // The latch's branch belongs to the body with the loop, even if the optimiser moved code of callers into the loop.
+    // The latch's branch belongs to the body that contains the loop, even if the optimiser moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
     let owner: Option<BTreeSet<u32>> = branch.map(|p| enclosing_scopes(function.units_map(), p.scope).collect());
     let body = loop_body(function, edge.from, edge.to);
-    // An irreducible loop has no header: only the source and target of the edge are known to be in it.
+    // An irreducible loop has no header. Only the source and target of the edge are known to be in the loop.
     let is_natural = edge.to == Node(0) || !body.contains(&Node(0));
     let body = if is_natural { body } else { BTreeSet::from([edge.from, edge.to]) };
     let has_code = |block: &Node| function.map.blocks.get(block.index()).is_some_and(|b| !b.positions.is_empty() || b.branch.is_some());
@@ -119,7 +119,7 @@ fn bodies_around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reaso
     each.chain(owner).reduce(|common, next| common.intersection(&next).copied().collect()).unwrap_or_default()
 }
 
-/// The blocks of the natural loop of a back edge: those from which the latch is reached without passing the header.
+/// Returns the blocks of a back edge's natural loop: those that reach the latch without passing through the header.
 fn loop_body(function: &Function, latch: Node, header: Node) -> BTreeSet<Node> {
     let mut found = BTreeSet::from([header, latch]);
     let mut worklist = if latch == header { Vec::new() } else { vec![latch] };

@@ -1,7 +1,7 @@
-//! Detects what a command's argument names: a run, a suite, or a file or folder in one of the formats that trodden reads.
+//! Detects what a command's argument names: a run, a suite, or a file or folder in a format that trodden reads.
 //!
-//! The content decides, not the name, with two exceptions: OTF2 archives, which consist of several files, and raw and stream files that
-//! contain only zeros because the program was killed before it wrote the header.
+//! The content determines the kind, not the name. There are two exceptions. An OTF2 archive consists of several files. And a raw or stream
+//! file has only zeros if the program was killed before it wrote the header.
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use std::fs::{self, File};
@@ -9,27 +9,27 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use trodden_analysis::sequences::text as events;
 use trodden_container::FileKind;
-use trodden_stored::place::{COPIES, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
+use trodden_stored::place::{COPIES_FOLDER, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension};
 use trodden_stored::{decompress, named};
 use trodden_trace::perf_script::{self, ScriptLine};
 use trodden_waits_file::import;
 
-/// The kind of a command's input.
+/// What a command's input contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// A stored profile, a run, or a suite of runs.
     Profile,
-    /// An exact trace.
+    /// A trace of all executed blocks.
     Trace,
     /// A log of recorded streams, or a folder of logs.
     StreamLogs,
-    /// A file written by a program that was built with `--stream`, or a folder of such files.
+    /// A stream file written by a program that was built with `--stream`, or a folder of such files.
     StreamFiles,
-    /// A sequence of paths and calls as text.
+    /// Paths and calls as text.
     EventText,
     /// A recording of waits, or another tool's trace from which waits can be imported.
     Waits,
-    /// A raw file of counts, or a folder of such files.
+    /// A raw file of counts, or a folder of raw files.
     RawFiles,
     /// Output of `perf script` with branches.
     Branches,
@@ -37,7 +37,6 @@ pub enum InputKind {
     Program,
 }
 
-/// Kinds of files with trodden's common file header.
 const KINDS: &[(FileKind, InputKind)] = &[
     (FileKind::PROFILE, InputKind::Profile),
     (FileKind::TRACE, InputKind::Trace),
@@ -45,7 +44,7 @@ const KINDS: &[(FileKind, InputKind)] = &[
     (FileKind::STREAM_FILE, InputKind::StreamFiles),
     (FileKind::RAW_COUNTS, InputKind::RawFiles),
 ];
-/// Magic numbers of programs, and of earlier versions of trodden's formats. The readers for these formats tell the user what to do.
+/// Magic numbers of programs and of trodden's earlier formats. The readers of earlier formats tell the user what to do.
 const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODPROF", InputKind::Profile),
     (b"TRODTRC", InputKind::Trace),
@@ -54,41 +53,32 @@ const MAGIC_NUMBERS: &[(&[u8], InputKind)] = &[
     (b"TRODRAW", InputKind::RawFiles),
     (b"\x7fELF", InputKind::Program),
 ];
-/// Magic number of files written by `perf record`.
 const PERF_DATA: &[u8] = b"PERFILE2";
-/// Number of bytes read from the beginning of a file.
 const BEGINNING_BYTES: u64 = 4096;
-/// Maximum number of bytes searched for a text's first event.
-const MAX_TEXT: u64 = 64 << 20;
-/// Maximum number of bytes examined in a line.
-const MAX_LINE: u64 = 1 << 16;
-/// File name extension of raw files.
+/// Maximum number of bytes in which a text's first event is searched for.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+/// Longer lines are truncated to this many bytes.
+const MAX_LINE_BYTES: u64 = 1 << 16;
 const RAW_EXTENSION: &str = "raw";
-/// File name extension of OTF2 archives.
 const OTF2_EXTENSION: &str = "otf2";
 
 impl InputKind {
-    /// Detects the kind of a file, a folder, a run or a suite.
-    ///
-    /// # Errors
-    /// No run, suite or file has this name, the file cannot be read, or its kind is unknown.
+    /// Detects the kind of a file, a folder, a run or a suite. Fails if nothing has this name, or if the kind is unknown.
     pub fn detect(wanted: &Path) -> Result<InputKind> {
-        // A suite may have the same name as a folder, for example `tests`.
-        let is_run = |text: &str| named::files(text).is_ok();
+        // A suite may have the same name as a folder, such as `tests`.
+        let is_run = |text: &str| named::profile_files(text).is_ok();
         if wanted.is_dir() && wanted.to_str().is_some_and(is_run) {
             return Ok(InputKind::Profile);
         }
         match (InputKind::detect_file(wanted)?, wanted.to_str()) {
             (Some(kind), _) => Ok(kind),
-            (None, Some(text)) if !wanted.exists() => named::files(text).map(|_| InputKind::Profile),
+            (None, Some(text)) if !wanted.exists() => named::profile_files(text).map(|_| InputKind::Profile),
             (None, _) => Err(InputKind::unknown_kind_error(wanted)),
         }
     }
 
-    /// Detects the kind of a file or a folder; `None` if it does not exist or its kind is unknown.
-    ///
-    /// # Errors
-    /// The file cannot be read, or no command accepts files of its kind.
+    /// Detects the kind of a file or folder. Returns `None` if it does not exist or its kind is unknown, and fails if no command accepts
+    /// its kind.
     pub fn detect_file(path: &Path) -> Result<Option<InputKind>> {
         match fs::metadata(path) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -99,10 +89,7 @@ impl InputKind {
         }
     }
 
-    /// Like [`InputKind::detect_file`], but also recognises raw and stream files with a corrupt header by their extension.
-    ///
-    /// # Errors
-    /// As for [`InputKind::detect_file`].
+    /// Like [`InputKind::detect_file`], but also recognises raw and stream files with a corrupt header, by their extension.
     pub fn detect_import(path: &Path) -> Result<Option<InputKind>> {
         let named = |extension: &str| path.is_file() && path.extension().is_some_and(|e| e == extension);
         Ok(match InputKind::detect_file(path)? {
@@ -112,7 +99,7 @@ impl InputKind {
         })
     }
 
-    /// The kind as a noun phrase with an article.
+    /// Describes the kind in a noun phrase with an article.
     pub fn phrase(self) -> &'static str {
         match self {
             InputKind::Profile => "a profile",
@@ -127,7 +114,6 @@ impl InputKind {
         }
     }
 
-    /// Names the commands that accept inputs of this kind.
     fn accepting_commands(self) -> &'static str {
         match self {
             InputKind::Profile => "`trodden report` shows it",
@@ -144,7 +130,7 @@ impl InputKind {
         }
     }
 
-    /// Returns the error for an input whose kind is unknown or that does not exist.
+    /// Returns the error for an input that does not exist or whose kind is unknown.
     pub fn unknown_kind_error(path: &Path) -> Error {
         let is_empty_folder = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         match fs::metadata(path) {
@@ -170,10 +156,7 @@ impl InputKind {
         anyhow!("{} is {}, which `trodden {command}` does not accept; {}", wanted.display(), self.phrase(), self.accepting_commands())
     }
 
-    /// Rejects options that do not apply to this kind. Each element is an option's name, and whether it was given.
-    ///
-    /// # Errors
-    /// One of the options was given; the error names the first one.
+    /// Rejects options that do not apply to this kind. Each element has an option's name, and true if the option was given.
     pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
             ensure!(!is_given, "{option} does not apply to {}; remove it", self.phrase());
@@ -182,16 +165,13 @@ impl InputKind {
     }
 }
 
-/// Returns the name of a run, suite or file as UTF-8, which the run store needs.
-///
-/// # Errors
-/// The name is not UTF-8.
+/// Returns the name of a run, suite or file as UTF-8, which the run store needs. Fails if the name is not UTF-8.
 pub fn utf8_name(wanted: &Path) -> Result<&str> {
     wanted.to_str().with_context(|| format!("the name {} is not valid UTF-8. Rename the file", wanted.display()))
 }
 
 fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
-    // Other programs use the extensions `.log` and `.raw`, too.
+    // Other programs also use the extensions `.log` and `.raw`.
     let has = |folder: &Path, extension: &str, kind| -> Result<bool> {
         let files = files_with_extension(folder, extension)?;
         Ok(files.iter().any(|file| read_beginning(file).is_ok_and(|bytes| detect_by_beginning(file, &bytes) == Some(kind))))
@@ -199,7 +179,7 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
     if !files_with_extension(folder, "process")?.is_empty() || import::ctf::is_trace(folder) {
         return Ok(Some(InputKind::Waits));
     }
-    // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not finished converting.
+    // Stream files come first: a recorder that was killed leaves logs beside the stream files that it had not converted yet.
     for (extension, kind) in
         [(STREAM_EXTENSION, InputKind::StreamFiles), (LOG_EXTENSION, InputKind::StreamLogs), (RAW_EXTENSION, InputKind::RawFiles)]
     {
@@ -207,10 +187,10 @@ fn detect_folder(folder: &Path) -> Result<Option<InputKind>> {
             return Ok(Some(kind));
         }
     }
-    if folder.join(COPIES).is_dir() {
+    if folder.join(COPIES_FOLDER).is_dir() {
         return Ok(Some(InputKind::StreamLogs));
     }
-    // The folder may contain several recordings, as `.trodden/last` does. The reader then asks the user to choose one.
+    // A folder of recordings, such as `.trodden/last`, is accepted here. Its reader asks the user to choose one.
     let inner = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let has_inner =
         inner.flatten().any(|entry| entry.path().is_dir() && has(&entry.path(), STREAM_EXTENSION, InputKind::StreamFiles).unwrap_or(false));
@@ -246,10 +226,9 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
         };
         bail!("{} is {}, which {only}", path.display(), kind.description());
     }
-    detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT))).with_context(cannot)
+    detect_text(BufReader::new(decompress::open(path)?.take(MAX_TEXT_BYTES))).with_context(cannot)
 }
 
-/// Reads the first bytes of a file.
 fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BEGINNING_BYTES).read_to_end(&mut bytes)?;
@@ -257,7 +236,8 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
-    // The header is written when the program starts to count. Before that, the file contains only zeros: a single one if there was no room.
+    // A program writes the header when it starts to count. Until then, the file has only zeros, and a single one if there was no disk
+    // space.
     if bytes.iter().take(8).all(|byte| *byte == 0) {
         return match path.extension()? {
             extension if extension == RAW_EXTENSION => Some(InputKind::RawFiles),
@@ -271,12 +251,12 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
     MAGIC_NUMBERS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)
 }
 
-/// Detects the kind of a text from its first line or its first event.
+/// Detects the kind of a text from its first line or first event.
 fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
     let (mut bytes, mut head, mut is_first) = (Vec::new(), String::new(), true);
     loop {
         bytes.clear();
-        if text.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes)? == 0 {
+        if text.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(import::is_only_header(&head).then_some(InputKind::Waits));
         }
         if bytes.contains(&0) {
@@ -296,8 +276,8 @@ fn detect_text(mut text: impl BufRead) -> io::Result<Option<InputKind>> {
             Ok(ScriptLine::Branch(..)) => return Ok(Some(InputKind::Branches)),
             _ => {}
         }
-        // The collected lines are needed only to recognise the header of `perf script --header`.
-        if (head.len() as u64) < MAX_LINE {
+        // The collected lines serve to recognise the header of `perf script --header`.
+        if (head.len() as u64) < MAX_LINE_BYTES {
             head.push_str(line);
             head.push('\n');
         }
@@ -333,7 +313,7 @@ mod tests {
             fs::write(path.join(name), "of another program").unwrap();
         }
         let mut expected = None;
-        // Each kind takes precedence over the previous ones.
+        // Each kind takes precedence over the kinds before it.
         for (name, content, kind) in [
             ("a.raw", &b"\x93TRODDENRAWC"[..], InputKind::RawFiles),
             ("a.log", b"\x93TRODDENSLOG", InputKind::StreamLogs),

@@ -1,4 +1,4 @@
-//! Paths suspected of causing failures, as text and JSON.
+//! Writes paths suspected of causing failures, as text and JSON.
 
 use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit};
@@ -12,33 +12,30 @@ use trodden_analysis::isolate::{Isolation, RunTally, Suspect, SuspiciousnessForm
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
 
-/// Selects the suspects to show.
+/// Which suspects to show.
 pub struct SuspectSelection<'a> {
-    /// The score that suspects are ranked by.
-    pub by: SuspiciousnessFormula,
-    /// Maximum number of suspects; 0 for all.
+    /// Ranks the suspects.
+    pub formula: SuspiciousnessFormula,
+    /// Maximum number of suspects; 0 shows all.
     pub top: usize,
-    /// A function's name, or a pattern for names; all functions if `None`.
+    /// A function's name, or a pattern for names; `None` selects all functions.
     pub function: Option<&'a str>,
 }
 
-/// The ranked suspects with their functions.
+/// Ranked suspects with their functions.
 pub struct Suspects<'v, 'a> {
     runs: RunTally,
-    by: SuspiciousnessFormula,
+    formula: SuspiciousnessFormula,
     found: usize,
     shown: Vec<(Suspect, &'v Function<'a>)>,
 }
 
 impl<'v, 'a> Suspects<'v, 'a> {
-    /// Ranks the paths of the compared runs. `view` shows all these runs merged.
-    ///
-    /// # Errors
-    /// No function matches the selection.
+    /// Ranks the paths of the compared runs. `view` shows all these runs, merged. Fails if no function matches the selection.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let functions = view.by_map_index();
-        let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
-        let mut all = isolation.suspects(selection.by, edges);
+        let edges = |key: UnitFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| edges_of_path(f, id));
+        let mut all = isolation.suspects(selection.formula, edges);
         if let Some(name) = selection.function {
             let named = crate::select::find_functions(view, name)?;
             all.retain(|s| functions.get(&s.function).is_some_and(|f| named.iter().any(|c| std::ptr::eq(*c, *f))));
@@ -46,10 +43,10 @@ impl<'v, 'a> Suspects<'v, 'a> {
         let found = all.len();
         let shown =
             all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(selection.top)).collect();
-        Ok(Suspects { runs: isolation.runs(), by: selection.by, found, shown })
+        Ok(Suspects { runs: isolation.runs(), formula: selection.formula, found, shown })
     }
 
-    /// The suspects as text.
+    /// Renders the suspects as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &PageLayout::new(options);
         let runs =
@@ -58,10 +55,11 @@ impl<'v, 'a> Suspects<'v, 'a> {
         if self.shown.is_empty() {
             return out + "No failing run executed a path of these functions.\n";
         }
-        let shown = format!("by {}; {} of {} shown\n\n", self.by.name(), self.shown.len(), plural(self.found as u128, "path", "paths"));
+        let shown =
+            format!("by {}; {} of {} shown\n\n", self.formula.name(), self.shown.len(), plural(self.found as u128, "path", "paths"));
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
-            out.push_str(&suspect_title(rank + 1, suspect, function, page));
+            out.push_str(&render_suspect_title(rank + 1, suspect, function, page));
             if let Some(listing) = list_path(function, suspect) {
                 out.push_str(&render_path(function, &listing, sources, page));
             }
@@ -70,7 +68,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         out
     }
 
-    /// The suspects as JSON; the user guide describes the schema.
+    /// Returns the suspects as JSON. The user guide documents the schema.
     pub fn json(&self) -> Value {
         let suspects = self.shown.iter().enumerate().map(|(at, (s, function))| {
             json!({
@@ -100,7 +98,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
             "kind": "isolation",
             "failing_runs": self.runs.failing,
             "passing_runs": self.runs.passing,
-            "by": self.by.name(),
+            "by": self.formula.name(),
             "suspects_found": self.found,
             "suspects": suspects.collect::<Vec<_>>(),
         })
@@ -111,7 +109,7 @@ fn runs_noun(runs: RunTally) -> &'static str {
     if runs.failing + runs.passing == 1 { "run" } else { "runs" }
 }
 
-fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
+fn edges_of_path(function: &Function, id: u64) -> Vec<DagEdgeId> {
     function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
@@ -119,7 +117,7 @@ fn list_path(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
-fn suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &PageLayout) -> String {
+fn render_suspect_title(rank: usize, suspect: &Suspect, function: &Function, page: &PageLayout) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
     let head = format!("{}  {what} {}", page.render_entry(rank, function), suspect.id);

@@ -1,7 +1,7 @@
-//! Reports as JSON. The user guide (`docs/guide/src/formats.md`) describes the schema.
+//! Reports as JSON. The user guide (`docs/guide/src/formats.md`) documents the schema.
 //!
-//! Numbers above 2^53 are strings, because many JSON parsers cannot represent them exactly. A change that could break a reader
-//! increments [`SCHEMA_VERSION`].
+//! Numbers above 2^53 are strings, because many JSON parsers cannot represent them exactly. A change that could break a reader increments
+//! [`SCHEMA_VERSION`].
 
 use crate::annotate::AnnotateRequest;
 use crate::error::ReportError;
@@ -22,10 +22,7 @@ use std::collections::HashMap;
 use trodden_profile::{PathCount, ProcessEnding, Run, UnfinishedPath};
 use trodden_unit::experiment::Spelling;
 
-/// The output of `trodden report --json`.
-///
-/// # Errors
-/// No function matches the selection.
+/// Returns the output of `trodden report --json`. Fails if no function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Result<Value, ReportError> {
     let ranking = selection.rank(view)?;
     let place: HashMap<*const Function, usize> = ranking.functions.iter().enumerate().map(|(i, f)| (std::ptr::from_ref(*f), i)).collect();
@@ -40,7 +37,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     Ok(json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "report",
-        "run": run(&view.profile.run),
+        "run": run_json(&view.profile.run),
         "sampling": sampled::sampling_json(view.profile.sampling.as_ref()),
         "measure": selection.measure.name(),
         "totals": totals_json(view),
@@ -51,10 +48,8 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
     }))
 }
 
-/// The output of `trodden annotate --json`: a function's source lines with counts, and one of its paths.
-///
-/// # Errors
-/// No function matches, or the function has no path with that number.
+/// Returns the output of `trodden annotate --json`: a function's source lines with counts, and one of its paths. Fails if no function
+/// matches, or if the function has no path with the requested number.
 pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::find_functions(view, &request.function)?;
     let shown = functions[0];
@@ -86,9 +81,9 @@ fn source_json(view: &View, function: &Function, sources: &SourceCache) -> Value
     json!({ "file": range.file, "lines": (range.first..=range.last).map(line).collect::<Vec<_>>() })
 }
 
-/// The description of a run that every report contains.
+/// Returns the description of a run that every report contains.
 #[must_use]
-pub fn run(run: &Run) -> Value {
+pub fn run_json(run: &Run) -> Value {
     let ending = run.ending.map(|e| match e {
         ProcessEnding::Exit(status) => json!({ "exit": status }),
         ProcessEnding::Signal(signal) => json!({ "signal": signal }),

@@ -1,17 +1,17 @@
-//! Line and branch coverage as an lcov tracefile (`geninfo(1)`, section FILES).
+//! Line and branch coverage as an LCOV tracefile (`geninfo(1)`, section FILES).
 //!
-//! Line and branch counts are derived from paths ([`crate::lines`]), with inlined code counted at its own lines. If the program has a
-//! coverage mapping, line counts come from there. Branches are counted in the optimised code.
+//! Line and branch counts are derived from paths ([`crate::lines`]). Inlined code counts at its own lines. If the program has a coverage
+//! mapping, line counts come from the mapping, but branches are still counted in the optimised code.
 
 use crate::escape;
 use crate::lines::{FileCounts, LineCounts};
 use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
-/// Maps a file name in the debug information to the name in the tracefile; `None` omits the file.
+/// Maps a file name in debug information to the name in the tracefile; `None` omits the file.
 pub type FileName<'n> = &'n dyn Fn(&str) -> Option<String>;
 
-/// Writes a tracefile for the given functions.
+/// Writes a tracefile for the given functions. Line counts in `mapped` replace derived ones.
 pub fn write_lcov<'v, 'a: 'v>(
     functions: impl IntoIterator<Item = &'v Function<'a>>,
     mapped: &MappedLines,
@@ -32,8 +32,8 @@ pub fn write_lcov<'v, 'a: 'v>(
     out
 }
 
-/// Writes a tracefile with only the executed lines of the given functions. Profiles that contain only some paths need this, because other
-/// paths may have executed the remaining lines.
+/// Writes a tracefile that has only executed lines. A profile that contains only some of the paths needs this, because other paths may have
+/// executed the remaining lines.
 pub fn write_executed_lines(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();

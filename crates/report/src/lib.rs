@@ -1,9 +1,10 @@
 //! Presents path profiles, traces, waiting time and simulations, for people and in exchange formats.
 //!
-//! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. Terminal width and colour are options,
-//! source text comes from a [`Sources`] provider, and nothing here reads the environment or the clock. A profile is decoded into a
-//! [`View`], filtered and ordered by a [`Selection`], turned into source lines by [`PathListing`], and written as [`text`], [`annotate`],
-//! [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass through [`escape`].
+//! The input is a [`trodden_profile::Profile`] or a recording; the output is a string or bytes. Options determine terminal width and
+//! colour, a [`Sources`] provider supplies source text, and this crate does not read the environment or the clock. A profile is decoded
+//! into a [`View`], filtered and ordered by a [`Selection`], turned into source lines by [`PathListing`], and written as [`text`],
+//! [`annotate`], [`json`], [`html`] or an exchange format ([`folded`], [`pprof`], [`lcov`], [`dot`]). Names from programs pass through
+//! [`escape`].
 #![forbid(unsafe_code)]
 
 pub mod advice;

@@ -1,21 +1,22 @@
-//! Execution counts of source lines and branches, from counts of blocks, edges and paths.
+//! Execution counts of source lines and branches, computed from counts of blocks, edges and paths.
 //!
-//! **What a line's count means.** A line's code may be in several blocks and, once inlined, in several functions. Each function or inlined
-//! body that contains the line is an *instance* of it, and the line's count is the sum over its instances. An instance's count is the
-//! maximum of the counts of its blocks and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line with
-//! several blocks is not counted twice, and calls count whether or not they are inlined.
+//! **What a line's count means.** A line's code may be in several blocks and, after inlining, in several functions. Each function or
+//! inlined body that contains the line has an *instance* of the line. The line's count is the sum over its instances. An instance's count
+//! is the maximum over its blocks' counts and the entry counts of the bodies inlined at calls on the line ([`crate::inlined`]). So a line
+//! with several blocks is not counted twice, and calls count whether or not they are inlined.
 //!
-//! Counts refer to the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a
-//! loop, each copy executes some of the iterations; if it vectorised the loop, one iteration of the code represents several of the source.
+//! Counts refer to the optimised code. A line without code has no count, rather than a count of 0. If the optimiser unrolled a loop, each
+//! copy of the loop's code executes some of the iterations. If it vectorised the loop, one iteration of the code represents several
+//! iterations of the source.
 //!
-//! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and lines without other
-//! code get no count: 1. a jump after the code of other lines, such as that of a closing brace; 2. code that the optimiser moved into a
-//! later branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may have
-//! been entered without leaving code; 4. cleanup during unwinding, which is attributed to closing braces. For code compiled by clang, the
-//! graph before optimisation shows further lines that must have been executed ([`implied`]).
+//! A line gets a count of 0 only if its own code proves that it was not executed. Four kinds of code prove nothing, and a line that has no
+//! other code gets no count: 1. a jump after the code of other lines, such as the jump at a closing brace; 2. code that the optimiser moved
+//! into a later branch that was never taken; 3. a body that was never entered, if a different body of the same function was entered, or may
+//! have been entered and has no code left; 4. cleanup during unwinding, which has the positions of closing braces. For code compiled by
+//! clang, the graph before optimisation shows additional lines that must have been executed ([`implied`]).
 //!
-//! A function's calls are its entries and the entries of its inlined bodies. Branches are counted in the optimised code; copies of one
-//! source branch are summed by line, column and direction.
+//! A function's calls are its entries and the entries of its inlined bodies. Branches are counted in the optimised code. The counts of
+//! copies of a source branch are added up by line, column and direction.
 
 use crate::inlined;
 use crate::view::{Function, View, file_of};
@@ -27,14 +28,14 @@ use trodden_unit::{EdgeKind, SourcePosition};
 mod implied;
 mod unexecuted;
 
-/// Counts by source file.
+/// Execution counts of source lines, functions and branches, by file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LineCounts {
-    /// The counts of each file, by name.
+    /// Counts by file name.
     pub files: BTreeMap<String, FileCounts>,
 }
 
-/// Counts of a file.
+/// Execution counts in one source file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileCounts {
     /// Executions of each line that has code.
@@ -43,12 +44,12 @@ pub struct FileCounts {
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, OutcomeCount>>,
-    /// Lines after a call that never returned, in blocks whose executions all stopped in that call.
+    /// Lines in blocks whose executions all stopped in a call. The call precedes these lines.
     pub stopped: BTreeSet<u32>,
 }
 
 impl FileCounts {
-    /// Adds the counts of lines and branches recorded for the same file under another name.
+    /// Adds the line and branch counts of `other`, which has a different name for the same file.
     pub fn add(&mut self, other: &FileCounts) {
         other.lines.iter().for_each(|(line, count)| *self.lines.entry(*line).or_default() += count);
         for (place, directions) in &other.branches {
@@ -61,22 +62,22 @@ impl FileCounts {
     }
 }
 
-/// A possible outcome of a branch. Reports list outcomes in this order.
+/// An outcome of a branch. Reports list outcomes in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// The condition is true.
     True,
     /// The condition is false.
     False,
-    /// A case of a switch.
+    /// The condition equals this case of a switch.
     Case(i64),
     /// None of the cases.
     Default,
-    /// A target of an indirect branch.
+    /// A target of an indirect branch, by its index.
     Indirect(u32),
 }
 
-/// Counts for one outcome of a branch.
+/// How often a branch was executed, and how often it had one outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCount {
     /// Executions of the branch.
@@ -86,7 +87,8 @@ pub struct OutcomeCount {
 }
 
 impl View<'_> {
-    /// The count of a line: from the coverage mapping if the file has one, otherwise derived from blocks. `None` if the line has no count.
+    /// Returns the count of a line; `None` if it has none. The count comes from the coverage mapping if the mapping has the file, and
+    /// otherwise from blocks.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
         match self.mapped.get(file).or_else(|| self.mapped.get(&normalize(file))) {
             Some(lines) => lines.get(&line).copied(),
@@ -101,7 +103,7 @@ impl LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
         let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_empty_and_unentered(f)).collect();
         for function in &functions {
-            let entries = inlined::inlined_entries(function);
+            let entries = inlined::count_inlined_entries(function);
             unentered.extend(counts.add_lines(function, &entries));
             counts.add_stopped(function);
             counts.add_branches(function);
@@ -109,19 +111,19 @@ impl LineCounts {
             counts.add_inlined(function, &entries);
         }
         let declared: BTreeSet<(&str, u32)> = unentered.iter().map(|[_, declared]| *declared).collect();
-        let without_code = unexecuted::without_code(&functions, &counts, &declared);
-        unentered.retain(|[_, declared]| !without_code.contains(declared));
+        let functions_without_code = unexecuted::functions_without_code(&functions, &counts, &declared);
+        unentered.retain(|[_, declared]| !functions_without_code.contains(declared));
         counts.add_unentered(unentered);
-        implied::apply(&mut counts, &functions);
+        implied::correct_zero_counts(&mut counts, &functions);
         counts
     }
 
-    /// The count of a line; `None` if the line has no count.
+    /// Returns the count of a line; `None` if it has none.
     pub fn line(&self, file: &str, line: u32) -> Option<u64> {
         self.files.get(file)?.lines.get(&line).copied()
     }
 
-    /// Calls of the functions declared on a line; `None` if there are no functions.
+    /// Returns the calls of all functions declared on a line; `None` if there are none.
     pub(crate) fn calls_at(&self, (file, line): (&str, u32)) -> Option<u64> {
         let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
         named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
@@ -135,8 +137,8 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds the lines of bodies that were entered. Returns the lines of bodies that were not entered, each followed by the declaration
-    /// of its function.
+    /// Adds the lines of bodies that were entered. Returns the lines of the other bodies, each followed by the declaration of the body's
+    /// function.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: SourcePosition| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -152,7 +154,7 @@ impl LineCounts {
     }
 
     fn add_stopped(&mut self, function: &Function) {
-        let stopped = inlined::stops_by_block(function, &function.paths);
+        let stopped = inlined::count_stops_by_block(function, &function.paths);
         for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
             if count == 0 || stopped[at] < count {
                 continue;
@@ -172,7 +174,7 @@ impl LineCounts {
         }
     }
 
-    /// Adds lines of bodies that were not entered, unless a different body of the same function was entered.
+    /// Adds the lines of bodies that were not entered. Omits a body if a different body of the same function was entered.
     fn add_unentered(&mut self, lines: Vec<[(&str, u32); 2]>) {
         let calls =
             self.files.iter().flat_map(|(file, counts)| counts.functions.iter().map(move |((line, _), n)| ((file.as_str(), *line), *n)));
@@ -220,11 +222,11 @@ impl LineCounts {
     }
 }
 
-/// The positions of all line instances in a function, each with its count.
+/// Returns the positions of all line instances in a function, with their counts.
 fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(SourcePosition, u64)> {
     let mut instances = InstanceCounts::default();
     instances.add(function.map.position, function.paths.entries());
-    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stops_by_block(function, &function.paths));
+    let (cleanups, stopped) = (unexecuted::find_cleanup_blocks(function), inlined::count_stops_by_block(function, &function.paths));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
             continue;
@@ -233,8 +235,8 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
             |jump: &SourcePosition| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
         let jump = block.branch.filter(|jump| count == 0 && ends_unconditionally(function, at) && others(jump));
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
-        let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
-        // Paths that stopped in a call of the block did not execute the code after it.
+        let untaken = if count == 0 { unexecuted::find_untaken_branches(function, Node(at as u32)) } else { BTreeSet::new() };
+        // A path that stopped in a call did not execute the code after the call.
         let after_calls = inlined::executions_after_calls(function, at, count, count.saturating_sub(stopped[at]));
         let count_of = |p: &SourcePosition| {
             let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
@@ -251,7 +253,7 @@ fn line_instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Sou
     instances.0.into_values().collect()
 }
 
-/// The maximum count of each instance, by scope, file and line.
+/// Maps each instance, by scope, file and line, to the maximum count of its code.
 #[derive(Default)]
 struct InstanceCounts(BTreeMap<(u32, u32, u32), (SourcePosition, u64)>);
 
@@ -263,7 +265,6 @@ impl InstanceCounts {
     }
 }
 
-/// Returns true if a block ends in an unconditional jump or a return.
 fn ends_unconditionally(function: &Function, block: usize) -> bool {
     let graph = &function.map.graph;
     let mut kinds = graph.out(Node(block as u32)).iter().map(|e| graph.kind(*e)).filter(|k| *k != EdgeKind::Reach);

@@ -1,9 +1,9 @@
-//! Measures that paths are weighted by.
+//! The measures by which reports weight paths.
 
-/// A measure of a path's weight.
+/// Determines the weight of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathMeasure {
-    /// Executed instructions of LLVM IR.
+    /// Executed LLVM IR instructions.
     #[default]
     Instructions,
     /// Executed basic blocks.

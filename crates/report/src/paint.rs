@@ -3,32 +3,32 @@
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Titles.
+/// Style for titles.
 pub const TITLE: Style = Style::new().bold();
-/// Names of functions.
+/// Style for function names.
 pub const NAME: Style = AnsiColor::Cyan.on_default().bold();
-/// Less important text.
+/// Style for less important text.
 pub const DIM: Style = Style::new().dimmed();
-/// Counts.
+/// Style for counts.
 pub const COUNT: Style = AnsiColor::Yellow.on_default();
-/// Bars.
+/// Style for bars.
 pub const BAR: Style = AnsiColor::Blue.on_default();
-/// The targets of branches.
+/// Style for the directions that branches took.
 pub const DIRECTION: Style = AnsiColor::Green.on_default().bold();
-/// Other branch outcomes, and kinds of findings.
+/// Style for other branch outcomes and for kinds of findings.
 pub const OTHER: Style = AnsiColor::Magenta.on_default().bold();
-/// Source lines on the shown path.
+/// Style for source lines on the shown path.
 pub const ON_PATH: Style = Style::new().bold();
-/// Warnings.
+/// Style for warnings.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// All styles.
+/// All styles; [`crate::escape`] keeps their escape sequences.
 pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
 
-/// Applies styles to text.
+/// Applies styles to text, or leaves text plain.
 #[derive(Clone, Copy, Debug)]
 pub struct Painter {
-    /// Whether colour is enabled.
+    /// True if colour is enabled.
     pub color: bool,
 }
 
@@ -42,12 +42,12 @@ impl Painter {
     }
 }
 
-/// The width of text in terminal columns.
+/// Returns the width of text in terminal columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens text to at most `columns`; `…` marks the omission.
+/// Shortens text to at most `columns`, and marks the omission with `…`.
 pub fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_string();
@@ -67,7 +67,7 @@ pub fn fit(text: &str, columns: usize) -> String {
     out
 }
 
-/// Shortens a function's name to at most `columns`. Enclosing namespaces are left out before the name itself: `…::State::next`.
+/// Shortens a function's name to at most `columns`. Namespaces are omitted before the name itself is shortened: `…::State::next`.
 pub fn fit_name(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_string();
@@ -91,24 +91,24 @@ pub fn fit_name(name: &str, columns: usize) -> String {
     fit(last, columns)
 }
 
-/// Aligns text to the left: shortens it, or pads it on the right, to exactly `columns`.
-pub fn left(text: &str, columns: usize) -> String {
+/// Aligns text to the left: shortens or pads it to exactly `columns`.
+pub fn align_left(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     let fill = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(fill))
 }
 
-/// Aligns text to the right: pads it on the left to at least `columns`.
-pub fn right(text: &str, columns: usize) -> String {
+/// Aligns text to the right: pads it to at least `columns`.
+pub fn align_right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// A bar for a share from 0 to 1, with a resolution of an eighth of a column, padded to `columns`.
+/// Renders a bar for a share from 0 to 1, padded to `columns`. The resolution is an eighth of a column.
 pub fn bar(share: f64, columns: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
-    left(&format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8]), columns)
+    align_left(&format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8]), columns)
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn texts_are_shortened_and_padded() {
         assert_eq!([fit("abcdef", 6), fit("abcdef", 4), fit("日本語", 5), fit("x", 0)], ["abcdef", "abc…", "日本…", ""]);
-        assert_eq!([left("ab", 4), right("ab", 4)], ["ab  ", "  ab"]);
+        assert_eq!([align_left("ab", 4), align_right("ab", 4)], ["ab  ", "  ab"]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Lists a path as source lines: where it begins, the lines it executes and the direction of each branch, and where it ends.
+//! Lists a path as source lines: where it starts, the lines it executes, the direction of each branch, and where it ends.
 //!
-//! The optimiser reorders the instructions of a block, so the lines of a block are shown in source order, except that the line of its
-//! branch comes last. Neighbouring steps on the same line are merged. Inlined code is shown under its call (its *chain*).
-//! The direction of a branch is shown as the line it leads to and the line it does not lead to (`→ 14, not 20`). Showing whether the
-//! condition was true would often be wrong for the source, because compilers negate conditions.
+//! The optimiser reorders the instructions of a block. Therefore a block's lines are listed in source order, but the line of its branch
+//! comes last. Neighbouring steps on the same line are merged. Inlined code is listed below its call (its *chain*). The direction of a
+//! branch is described by the line it leads to and the line it does not lead to (`→ 14, not 20`). The condition's value is not shown,
+//! because compilers negate conditions.
 
 pub use crate::turn::{PathBegins, PathEnds, Turn};
 use crate::view::{Function, file_of, inline_chain};
@@ -17,7 +17,7 @@ use trodden_unit::{BlockKind, EdgeKind, SourcePosition};
 pub struct PathListing {
     /// How the path begins.
     pub begins: PathBegins,
-    /// The lines that it executes.
+    /// The lines that it executes, in order.
     pub steps: Vec<ListingStep>,
     /// How the path ends.
     pub ends: PathEnds,
@@ -35,19 +35,19 @@ impl ListedPath<'_, '_> {
     }
 }
 
-/// One line of a listing, or a block whose line is unknown.
+/// A line of a listing, or a block whose line is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListingStep {
-    /// The blocks on the path that contain the line.
+    /// The path's blocks that have code from the line.
     pub blocks: Vec<Node>,
-    /// The calls of inlined functions, outermost first, then the line itself. Empty if the line is unknown.
+    /// The calls of inlined functions, outermost first, and finally the line itself. Empty if the line is unknown.
     pub chain: Vec<SourcePosition>,
-    /// The directions of the branches on the line.
+    /// The directions that branches on the line took.
     pub turns: Vec<Turn>,
 }
 
 impl PathListing {
-    /// The listing of a path. An unfinished path ends at a call that did not return.
+    /// Lists a path. An unfinished path ends at a call that did not return.
     pub fn from_path<'p>(function: &Function, path: impl Into<CountedPath<'p>>) -> PathListing {
         let path = path.into();
         let edges = taken_edges(function, path.path);
@@ -69,13 +69,13 @@ impl PathListing {
             }
         };
         PathListing {
-            begins: path_begin(function, path.beginning),
+            begins: find_path_begin(function, path.beginning),
             steps: listing_steps(function, path.blocks, &edges, path.end.is_none()),
             ends,
         }
     }
 
-    /// Joins the listings of the pieces of a cut path, in order. `pieces` must not be empty.
+    /// Joins the listings of a cut path's pieces, which are in order. `pieces` must not be empty.
     pub fn joined(pieces: Vec<PathListing>) -> PathListing {
         let joined = pieces.into_iter().reduce(|first, next| {
             let mut steps = first.steps;
@@ -85,7 +85,7 @@ impl PathListing {
         joined.unwrap_or(PathListing { begins: PathBegins::Entry, steps: Vec::new(), ends: PathEnds::Stop { line: None } })
     }
 
-    /// The lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
+    /// Lists the lines of the function itself, abbreviated to about `limit` lines: `12-14-..-17`.
     pub fn outline(&self, limit: usize) -> String {
         let mut lines: Vec<u32> = self.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).collect();
         lines.dedup();
@@ -101,26 +101,28 @@ impl PathListing {
     }
 }
 
-/// The tail call edge to the block from which a path returns. If the edge exists, the path is shown as ending with the tail call.
+/// Returns the tail call edge to the block from which a path returns; `None` if there is none. The path is shown as ending with the tail
+/// call.
 fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
     let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = function.map.graph.edge(before);
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.graph.from(exit)).then_some(before)
 }
 
-/// The branch direction of an edge; `None` if the edge is not a decision, or if the direction is shown at a dispatch block after it.
-pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
+/// Returns the direction of an edge. Returns `None` if the edge is not a decision, or if the dispatch block after it shows the direction.
+pub(crate) fn find_turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = function.map.graph.edge(edge);
     let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && block_kind(function, flow.to) == Some(BlockKind::Dispatch);
     let is_decision = matches!(
         flow.kind,
         EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_) | EdgeKind::Unwind
     );
-    (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: direction_text(function, edge), edge })
+    (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: describe_direction(function, edge), edge })
 }
 
-/// Describes the direction of an edge: for a branch with two successors, by both edges' targets; otherwise by the edge's condition.
-fn direction_text(function: &Function, edge: Edge) -> String {
+/// Describes an edge's direction. A branch with two successors is described by the targets of both edges, and any other edge by its
+/// condition.
+fn describe_direction(function: &Function, edge: Edge) -> String {
     let flow = function.map.graph.edge(edge);
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
         return words::edge_condition(&flow);
@@ -140,7 +142,7 @@ fn direction_text(function: &Function, edge: Edge) -> String {
     format!("→ {}, not {}", words[0], words[1])
 }
 
-/// The first known positions at the target of an edge, and at the targets of the other edges of its branch.
+/// Returns the first known position at an edge's target, and those at the targets of the branch's other edges.
 pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<SourcePosition>, Vec<Option<SourcePosition>>) {
     let flow = function.map.graph.edge(edge);
     let siblings = function.map.graph.out(flow.from).iter().filter(|other| **other != edge);
@@ -149,7 +151,6 @@ pub(crate) fn edge_positions(function: &Function, edge: Edge) -> (Option<SourceP
     (EdgeTarget::find(function, flow.to).at, others.collect())
 }
 
-/// The target of an edge, with the first known position there.
 #[derive(Clone, Copy)]
 struct EdgeTarget {
     block: Node,
@@ -157,7 +158,7 @@ struct EdgeTarget {
 }
 
 impl EdgeTarget {
-    /// Follows single successors from a block without a line to the first block that has one.
+    /// Starts at `block` and follows single successors to the first block that has a line.
     fn find(function: &Function, mut block: Node) -> EdgeTarget {
         const MAX_BLOCKS: usize = 8;
         for _ in 0..MAX_BLOCKS {
@@ -170,7 +171,7 @@ impl EdgeTarget {
         EdgeTarget { block, at: None }
     }
 
-    /// Formats the target's line, with its column if it is on the branch's own line (`from`).
+    /// Formats the target's line. The column is added if the target is on the branch's own line (`from`).
     fn line(self, function: &Function, from: Option<(u32, u32)>) -> String {
         match self.at {
             Some(p) if Some((p.file, p.line)) == from && p.column > 0 => self.column(function),
@@ -193,22 +194,23 @@ fn block_kind(function: &Function, block: Node) -> Option<BlockKind> {
     function.map.blocks.get(block.index()).map(|b| b.kind)
 }
 
-/// The reason why an edge was cut.
+/// Returns the reason why an edge was cut.
 pub fn reason_for_cut(function: &Function, edge: Edge) -> CutReason {
     function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
 }
 
-/// The first line of a block in the function's own source. Inlined code is attributed to the line of its call.
+/// Returns the first line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block, false).min()
 }
 
-/// The last line of a block in the function's own source. Inlined code is attributed to the line of its call.
+/// Returns the last line of a block in the function's own source; `None` if it is unknown. Inlined code has the line of its call.
 pub fn last_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block, false).max()
 }
 
-/// The lines of a block in the function's own source. If a path `stops` in a call of the block, only lines up to the call are included.
+/// Returns a block's lines in the function's own source. `stops` means that a path stops in a call of the block; lines after the call are
+/// omitted.
 fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
     let map = function.units_map();
     let block = function.map.blocks.get(block.index());
@@ -219,12 +221,12 @@ fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Ite
     positions.filter_map(move |p| inline_chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
-fn path_begin(function: &Function, beginning: PathStart) -> PathBegins {
+fn find_path_begin(function: &Function, beginning: PathStart) -> PathBegins {
     match beginning {
         PathStart::Entry => PathBegins::Entry,
         PathStart::After(edge) => {
             let at = function.map.graph.to(edge);
-            // If several cut edges lead here and one of them is a back edge, the loop is shown as the reason.
+            // If several cut edges lead here and one of them is a back edge, the loop is given as the reason.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.graph.get_edge(*cut).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason_for_cut(function, edge) };
@@ -233,7 +235,7 @@ fn path_begin(function: &Function, beginning: PathStart) -> PathBegins {
     }
 }
 
-/// The edges by which a path leaves its blocks, in order.
+/// Returns the edges by which a path leaves its blocks, in order; `None` for a block without such an edge.
 fn taken_edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Edge>> {
     let origins = path.iter().map(|e| function.dag.edge(*e).origin);
     let leaving = origins.filter(|o| !matches!(o, Origin::Enter(_)));
@@ -245,11 +247,12 @@ fn taken_edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Opt
         .collect()
 }
 
-/// The lines of blocks with their branch directions. If the path `stops` in a call of the last block, code after the call is omitted.
+/// Lists the lines of blocks with their branch directions. `stops` means that the path stops in a call of the last block; code after the
+/// call is omitted.
 fn listing_steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
     let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
-        let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
+        let turn = edges.get(at).copied().flatten().and_then(|edge| find_turn(function, edge));
         if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), block_kind(function, block)) {
             last.turns.extend(turn);
             continue;
@@ -271,7 +274,7 @@ fn listing_steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], s
 fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool) -> Vec<ListingStep> {
     let chains = block_chains(function, block, stops);
     if chains.is_empty() {
-        // A block without lines is shown only if it has a branch, or if no block of the function has lines.
+        // A block without lines is listed only if it has a branch, or if no block of the function has lines.
         let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
         return if hidden {
             Vec::new()
@@ -287,7 +290,8 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool
     steps
 }
 
-/// The positions of one block in source order, each with the calls that it was inlined through. A branch to several successors comes last.
+/// Returns a block's positions in source order, each with the calls that it was inlined through. The branch is last if it has several
+/// successors.
 fn block_chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<SourcePosition>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();

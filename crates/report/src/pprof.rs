@@ -1,7 +1,7 @@
 //! A profile for `pprof`: a gzipped protocol buffer. Field numbers and meanings are those of `profile.proto` in google/pprof.
 //!
-//! Each executed path is one sample, whose values are its executions and executed instructions. A path is presented as if its function
-//! called it: the stack of a sample is the path (leaf), then the function.
+//! Each executed path is a sample with two values: executions and executed instructions. A path is presented as if its function called it,
+//! so a sample's stack has the path as its leaf, then the function.
 
 use crate::error::ReportError;
 use crate::measure::PathMeasure;
@@ -12,24 +12,17 @@ use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Maximum number of source lines in the name of a path's frame.
 const MAX_OUTLINE: usize = 12;
 
-/// Writes the selected paths as a compressed profile.
-///
-/// # Errors
-/// No function matches the selection, or compression fails.
-pub fn pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
+/// Writes the selected paths as a compressed profile. Fails if no function matches the selection.
+pub fn write_pprof(view: &View, selection: &Selection) -> Result<Vec<u8>, ReportError> {
     let profile = build_profile(view, selection)?;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(&prost::Message::encode_to_vec(&profile)).map_err(ReportError::Compress)?;
     encoder.finish().map_err(ReportError::Compress)
 }
 
-/// Builds the uncompressed `Profile` message for the selected paths.
-///
-/// # Errors
-/// No function matches the selection.
+/// Builds the uncompressed `Profile` message for the selected paths. Fails if no function matches the selection.
 pub fn build_profile(view: &View, selection: &Selection) -> Result<PprofProfile, ReportError> {
     let ranking = selection.rank(view)?;
     let mut builder = PprofBuilder::default();
@@ -39,7 +32,7 @@ pub fn build_profile(view: &View, selection: &Selection) -> Result<PprofProfile,
         let outer = builder.intern_function_location(ranked.function);
         let leaf = builder.intern_path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
         let instructions = ranked.function.weight(ranked.path, PathMeasure::Instructions);
-        let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
+        let value = vec![clamp_to_i64(ranked.path.count.into()), clamp_to_i64(instructions)];
         builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
     }
     let run = &view.profile.run;
@@ -51,18 +44,18 @@ pub fn build_profile(view: &View, selection: &Selection) -> Result<PprofProfile,
         location: builder.locations,
         function: builder.functions,
         string_table: builder.strings,
-        time_nanos: clamp(run.started_ns.into()),
-        duration_nanos: clamp(run.duration_ns.into()),
+        time_nanos: clamp_to_i64(run.started_ns.into()),
+        duration_nanos: clamp_to_i64(run.duration_ns.into()),
         comment,
         default_sample_type,
     })
 }
 
-fn clamp(value: u128) -> i64 {
+fn clamp_to_i64(value: u128) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Collects the message's tables. Strings are stored once.
+/// Builds the message's tables, and stores each string once.
 #[derive(Default)]
 struct PprofBuilder {
     strings: Vec<String>,
@@ -127,7 +120,7 @@ impl PprofBuilder {
 /// The message `Profile` of `profile.proto`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PprofProfile {
-    /// The types of the samples' values.
+    /// Types of the samples' values.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
     /// Executed paths.
@@ -139,7 +132,7 @@ pub struct PprofProfile {
     /// Functions and paths.
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<PprofFunction>,
-    /// All strings; the first is empty.
+    /// All strings. The first one is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
     /// Start of the run, in nanoseconds since 1970.
@@ -156,13 +149,13 @@ pub struct PprofProfile {
     pub default_sample_type: i64,
 }
 
-/// Name and unit of a value, as indices into the string table.
+/// Name and unit of a value. Both are indices into the string table.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct ValueType {
-    /// The name.
+    /// Index of the name.
     #[prost(int64, tag = "1")]
     pub kind: i64,
-    /// The unit.
+    /// Index of the unit.
     #[prost(int64, tag = "2")]
     pub unit: i64,
 }
@@ -170,43 +163,43 @@ pub struct ValueType {
 /// An executed path.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PprofSample {
-    /// The path, then its function.
+    /// Location of the path, then location of its function.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
-    /// Executions, instructions.
+    /// Number of executions, then number of executed instructions.
     #[prost(int64, repeated, tag = "2")]
     pub value: Vec<i64>,
 }
 
-/// A code location.
+/// A function or path as the location of a stack frame.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PprofLocation {
-    /// The location's number, from 1.
+    /// ID, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The location's line.
+    /// A single line.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<PprofLine>,
 }
 
-/// A line of a function.
+/// A source line in a function.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct PprofLine {
-    /// The function's number.
+    /// ID of the function.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
-    /// The line in the function's file.
+    /// Line number in the function's file.
     #[prost(int64, tag = "2")]
     pub line: i64,
 }
 
-/// A function, or a path presented as one. Names are indices into the string table.
+/// A function, or a path that is presented as a function. Names are indices into the string table.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct PprofFunction {
-    /// The function's number, from 1.
+    /// ID, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// The demangled name.
+    /// Demangled name.
     #[prost(int64, tag = "2")]
     pub name: i64,
     /// Linkage name.
@@ -215,7 +208,7 @@ pub struct PprofFunction {
     /// Source file.
     #[prost(int64, tag = "4")]
     pub filename: i64,
-    /// The line of the declaration.
+    /// Line of the declaration.
     #[prost(int64, tag = "5")]
     pub start_line: i64,
 }

@@ -1,10 +1,10 @@
 //! Untested paths as text and JSON; [`crate::sarif`] writes them as SARIF.
 //!
-//! The known paths have been removed from the view's profile ([`trodden_analysis::untested`]), so all of its paths are untested.
+//! [`trodden_analysis::untested`] has removed the known paths from the view's profile, so all remaining paths are untested.
 
 use crate::escape;
 use crate::json::{self, SCHEMA_VERSION, number};
-use crate::paint::{self, right};
+use crate::paint::{self, align_right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::targets;
@@ -20,92 +20,89 @@ use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
 
-/// The order of untested paths.
+/// How untested paths are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UntestedOrder {
-    /// By executions, most first.
+    /// Most executions first.
     Count,
-    /// By time of the first execution, latest first.
+    /// Latest first execution first.
     Newest,
-    /// By number of runs that took the path, most first.
+    /// Most runs first.
     Runs,
-    /// By how well paths distinguish failing from passing runs, best first; ties by time of the first execution, latest first.
+    /// Best distinction between failing and passing runs first. Ties are ordered like `Newest`.
     Failures,
 }
 
-/// Selects and orders the untested paths to show.
+/// Which untested paths to show, and in which order.
 pub struct UntestedSelection<'a> {
-    /// A function's name or a pattern, as for [`crate::Selection`]; all functions if `None`.
+    /// A function's name or a pattern, as in [`crate::Selection`]; `None` selects all functions.
     pub function: Option<&'a str>,
     /// Maximum number of paths.
     pub top: usize,
-    /// The order; if `None`, [`UntestedOrder::Failures`] if there are failing runs, otherwise [`UntestedOrder::Count`].
+    /// The order. `None` means [`UntestedOrder::Failures`] if there are failing runs, and otherwise [`UntestedOrder::Count`].
     pub order: Option<UntestedOrder>,
 }
 
-/// The data of a report of untested paths.
+/// Input for a report of untested paths.
 #[derive(Clone, Copy)]
 pub struct UntestedInput<'v, 'a> {
-    /// The profile without its known paths.
+    /// Shows the profile without its known paths.
     pub view: &'v View<'a>,
-    /// The runs in which each path was executed.
+    /// The runs that executed each path.
     pub sightings: &'v Sightings,
-    /// The known paths.
+    /// Paths that tests took.
     pub known: &'v KnownPaths,
-    /// The merged runs.
+    /// The runs that the profile merges.
     pub runs: &'v [RunLabel],
 }
 
-/// An untested path.
+/// A path that was executed and that no known path equals.
 pub struct UntestedPath<'v, 'a> {
-    /// The path's function.
+    /// The function that contains the path.
     pub function: &'v Function<'a>,
-    /// The path's number.
+    /// The path's number in the function.
     pub id: u64,
-    /// Whether the path is complete; otherwise it is unfinished.
+    /// True for a complete path, false for an unfinished one.
     pub complete: bool,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
-    /// The path's edges that no known path takes.
+    /// Edges on the path that no known path takes.
     pub new_edges: Vec<Edge>,
-    /// The runs in which the path was executed.
+    /// The runs that executed the path.
     pub seen: Sighting,
-    /// The path's source lines.
+    /// The path as source lines.
     pub listing: PathListing,
 }
 
-/// An untested edge.
+/// An edge that no known path takes.
 pub struct UntestedEdge<'v, 'a> {
-    /// The edge's function.
+    /// The function that contains the edge.
     pub function: &'v Function<'a>,
-    /// The edge's number.
+    /// The edge in the function's graph.
     pub edge: Edge,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
 }
 
-/// The selected untested paths, and sums over all of them.
+/// Selected untested paths and edges, and sums over all selected paths.
 pub struct ResidualReport<'v, 'a> {
     input: UntestedInput<'v, 'a>,
-    /// The shown paths in order.
+    /// The paths to show, in order.
     pub shown: Vec<UntestedPath<'v, 'a>>,
-    /// Untested edges of the selected functions, most executed first.
+    /// Untested edges in the selected functions, most executed first.
     pub edges: Vec<UntestedEdge<'v, 'a>>,
-    /// The number of selected paths, shown or not.
+    /// Number of selected paths, including paths beyond the maximum.
     pub found: usize,
-    /// The number of unfinished paths among the selected paths.
+    /// Number of unfinished paths among the selected paths.
     pub unfinished: usize,
-    /// The number of untested paths, selected or not.
+    /// Number of untested paths, selected or not.
     pub all: usize,
     /// Sums over the selected complete paths.
     pub summary: UntestedSummary,
 }
 
 impl<'v, 'a> ResidualReport<'v, 'a> {
-    /// Selects paths and sorts them.
-    ///
-    /// # Errors
-    /// No function matches the selection.
+    /// Selects paths and orders them. Fails if no function matches the selection.
     pub fn new(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
         let functions: Vec<&Function> = match selection.function {
             // A profile without untested paths has no functions, so the name cannot be checked.
@@ -140,18 +137,18 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
-    /// Returns true if no path is selected and there were no executions of paths that cannot be listed.
+    /// Returns true if no path is selected, and if all executions can be attributed to paths.
     pub fn is_empty(&self) -> bool {
         self.found == 0 && self.input.sightings.without_path == UndistinguishedExecutions::default()
     }
 
-    /// The share of untested executions, from 0 to 1; `None` if the program does not count known paths, or executed none.
+    /// Returns the share of untested executions (0 to 1). Returns `None` if the program does not count known paths or executed no paths.
     pub fn share(&self) -> Option<f64> {
         let all = self.input.sightings.executions;
         (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
     }
 
-    /// The functions of the shown paths, reduced to these paths.
+    /// Returns the functions of the shown paths. They contain only these paths.
     pub fn functions(&self) -> Vec<Function<'a>> {
         let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
             self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
@@ -160,12 +157,12 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.restricted_to(&ids)).collect()
     }
 
-    /// The first run that took a path.
+    /// Returns the first run that took a path.
     pub fn run_of(&self, path: &UntestedPath) -> Option<&RunLabel> {
         self.input.runs.get(path.seen.first_run)
     }
 
-    /// The report as text.
+    /// Renders the report as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &PageLayout::new(options);
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
@@ -215,7 +212,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         )
     }
 
-    /// A note on executions whose paths the build does not distinguish.
+    /// Describes executions that cannot be listed because the build does not distinguish their paths.
     fn describe_unlisted(&self) -> String {
         let UndistinguishedExecutions { untested, unclear } = self.input.sightings.without_path;
         let line = |executions: u128, of: &str| match executions {
@@ -257,12 +254,12 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     fn describe_first_run(&self, path: &UntestedPath) -> Option<String> {
         let run = self.run_of(path)?;
-        let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::utc_time(path.seen.first_ns) };
+        let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::format_utc_time(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
         Some(format!("first {when} by {number}{}", run.words.replace(char::is_control, " ")))
     }
 
-    /// The report as JSON; the user guide describes the schema.
+    /// Returns the report as JSON. The user guide documents the schema.
     pub fn json(&self, sources: &SourceCache) -> Value {
         let paths = self.shown.iter().enumerate().map(|(at, p)| {
             let mut out = json::listing_json(p.function, &p.listing, sources);
@@ -332,7 +329,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         untested::known_paths_of(self.known, &function.unit.map, function.map)
     }
 
-    /// How well a path distinguishes failing from passing runs (Ochiai coefficient), from 0 to 1.
+    /// Returns how well a path distinguishes failing from passing runs: its Ochiai coefficient, from 0 to 1.
     fn suspicion(&self, path: &UntestedPath) -> f64 {
         path.seen.outcomes.ochiai(self.sightings.outcomes)
     }
@@ -341,7 +338,6 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
-    /// The number of paths of a function that can be listed.
     fn count_listable(&self, function: &Function) -> usize {
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
@@ -400,14 +396,13 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 }
 
-/// The lines of an edge's source and target blocks.
 fn edge_lines(edge: &UntestedEdge) -> (Option<u32>, Option<u32>) {
     let flow = edge.function.map.graph.edge(edge.edge);
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
 }
 
-/// Compares how hot the tests' hottest paths are in the field, as text. `view` shows the field's complete profile.
-pub fn hot_text(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
+/// Renders a comparison of how hot the tests' hottest paths are in the field. `view` shows the field's complete profile.
+pub fn render_hot_paths(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
@@ -421,7 +416,7 @@ pub fn hot_text(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOpt
         hot.len(),
         words::percent(share)
     ));
-    out.push_str(&format!("{}  {}  {}  {}\n", right("tests", 6), right("field", 6), right("times", 8), "path"));
+    out.push_str(&format!("{}  {}  {}  {}\n", align_right("tests", 6), align_right("field", 6), align_right("times", 8), "path"));
     let functions = view.by_map_index();
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
@@ -430,14 +425,14 @@ pub fn hot_text(view: &View, hot: &[KnownHotPath], share: f64, options: &TextOpt
             (f.name.short.clone(), outline.unwrap_or_default())
         });
         let name = page.paint(paint::NAME, &name);
-        let numbers = (right(&(at + 1).to_string(), 6), right(&rank, 6), right(&words::brief(path.field), 8));
+        let numbers = (align_right(&(at + 1).to_string(), 6), align_right(&rank, 6), align_right(&words::brief(path.field), 8));
         out.push_str(&format!("{}  {}  {}  {name} {} {lines}\n", numbers.0, numbers.1, numbers.2, path.path));
     }
     out
 }
 
-/// The comparison of hot paths as JSON.
-pub fn hot_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
+/// Returns the comparison of hot paths as JSON.
+pub fn hot_paths_json(view: &View, hot: &[KnownHotPath], share: f64) -> Value {
     let functions = view.by_map_index();
     let path = |(at, p): (usize, &KnownHotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());

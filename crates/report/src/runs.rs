@@ -4,21 +4,21 @@ use crate::json;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use trodden_profile::{ProcessEnding, RunEntry};
-use trodden_text::words::utc_time;
+use trodden_text::words::format_utc_time;
 
-/// A run as JSON.
+/// Describes a run and its profile as JSON.
 pub fn run_json(entry: &RunEntry) -> Value {
     let images = entry.images.iter().map(|i| json!({"path": i.path, "image": i.identity.to_string(), "build_id": i.build_id}));
     json!({
         "number": entry.number,
-        "run": json::run(&entry.run),
+        "run": json::run_json(&entry.run),
         "profile": entry.profile,
         "bytes": entry.bytes,
         "images": images.collect::<Vec<_>>()
     })
 }
 
-/// A table of runs for a terminal.
+/// Renders a table of runs for a terminal.
 pub fn table(runs: &[RunEntry]) -> String {
     let mut out =
         format!("{:>5}  {:<12} {:<16}  {:>10}  {:<10}  {}\n", "run", "suite", "started (UTC)", "seconds", "ending", "test or command");
@@ -30,7 +30,7 @@ pub fn table(runs: &[RunEntry]) -> String {
             None => "unknown".into(),
         };
         // Seconds are omitted.
-        let started = utc_time(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
+        let started = format_utc_time(entry.run.started_ns).chars().take("2026-11-21 09:45".len()).collect::<String>();
         let suite = entry.run.suite.as_deref().unwrap_or("-");
         let seconds = entry.run.duration_ns as f64 / 1e9;
         let command = entry.run.test.clone().unwrap_or_else(|| entry.run.command.join(" ")).replace(char::is_control, " ");

@@ -1,4 +1,4 @@
-//! Sampled profiles in reports: how they were sampled, and an estimate with a confidence margin next to each path's observed count.
+//! How a profile was sampled, and an estimate with a margin for each path's observed count.
 
 use crate::select::RankedPath;
 use crate::view::View;
@@ -6,7 +6,7 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 
-/// The estimated executions of a path; `None` if its unit was not sampled or no estimate can be given.
+/// Estimates a path's executions. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
 pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     let index = function.map.first_counter + ranked.path.id;
@@ -14,7 +14,6 @@ pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEsti
     is_sampled.then(|| sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)).flatten()
 }
 
-/// The summary of sampling in a report's header.
 pub fn describe_sampling(sampling: &Sampling) -> String {
     let sampling = match sampling {
         Sampling::Branches(branches) => return branches.summary(),
@@ -38,7 +37,6 @@ pub fn describe_sampling(sampling: &Sampling) -> String {
     )
 }
 
-/// Formats an estimate with its 95% margin.
 pub fn format_estimate(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
@@ -48,7 +46,7 @@ pub fn format_estimate(estimate: &BurstEstimate) -> String {
     format!("estimated {}{margin}", whole(estimate.executions))
 }
 
-/// The summary of sampling as JSON; null if the profile is not sampled.
+/// Summarises the sampling as JSON; null if the profile is not sampled.
 pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
     let s = match sampling {
         None => return Value::Null,
@@ -77,7 +75,6 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     out
 }
 
-/// Adds an estimate to a path's JSON.
 pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
     if let Some(BurstEstimate { executions, margin, samples }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin, "samples": samples }));

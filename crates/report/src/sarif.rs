@@ -1,5 +1,6 @@
-//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: the parts
-//! common to all logs, and the log of untested paths. Each untested path is a result whose code flow consists of the path's steps.
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"). Code review tools and editors show SARIF results beside the source.
+//! This file has the parts that all logs share, and the log of untested paths. In that log, each untested path is a result, and the steps
+//! of the path are the result's code flow.
 
 use crate::path_listing::{ListingStep, PathListing};
 use crate::residual::{ResidualReport, UntestedPath};
@@ -12,7 +13,6 @@ use trodden_unit::SourcePosition;
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const RULE: &str = "untested-path";
 
-/// A log with one run that has the given rules and results.
 pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     json!({
         "$schema": SCHEMA,
@@ -25,7 +25,7 @@ pub(crate) fn build_log(rules: Value, results: Vec<Value>) -> Value {
     })
 }
 
-/// Appends the rules and results of another log, without duplicating rules.
+/// Appends the rules and results of another log. A rule that both logs have is not duplicated.
 pub fn append(log: &mut Value, more: Value) {
     let own = &mut log["runs"][0];
     let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
@@ -51,11 +51,11 @@ pub fn append(log: &mut Value, more: Value) {
     own["results"] = Value::Array(results);
 }
 
-/// A source location with a message; `None` if the file is unknown.
+/// Returns a source location with a message; `None` if the file is unknown.
 pub(crate) fn location(function: &Function, position: SourcePosition, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
-    // Compilers count columns in bytes, SARIF in UTF-16 code units. The conversion needs the source text.
+    // Compilers count columns in bytes, but SARIF counts them in UTF-16 code units. The conversion needs the source text.
     if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
         region["startColumn"] = json!(column);
     }
@@ -66,17 +66,17 @@ pub(crate) fn location(function: &Function, position: SourcePosition, text: &str
     Some(location)
 }
 
-/// The log of untested paths.
+/// Builds the log of untested paths.
 pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
     let rule = json!({
         "id": RULE,
         "shortDescription": { "text": "A path that no test takes." },
         "fullDescription": { "text": "The program took this path through a function, and none of the recorded tests did." },
     });
-    build_log(json!([rule]), residual.shown.iter().map(|p| path_result(residual, p, sources)).collect())
+    build_log(json!([rule]), residual.shown.iter().map(|p| build_path_result(residual, p, sources)).collect())
 }
 
-fn path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
+fn build_path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceCache) -> Value {
     let edges = if path.new_edges.is_empty() { ", although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
@@ -105,14 +105,14 @@ fn path_result(residual: &ResidualReport, path: &UntestedPath, sources: &SourceC
     out
 }
 
-/// The location of a function's declaration; `None` if it is unknown.
+/// Returns the location of a function's declaration; `None` if it is unknown.
 pub(crate) fn declaration_location(function: &Function, sources: &SourceCache) -> Option<Value> {
     let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
 }
 
-/// A path's step as a location in a code flow that enters callees. `call_depth` is the number of calls that enclose the path's function.
+/// Returns a path's step as a location in a code flow that enters callees. `call_depth` is the number of calls around the path's function.
 pub(crate) fn call_step(
     function: &Function,
     listing: &PathListing,
@@ -134,7 +134,7 @@ fn path_step(function: &Function, listing: &PathListing, step: &ListingStep, sou
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 
-/// A file path as a URI reference (RFC 3986), with reserved characters escaped.
+/// Converts a file path to a URI reference (RFC 3986).
 fn to_uri(path: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~+,@".contains(&b);
     let escaped: String = path.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect();

@@ -1,14 +1,14 @@
-//! The version of the JSON schema of all reports, and the representation of large numbers in JSON.
+//! The version of the JSON schema that reports share, and the representation of large numbers in JSON.
 
 use serde_json::{Value, json};
 
-/// Version of the JSON schema.
+/// Version of the JSON schema of reports.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// The largest integer up to which all integers are exact in double precision, which JavaScript uses.
+/// JavaScript's numbers have double precision. They represent all integers up to this one exactly.
 const MAX_EXACT: u128 = 1 << 53;
 
-/// A number as JSON: a string if it is above 2^53.
+/// Represents a number as JSON: as a string if it is above 2^53.
 pub fn number(value: impl Into<u128>) -> Value {
     match value.into() {
         small if small <= MAX_EXACT => json!(small as u64),

@@ -4,10 +4,10 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use trodden_analysis::residual::{BuildCost, BuildCosts, SchemeResults};
 
-/// Maximum number of segments listed per scheme that no other scheme finds.
+/// For each scheme, at most this many of the segments that only it finds are listed.
 const MAX_LISTED: usize = 5;
 
-/// The comparison and the costs as text.
+/// Renders the comparison and the costs as text.
 pub fn text(found: &SchemeResults) -> String {
     let mut out = String::from("How untested segments were found (depth 1)\n");
     out += "  scheme                  test runs   test time  tested  untested  executions  found by it alone\n";
@@ -31,10 +31,10 @@ pub fn text(found: &SchemeResults) -> String {
             out += &format!("  {} alone: {} more\n", scheme.stages, plural(more as u128, "segment", "segments"));
         }
     }
-    out + "\n" + &costs_text(&found.costs)
+    out + "\n" + &render_costs(&found.costs)
 }
 
-/// The comparison as JSON, without the costs.
+/// Returns the comparison as JSON, without the costs.
 pub fn json(found: &SchemeResults) -> Value {
     let scheme = |at: usize| {
         let scheme = &found.schemes[at];
@@ -51,8 +51,7 @@ pub fn json(found: &SchemeResults) -> Value {
     json!([scheme(0), scheme(1)])
 }
 
-/// Code size and time of each build relative to the uninstrumented build, for a terminal.
-fn costs_text(costs: &BuildCosts) -> String {
+fn render_costs(costs: &BuildCosts) -> String {
     let mut out = String::from("Code size and time, relative to the uninstrumented build\n");
     out += "  build                       code    time\n";
     for row in &costs.builds {
@@ -66,7 +65,7 @@ fn costs_text(costs: &BuildCosts) -> String {
     }
 }
 
-/// Code size and time of each build, as JSON.
+/// Returns the code size and time of each build as JSON.
 pub fn costs_json(costs: &BuildCosts) -> Value {
     let row = |row: &BuildCost| {
         let (code, time) = costs.ratio(row);

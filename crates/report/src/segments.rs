@@ -1,9 +1,9 @@
-//! Interprocedural segments ([`trodden_unit::segments`]) as text with the caller's and the callee's paths side by side, as JSON, and as
-//! SARIF with code flows from function to function.
+//! Interprocedural segments ([`trodden_unit::segments`]) in three formats: as text with the paths of caller and callee side by side, as
+//! JSON, and as SARIF with code flows that pass from function to function.
 
 use crate::escape;
 use crate::json::{SCHEMA_VERSION, number};
-use crate::paint::{self, Painter, left, right};
+use crate::paint::{self, Painter, align_left, align_right};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::sarif;
 use crate::select::share;
@@ -18,11 +18,10 @@ use trodden_profile::{FunctionPaths, ImageProfile};
 use trodden_unit::{FunctionMap, Storage};
 
 const RULE: &str = "untested-segment";
-/// Minimum width of a path's column.
 const MIN_COLUMN: usize = 48;
 const COLUMN_SEPARATOR: &str = " │ ";
 
-/// Which segments are shown.
+/// Which segments to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentList {
     /// All executed segments.
@@ -39,11 +38,11 @@ pub struct SegmentRanking<'v, 'a> {
     rows: Vec<SegmentRow<'v, 'a>>,
     distinct: usize,
     executed: u128,
-    /// Totals of all executed segments, tested or not.
+    /// Totals over all executed segments, tested or not.
     all: SegmentTotals,
 }
 
-/// The number of different segments, and the number of executions.
+/// The number of different segments, and their number of executions.
 pub type SegmentTotals = (usize, u128);
 
 struct SegmentRow<'v, 'a> {
@@ -52,13 +51,13 @@ struct SegmentRow<'v, 'a> {
 }
 
 impl<'v, 'a> SegmentRanking<'v, 'a> {
-    /// The totals of the given segments.
+    /// Adds up the given segments.
     pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentTotals {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
-    /// Collects the `top` most frequent segments. `all` are the totals over all executed segments;
-    /// `segments` may contain only the untested segments.
+    /// Collects the `top` most frequent segments. `segments` may contain only untested segments, but `all` has the totals over all executed
+    /// segments.
     pub fn new(
         kind: SegmentList,
         depth: usize,
@@ -89,7 +88,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         }
     }
 
-    /// The segments as text.
+    /// Renders the segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &PageLayout::new(options);
         let what = match self.kind {
@@ -114,7 +113,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         for (rank, row) in self.rows.iter().enumerate() {
             let names: Vec<String> = row.paths.iter().map(ListedPath::name).collect();
             let times = format!("{}  {}", plural(row.count.into(), "time", "times"), percent(share(row.count.into(), self.executed)));
-            let rank = page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3));
+            let rank = page.paint(paint::TITLE, &align_right(&(rank + 1).to_string(), 3));
             out.push_str(&format!("\n{rank}  {}  {}\n", page.paint(paint::NAME, &names.join(" > ")), page.paint(paint::DIM, &times)));
             let outer = row.paths.len().saturating_sub(2);
             for path in &row.paths[..outer] {
@@ -129,7 +128,7 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         out
     }
 
-    /// The segments as JSON; the user guide describes the schema.
+    /// Returns the segments as JSON. The user guide documents the schema.
     pub fn json(&self) -> Value {
         let path = |p: &ListedPath| {
             json!({
@@ -153,18 +152,18 @@ impl<'v, 'a> SegmentRanking<'v, 'a> {
         })
     }
 
-    /// The segments as SARIF: each segment is a result with one code flow through all of its functions.
+    /// Returns the segments as SARIF. Each segment is a result with one code flow through all of its functions.
     pub fn sarif(&self, sources: &SourceCache) -> Value {
         let rule = json!({
             "id": RULE,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
             "fullDescription": { "text": "The program took this callee's path after this caller's path, and no recorded test did." },
         });
-        sarif::build_log(json!([rule]), self.rows.iter().map(|row| segment_result(row, sources)).collect())
+        sarif::build_log(json!([rule]), self.rows.iter().map(|row| build_segment_result(row, sources)).collect())
     }
 }
 
-fn segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
+fn build_segment_result(row: &SegmentRow, sources: &SourceCache) -> Value {
     let names: Vec<String> = row.paths.iter().map(|p| format!("path {} of {}", p.id, p.function.name.full)).collect();
     let taken = plural(row.count.into(), "time", "times");
     let text = format!("No test takes {}. The program took it {taken}.", names.join(", then "));
@@ -200,14 +199,15 @@ fn render_side_by_side(paths: &[ListedPath], sources: &SourceCache, options: &Te
     };
     let columns: Vec<Vec<String>> = paths.iter().map(column).collect();
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
-    let cell = |column: &Vec<String>, row: usize| left(column.get(row).map_or("", String::as_str), width);
+    let cell = |column: &Vec<String>, row: usize| align_left(column.get(row).map_or("", String::as_str), width);
     let line = |row: usize| columns.iter().map(|c| cell(c, row)).collect::<Vec<_>>().join(COLUMN_SEPARATOR);
     (0..rows).map(|row| format!("    {}\n", line(row).trim_end())).collect()
 }
 
-/// Lists the path with the given number, which may end at a call; `None` if it cannot be decoded.
+/// Lists the path with the given number, which may end at a call. Returns `None` if the number cannot be decoded.
 fn decode_listing(function: &Function, id: u64) -> Option<PathListing> {
-    // In functions that count segments, decoding skips unfinished paths, but a segment contains the caller's unfinished path.
+    // If a function counts segments, decoding its paths skips unfinished ones. But a segment contains the caller's unfinished path, so the
+    // copied map has a different storage.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     let path = paths.all().find(|path| path.id == id)?;

@@ -11,16 +11,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, PathCount};
 
-/// The functions and paths that a report shows.
+/// Which functions and paths a report shows.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// A function's name (linkage, full or short), or a regular expression for full names.
+    /// A function's linkage, full or short name, or a regular expression for full names; `None` selects all functions.
     pub function: Option<String>,
-    /// The measure that shares refer to and paths are ordered by.
+    /// Shares refer to this measure, and paths are ordered by it.
     pub measure: PathMeasure,
-    /// Maximum number of paths; 0 for all.
+    /// Maximum number of paths; 0 shows all.
     pub top: usize,
-    /// Minimum share of the whole program that a path needs to be shown, from 0 to 1.
+    /// A path is shown only if it has at least this share of the complete program (0 to 1).
     pub min_share: f64,
 }
 
@@ -33,38 +33,36 @@ impl Default for Selection {
 /// A path with its weight and share.
 #[derive(Clone, Copy)]
 pub struct RankedPath<'v, 'a> {
-    /// The function.
+    /// The function that contains the path.
     pub function: &'v Function<'a>,
-    /// The path.
+    /// The path's number, count and blocks.
     pub path: &'v PathCount,
     /// The path's weight in the selected measure.
     pub weight: u128,
-    /// The path's share of the program's total, from 0 to 1.
+    /// The weight as a share of the program's total, from 0 to 1.
     pub share: f64,
 }
 
-/// The selected paths, greatest weight first.
+/// Selected paths, greatest weight first.
 pub struct Ranking<'v, 'a> {
     /// The paths to show.
     pub paths: Vec<RankedPath<'v, 'a>>,
-    /// The selected functions, including those without a shown path.
+    /// The selected functions, including functions none of whose paths is shown.
     pub functions: Vec<&'v Function<'a>>,
-    /// The number of executed paths of the selected functions.
+    /// Number of executed paths in the selected functions.
     pub candidates: usize,
 }
 
 impl Ranking<'_, '_> {
-    /// The share of the program that the shown paths make up, from 0 to 1.
+    /// Returns the share of the program's total that the shown paths make up, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.paths.iter().map(|p| p.share).sum()
     }
 }
 
 impl Selection {
-    /// Selects paths and sorts them by weight, greatest first.
-    ///
-    /// # Errors
-    /// No function matches, or the pattern is not a valid regular expression.
+    /// Selects paths and sorts them by weight, greatest first. Fails if no function matches, or if the pattern is not a valid regular
+    /// expression.
     pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
@@ -85,10 +83,7 @@ impl Selection {
         Ok(Ranking { paths, functions, candidates })
     }
 
-    /// The selected functions.
-    ///
-    /// # Errors
-    /// As for [`Selection::rank`].
+    /// Returns the selected functions. Fails like [`Selection::rank`].
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         match &self.function {
             None => Ok(view.functions.iter().collect()),
@@ -97,20 +92,18 @@ impl Selection {
     }
 }
 
-/// Converts the value of a `--top` option, where 0 means no limit, to a maximum number of items.
+/// Converts the value of `--top` to a maximum number of items. The value 0 means no limit.
 pub fn limit(top: usize) -> usize {
     if top == 0 { usize::MAX } else { top }
 }
 
-/// The ratio of a part to the whole, from 0 to 1; 0 if the whole is 0.
+/// Returns the ratio of a part to the whole, or 0 if the whole is 0.
 pub fn share(part: u128, whole: u128) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The functions that match a name or a pattern, most executed first.
-///
-/// # Errors
-/// No function matches, or the pattern is not a valid regular expression.
+/// Returns the functions that match a name or a pattern, most executed first. Fails if no function matches, or if the pattern is not a
+/// valid regular expression.
 pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
     let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
@@ -123,14 +116,12 @@ pub fn find_functions<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v 
     }
 }
 
-/// The indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name ends with
-/// `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full name.
-///
-/// # Errors
-/// No name equals the text or ends with it, and the text is not a valid regular expression.
+/// Returns the indices of the names that match `text`. Four rules are tried in turn until one matches: the name equals `text`; the name
+/// ends with `text`; `text` is a regular expression that matches the name without its parameters; the regular expression matches the full
+/// name. Fails if no name equals or ends with `text`, and `text` is no valid regular expression.
 pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
     let indices = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
-    let named = indices(&|name| name.is(text));
+    let named = indices(&|name| name.matches(text));
     if !named.is_empty() {
         return Ok(named);
     }
@@ -143,10 +134,8 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
     Ok(if matching.is_empty() { indices(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// The path with the given number, executed or not; without a number, the path with the greatest weight, or `None` if none was executed.
-///
-/// # Errors
-/// The function has no path with that number.
+/// Returns the path with the given number, executed or not, and fails if the function has no such path. Without a number, returns the path
+/// with the greatest weight, or `None` if no path was executed.
 pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
     let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
@@ -164,7 +153,7 @@ pub fn find_path<'v>(function: &'v Function, id: Option<u64>, measure: PathMeasu
     numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
 }
 
-/// The functions into which the named function was inlined, each with the position of the first call.
+/// Returns the functions into which the named function was inlined, each with the position of the first call.
 fn find_inlining_functions(view: &View, text: &str) -> Vec<(String, String)> {
     let mut places: BTreeMap<String, (String, u32)> = BTreeMap::new();
     for unit in view.profile.images.iter().flat_map(|image| &image.units) {
@@ -192,7 +181,7 @@ fn find_similar_names(view: &View, text: &str) -> Vec<String> {
     candidates.into_iter().take(3).map(|(_, name)| name.to_string()).collect()
 }
 
-/// The Levenshtein distance between two short words.
+/// Returns the Levenshtein distance between two words. The time is the product of their lengths.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

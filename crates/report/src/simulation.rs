@@ -13,19 +13,18 @@ use trodden_hardware::{
 use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
 
 const SCHEMA_VERSION: u32 = 1;
-/// Default number of paths in a text report.
 const DEFAULT_TOP: usize = 10;
 
-/// Limits of a report.
+/// Limits the length of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationView {
-    /// Maximum number of paths; by default 10 in text, and all in JSON.
+    /// Maximum number of paths. `None` means 10 in text, and all in JSON.
     pub top: Option<usize>,
-    /// Maximum number of instructions of a path; 0 for all.
+    /// Maximum number of instructions shown per path; 0 shows all.
     pub steps: usize,
 }
 
-/// The report of one simulated configuration.
+/// Results of one simulated configuration.
 pub struct SimulationReport<'a> {
     shown: SimulationView,
     origin: &'a str,
@@ -36,7 +35,6 @@ pub struct SimulationReport<'a> {
     tables: Vec<TableResult>,
     timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,
-    /// The counts in the first table.
     first_table: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
     character: Character,
@@ -47,7 +45,7 @@ struct ReportJson<'a> {
     schema_version: u32,
     source: &'a str,
     instructions: u64,
-    /// Further iterations of string instructions, which do not count as instructions; null for recordings.
+    /// Additional iterations of string instructions, which do not count as instructions; null for recordings.
     string_iterations: Option<u64>,
     threads: u64,
     branches: BranchesJson,
@@ -60,14 +58,13 @@ struct ReportJson<'a> {
     events: Vec<EventJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processor: Option<ProcessorJson>,
-    /// Paths of the complete profile.
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
     /// Cumulative distributions over the hottest paths.
     skew: Vec<Skew>,
-    /// Instructions on paths by maximum number of branches.
+    /// Percentage of instructions on paths of at most a given number of branches.
     lengths: Vec<LengthPoint>,
-    /// The agreement of the profiles of both power models, if both were counted.
+    /// Agreement between the profiles of the two power models; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_models: Option<Agreement>,
     paths: Vec<PathJson>,
@@ -157,7 +154,7 @@ struct PathJson {
 struct DescriptorJson {
     start: String,
     length: u8,
-    /// A digit for each branch in execution order: 1 for taken, 0 for not taken.
+    /// The branches in execution order: 1 for taken, 0 for not taken.
     outcomes: String,
 }
 

@@ -1,23 +1,23 @@
-//! Source text: its provider, and a cache that reads each file once.
+//! Source text: the type of its providers, and a cache that reads each file once.
 //!
-//! Reports do not open source files themselves: the caller passes a [`Sources`] closure, which may look in the build folder, apply a
-//! mapping of prefixes, or read an archive.
+//! Reports do not open source files. The caller passes a [`Sources`] closure, which may search the build folder, translate path prefixes,
+//! or read an archive.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Maximum length of a line, in characters; longer lines, which occur in generated code, are truncated.
+/// Maximum number of characters in a line. Generated code has longer lines, which are truncated.
 const MAX_LINE_LENGTH: usize = 2000;
 
-/// Returns the text of a source file, given its path in the debug information; `None` if the file cannot be read.
+/// Returns the text of a source file. The argument is the file's path in debug information. Returns `None` if the file cannot be read.
 pub type Sources<'s> = dyn Fn(&str) -> Option<String> + 's;
 
-/// The lines of a source file.
+/// The printable lines of a source file.
 #[derive(Debug)]
 pub struct SourceFile {
     lines: Vec<String>,
-    /// The original text of lines with non-ASCII characters, by number from 1.
+    /// The original text of lines with non-ASCII characters, by line number (from 1).
     non_ascii: BTreeMap<u32, String>,
 }
 
@@ -27,12 +27,12 @@ impl SourceFile {
         SourceFile { lines: text.lines().map(make_printable).collect(), non_ascii: non_ascii.collect() }
     }
 
-    /// The line with the given number, from 1; `None` if there is no such line.
+    /// Returns the line with the given number (from 1); `None` if there is no such line.
     pub fn line(&self, number: u32) -> Option<&str> {
         self.lines.get((number as usize).checked_sub(1)?).map(String::as_str)
     }
 
-    /// Converts a column of a line from bytes to UTF-16 code units, both from 1; `None` if the line has no such column.
+    /// Converts a column in a line from bytes to UTF-16 code units. Both count from 1. Returns `None` if the line has no such column.
     pub fn utf16_column(&self, number: u32, column: u32) -> Option<u32> {
         self.line(number)?;
         let Some(line) = self.non_ascii.get(&number) else { return Some(column) };
@@ -40,30 +40,30 @@ impl SourceFile {
         Some(before.encode_utf16().count() as u32 + 1)
     }
 
-    /// The number of lines.
+    /// Returns the number of lines.
     pub fn len(&self) -> u32 {
         self.lines.len() as u32
     }
 
-    /// Returns true if there are no lines.
+    /// Returns true for an empty file.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 }
 
-/// Reads each file at most once, and remembers the files that could not be read.
+/// A cache that reads each file at most once. It also remembers which files could not be read.
 pub struct SourceCache<'a> {
     sources: &'a Sources<'a>,
     files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,
 }
 
 impl<'a> SourceCache<'a> {
-    /// Creates an empty cache.
+    /// Creates an empty cache for the files of a provider.
     pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }
 
-    /// A file; `None` if it cannot be read.
+    /// Returns a file; `None` if it cannot be read.
     pub fn file(&self, path: &str) -> Option<Rc<SourceFile>> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
@@ -73,12 +73,12 @@ impl<'a> SourceCache<'a> {
         read
     }
 
-    /// A line of a file; `None` if there is no such file or line.
+    /// Returns a line of a file; `None` if there is no such file or line.
     pub fn line(&self, path: &str, number: u32) -> Option<String> {
         self.file(path)?.line(number).map(str::to_string)
     }
 
-    /// The requested files that could not be read.
+    /// Returns the requested files that could not be read.
     pub fn missing(&self) -> Vec<String> {
         self.files.borrow().iter().filter(|(_, f)| f.is_none()).map(|(path, _)| path.clone()).collect()
     }
@@ -114,7 +114,7 @@ mod tests {
     fn columns_are_in_utf16_units() {
         let file = SourceFile::from_text("int a;\n  /* ä\u{1f600} */ x\n");
         assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
-        // After characters of two and four bytes, which have one and two code units.
+        // The first position is after a character of two bytes (one code unit) and a character of four bytes (two code units).
         assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));
     }
 

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns a provider of source text. The provider tries the path in the debug information, then searches the given folders, then the
+/// Returns a provider that reads a source file from the path in debug information, or else from one of the given folders, or else from the
 /// run's folder.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let found = locate(folders, run);
     move |path: &str| fs::read(found(path)?).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns a function that finds the path of a source file in the same places as [`sources`].
+/// Like [`sources`], but the returned function only finds the path of the source file.
 pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf> + use<> {
     let mut folders = folders.to_vec();
     folders.push(PathBuf::from(run));
@@ -23,7 +23,7 @@ pub fn locate(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<PathBuf
     }
 }
 
-/// Where a path may be found below a folder: first the complete path, then the path without its first component, and so on.
+/// Returns the paths at which a file may be below a folder: first the complete path, then the path without its first component, and so on.
 fn candidates_below<'a>(folder: &'a Path, path: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     let mut rest = path.components();
     std::iter::from_fn(move || {

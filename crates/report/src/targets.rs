@@ -1,15 +1,15 @@
 //! Untested paths as targets for test generators: each path's source lines in order, and the direction of each branch.
 //!
-//! Lines have the form `FILE:LINE`, which directed fuzzers accept as lists of targets (AFLGo and its descendants compare the last component
-//! of FILE and LINE with debug information). Inlined code is given by its own line, not by the line of the call.
+//! Lines have the form `FILE:LINE`. Directed fuzzers accept lists of such targets: AFLGo and its descendants compare LINE and the last
+//! component of FILE with debug information. Inlined code has its own line, not the line of the call.
 
-use crate::path_listing::{PathListing, edge_positions, turn};
+use crate::path_listing::{PathListing, edge_positions, find_turn};
 use crate::view::{Function, file_of};
 use serde_json::{Map, Value, json};
 use trodden_flow::Edge;
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Returns the fields of a path's JSON: its lines in order, and its branches.
+/// Returns the JSON fields of a path: its lines in order, and its branches.
 pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, Value> {
     let at = |step: &crate::path_listing::ListingStep| step.chain.last().and_then(|position| format_line(function, *position));
     let mut lines: Vec<String> = listing.steps.iter().filter_map(at).collect();
@@ -19,8 +19,8 @@ pub(crate) fn target(function: &Function, listing: &PathListing) -> Map<String, 
     Map::from_iter([("lines".to_owned(), json!(lines)), ("branches".to_owned(), Value::from(branches))])
 }
 
-/// A branch and the direction that must be taken. The condition is included only for a switch. For an `if`, the optimiser may have negated
-/// the condition, so only the lines identify the direction.
+/// Describes a branch and the direction to take. The condition is given only for a `switch`. The optimiser may have negated the condition
+/// of an `if`, so the direction is identified by lines only.
 fn branch_json(function: &Function, edge: Edge) -> Value {
     let flow = function.map.graph.edge(edge);
     let at = function.map.blocks.get(flow.from.index()).and_then(|block| block.branch).filter(|position| position.line > 0);
@@ -31,17 +31,17 @@ fn branch_json(function: &Function, edge: Edge) -> Value {
         "at": at.and_then(column),
         "to": to.and_then(column),
         "not": not.into_iter().map(|position| position.and_then(column)).collect::<Vec<_>>(),
-        "condition": turn(function, edge).filter(|_| !is_condition).map(|turn| turn.text),
+        "condition": find_turn(function, edge).filter(|_| !is_condition).map(|turn| turn.text),
     })
 }
 
-/// A position as `FILE:LINE`.
+/// Formats a position as `FILE:LINE`; `None` if the file or line is unknown.
 fn format_line(function: &Function, position: SourcePosition) -> Option<String> {
     let file = file_of(function.units_map(), position).filter(|file| !file.is_empty() && position.line > 0)?;
     Some(format!("{file}:{}", position.line))
 }
 
-/// A position as `FILE:LINE:COLUMN`, without the column if it is unknown.
+/// Formats a position as `FILE:LINE:COLUMN`, without the column if it is unknown.
 fn format_column(function: &Function, position: SourcePosition) -> Option<String> {
     let line = format_line(function, position)?;
     Some(if position.column > 0 { format!("{line}:{}", position.column) } else { line })

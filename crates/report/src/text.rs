@@ -1,11 +1,11 @@
-//! Writes the report as text: the run, the functions, the hottest paths with their listings, and the unfinished paths.
+//! Writes the report as text: the run, the functions, the hottest paths with their source lines, and the unfinished paths.
 
 use crate::error::ReportError;
 use crate::escape;
 use crate::events;
-use crate::function_totals::{render_function_totals, share_base};
+use crate::function_totals::{describe_share_base, render_function_totals};
 use crate::indent::{InlinedIndent, indent};
-use crate::paint::{self, Painter, fit, fit_name, left, right};
+use crate::paint::{self, Painter, align_left, align_right, fit, fit_name};
 use crate::path_listing::{ListingStep, PathListing};
 use crate::sampled;
 use crate::select::{self, RankedPath, Ranking, Selection};
@@ -14,14 +14,14 @@ use crate::view::{Function, View, file_of};
 use crate::words;
 use trodden_unit::{SourcePosition, UnitMap};
 
-/// The layout of text reports.
+/// Determines the layout of text reports.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOptions {
-    /// Whether to use colour.
+    /// True to use colour.
     pub color: bool,
-    /// The width of the terminal in columns.
+    /// Width of the terminal in columns.
     pub width: usize,
-    /// Maximum number of lines shown per path, 0 for all. Longer paths are shortened in the middle.
+    /// Maximum number of lines shown per path; 0 shows all. Longer paths are shortened in the middle.
     pub steps: usize,
 }
 
@@ -31,15 +31,12 @@ impl Default for TextOptions {
     }
 }
 
-/// Minimum width of a report in columns, even on narrower terminals.
 const MIN_WIDTH: usize = 60;
-/// Maximum width of a report in columns, because longer lines are hard to read.
+/// Maximum width of a report in columns. Longer lines would be hard to read.
 const MAX_WIDTH: usize = 140;
 
-/// Writes the report. Undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]) are not reported here.
-///
-/// # Errors
-/// No function matches the selection.
+/// Writes the report. The caller must report undecodable functions ([`View::corrupt`]) and missing source files ([`SourceCache::missing`]).
+/// Fails if no function matches the selection.
 pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let ranking = selection.rank(view)?;
     let page = &PageLayout::new(options);
@@ -67,7 +64,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     Ok(out)
 }
 
-/// The layout of a text page, with the width clamped to the supported range.
+/// The layout of a text page. The width is clamped to the supported range.
 pub(crate) struct PageLayout {
     pub painter: Painter,
     pub width: usize,
@@ -84,10 +81,10 @@ impl PageLayout {
         self.painter.paint(style, text)
     }
 
-    /// The beginning of an entry in a list of paths: its rank and function.
+    /// Renders the start of an entry in a list of paths: its rank and function.
     pub fn render_entry(&self, rank: usize, function: &Function) -> String {
         let name = fit_name(&function.name.short, self.width.saturating_sub(50).max(20));
-        format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
+        format!("{}  {}", self.paint(paint::TITLE, &align_right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
     }
 }
 
@@ -96,14 +93,14 @@ fn render_header(view: &View, page: &PageLayout) -> String {
     let program = words::program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::escape_line(&program))));
     let mut row = |name: &str, text: String| {
-        // Only the command is shortened to the width: the other lines are complete.
+        // Only the command is shortened to the width. All other rows are shown completely.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
-        out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
+        out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &align_left(name, 10))));
     };
     if !run.command.is_empty() {
         row("command", escape::escape_line(&words::command(&run.command)));
     }
-    // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
+    // The summary is empty for profiles that other tools collected or that were simulated.
     let summary = run_summary(view);
     if !summary.is_empty() {
         row("run", summary);
@@ -137,9 +134,9 @@ fn render_header(view: &View, page: &PageLayout) -> String {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         row("unfinished", format!("{} in {functions} (listed below)", format_executions(totals.unfinished)));
     }
-    // Not shortened, because the end says what to do.
+    // These rows are never shortened, because their end says what to do.
     for inexact in view.profile.inexact() {
-        out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
+        out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &align_left("not exact", 10))));
     }
     out.push('\n');
     out
@@ -152,7 +149,7 @@ pub(crate) fn run_summary(view: &View) -> String {
         details.push(format!("{} merged", words::plural(run.runs.into(), "run", "runs")));
     }
     if run.started_ns > 0 {
-        details.push(words::utc_time(run.started_ns));
+        details.push(words::format_utc_time(run.started_ns));
     }
     if run.duration_ns > 0 {
         details.push(words::duration(run.duration_ns));
@@ -169,8 +166,8 @@ fn format_executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// The total that shares refer to, as a noun phrase.
-pub(crate) fn total_phrase(view: &View) -> &'static str {
+/// Returns a noun phrase for the total that shares refer to.
+pub(crate) fn describe_total(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
         true => "the counted code",
@@ -179,14 +176,14 @@ pub(crate) fn total_phrase(view: &View) -> &'static str {
 }
 
 fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, page: &PageLayout) -> String {
-    let what = share_base(selection.measure);
+    let what = describe_share_base(selection.measure);
     if ranking.candidates == 0 {
         let whose = if selection.function.is_some() { "of the selected functions" } else { "of the program" };
         return format!("No path {whose} was completed.\n");
     }
     let title = page.paint(paint::TITLE, "Hottest paths");
     let shown = format!("{} of {}", ranking.paths.len(), words::count(ranking.candidates as u128));
-    let whole = total_phrase(view);
+    let whole = describe_total(view);
     let mut out = format!("{title} by share of all {what}; {shown} shown, {} of {whole}\n", words::percent(ranking.share()));
     if let [function] = ranking.functions[..] {
         let share = select::share(function.total(selection.measure), view.total(selection.measure));
@@ -195,7 +192,6 @@ fn render_paths_heading(view: &View, selection: &Selection, ranking: &Ranking, p
     out
 }
 
-/// Widths of the table's columns.
 struct Columns {
     rank: usize,
     count: usize,
@@ -216,25 +212,26 @@ impl Columns {
 
     fn render_titles(&self, page: &PageLayout) -> String {
         let cells = [
-            right("#", self.rank),
-            format!("{}{}", right("share", 7), " ".repeat(self.bar + 1)),
-            right("executions", self.count),
-            left("function", self.name),
-            format!("{}  blocks", right("path", 8)),
+            align_right("#", self.rank),
+            format!("{}{}", align_right("share", 7), " ".repeat(self.bar + 1)),
+            align_right("executions", self.count),
+            align_left("function", self.name),
+            format!("{}  blocks", align_right("path", 8)),
         ];
         format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
     }
 
     fn render_row(&self, rank: usize, ranked: &RankedPath, page: &PageLayout) -> String {
         let (function, path) = (ranked.function, ranked.path);
-        let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
+        let share =
+            format!("{} {}", align_right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
         let cells = [
-            page.paint(paint::TITLE, &right(&rank.to_string(), self.rank)),
+            page.paint(paint::TITLE, &align_right(&rank.to_string(), self.rank)),
             share,
-            page.paint(paint::COUNT, &right(&words::count(path.count.into()), self.count)),
-            page.paint(paint::NAME, &left(&fit_name(&function.name.short, self.name), self.name)),
-            right(&path.id.to_string(), 8),
-            right(&path.blocks.len().to_string(), 6),
+            page.paint(paint::COUNT, &align_right(&words::count(path.count.into()), self.count)),
+            page.paint(paint::NAME, &align_left(&fit_name(&function.name.short, self.name), self.name)),
+            align_right(&path.id.to_string(), 8),
+            align_right(&path.blocks.len().to_string(), 6),
         ];
         format!("{}\n", cells.join("  "))
     }
@@ -261,9 +258,9 @@ pub(crate) fn render_path(function: &Function, listing: &PathListing, sources: &
 }
 
 fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCache, page: &PageLayout) -> Vec<String> {
-    let texts = step_texts(function, listing, sources);
+    let texts = render_step_texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1);
-    let column = turns_column(listing, &texts, room);
+    let column = column_for_turns(listing, &texts, room);
     let mut lines = Vec::new();
     let mut before: &[SourcePosition] = &[];
     let mut left_out = 0..0;
@@ -272,27 +269,26 @@ fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCa
             continue;
         }
         let base = *base;
-        let branchless = branchless_run(&listing.steps[at..]);
+        let branchless = count_branchless_steps(&listing.steps[at..]);
         if page.steps > 0 && branchless > MAX_BRANCHLESS {
-            let (line, shown) = branchless_line(function.units_map(), before, &step.chain, branchless, base, page);
+            let (line, shown) = render_branchless_steps(function.units_map(), before, &step.chain, branchless, base, page);
             lines.push(line);
             (left_out, before) = (at..at + branchless, shown);
             continue;
         }
-        for depth in new_calls(before, &step.chain) {
+        for depth in calls_to_show(before, &step.chain) {
             lines.push(render_call(function.units_map(), &step.chain, depth, base, page));
         }
         let number = step.chain.last().map(|p| p.line.to_string()).unwrap_or_default();
         let mut turns = words::list_turns(&step.turns).into_iter();
-        // The source line is not shortened to make room for a direction. If it is too long, all directions follow on separate rows.
+        // The source line is never shortened to make room for a direction. If it is too long, all directions follow on separate rows.
         let beside = if paint::width(text) <= column { turns.next() } else { None };
         let text = match beside {
             None => fit(text, room),
-            Some(turn) => format!("{}  {}", left(text, column), paint_turn(&turn, page)),
+            Some(turn) => format!("{}  {}", align_left(text, column), paint_turn(&turn, page)),
         };
-        lines.push(format!("{}\n", format!("{} {text}", gutter(&number, page)).trim_end()));
-        // Further branches on the line follow on separate rows.
-        lines.extend(turns.map(|turn| format!("{} {}  {}\n", gutter("", page), " ".repeat(column), paint_turn(&turn, page))));
+        lines.push(format!("{}\n", format!("{} {text}", render_gutter(&number, page)).trim_end()));
+        lines.extend(turns.map(|turn| format!("{} {}  {}\n", render_gutter("", page), " ".repeat(column), paint_turn(&turn, page))));
         before = &step.chain;
     }
     lines
@@ -301,15 +297,15 @@ fn render_listing(function: &Function, listing: &PathListing, sources: &SourceCa
 /// Longer runs of inlined lines without branches are collapsed into one line.
 const MAX_BRANCHLESS: usize = 3;
 
-/// The number of leading steps that have no branch and were inlined at the same call.
-fn branchless_run(steps: &[ListingStep]) -> usize {
+/// Counts the leading steps that have no branch and were inlined at the same call.
+fn count_branchless_steps(steps: &[ListingStep]) -> usize {
     let call = |s: &ListingStep| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
     let first = steps.first().and_then(call);
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
 
 /// Renders several steps without branches as one line. Also returns the chain of calls shown so far.
-fn branchless_line<'a>(
+fn render_branchless_steps<'a>(
     map: &UnitMap,
     before: &'a [SourcePosition],
     chain: &'a [SourcePosition],
@@ -320,35 +316,32 @@ fn branchless_line<'a>(
     let words = format!("{steps} lines without a branch");
     let note = page.paint(paint::DIM, &words);
     let page = &PageLayout { width: page.width - words.len() - 2, ..*page };
-    match new_calls(before, chain).next() {
+    match calls_to_show(before, chain).next() {
         Some(depth) => (format!("{}; {note}\n", render_call(map, chain, depth, base, page).trim_end()), &chain[..depth + 2]),
-        None => (format!("{} {}... {note}\n", gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
+        None => (format!("{} {}... {note}\n", render_gutter("", page), " ".repeat(base + INLINE_INDENT * (chain.len() - 1))), before),
     }
 }
 
-/// The column of branch directions: to the right of the longest text with a direction, if there is enough room.
-fn turns_column(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
+/// Returns the column of branch directions. It is to the right of the longest line that has a direction, if there is enough room.
+fn column_for_turns(listing: &PathListing, texts: &[(String, usize)], room: usize) -> usize {
     let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|((text, _), _)| paint::width(text)).max().unwrap_or(0);
     let turns = listing.steps.iter().flat_map(|s| words::list_turns(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
-/// Indentation of inlined code relative to its call, in columns.
 pub(crate) const INLINE_INDENT: usize = 2;
-/// Columns to the left of the source text.
 const GUTTER_WIDTH: usize = 13;
 
-pub(crate) fn gutter(number: &str, page: &PageLayout) -> String {
-    page.paint(paint::DIM, &format!("{} │", right(number, GUTTER_WIDTH - 2)))
+pub(crate) fn render_gutter(number: &str, page: &PageLayout) -> String {
+    page.paint(paint::DIM, &format!("{} │", align_right(number, GUTTER_WIDTH - 2)))
 }
 
-/// Placeholder for a line whose source file cannot be read.
 pub(crate) const NO_SOURCE: &str = "(source not found)";
 
-/// For each step, its source line without the indentation common to all of the function's own lines, and the remaining indentation of the
-/// own line that the step belongs to.
-fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
+/// Returns the source line and base indentation of each step. Indentation that is common to all of the function's own lines is removed from
+/// both. For a step in inlined code, the base indentation is that of the line with the call.
+fn render_step_texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<(String, usize)> {
     let map = function.units_map();
     let line = |at: SourcePosition| sources.line(file_of(map, at)?, at.line);
     let outer = |step: &ListingStep| step.chain.first().and_then(|at| line(*at)).filter(|t| !t.is_empty());
@@ -368,8 +361,8 @@ fn step_texts(function: &Function, listing: &PathListing, sources: &SourceCache)
     listing.steps.iter().map(text).collect()
 }
 
-/// The depths of the inlined calls that contain a step but not the step before it.
-pub(crate) fn new_calls(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
+/// Returns the depths of the inlined calls that a step is in but the step before it is not.
+pub(crate) fn calls_to_show(before: &[SourcePosition], chain: &[SourcePosition]) -> std::ops::Range<usize> {
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[SourcePosition]| c.len().saturating_sub(1);
     let mut common = 0;
@@ -380,7 +373,7 @@ pub(crate) fn new_calls(before: &[SourcePosition], chain: &[SourcePosition]) -> 
     common..depth
 }
 
-/// The line above inlined code: `↳ min  in util.h, called in line 14`.
+/// Renders the line above inlined code: `↳ min  in util.h, called in line 14`.
 pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize, base: usize, page: &PageLayout) -> String {
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let start = format!("{}↳ ", " ".repeat(base + INLINE_INDENT * depth));
@@ -388,13 +381,13 @@ pub(crate) fn render_call(map: &UnitMap, chain: &[SourcePosition], depth: usize,
     let note = format!("in {}, called in line {}", escape::escape_line(file), call.line);
     let room = page.width.saturating_sub(GUTTER_WIDTH + 1 + paint::width(&start) + paint::width(&note) + 2);
     let text = format!("{start}{}", fit_name(&scope_label(map, inside), room.max(8)));
-    format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &text), page.paint(paint::DIM, &note))
+    format!("{} {}  {}\n", render_gutter("", page), page.paint(paint::NAME, &text), page.paint(paint::DIM, &note))
 }
 
-/// The name of the function that contains a position.
+/// Returns the name of the inlined function that contains a position.
 pub(crate) fn scope_label(map: &UnitMap, position: SourcePosition) -> String {
     let scope = map.scopes.get(position.scope as usize);
-    scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::scope_name(&s.name, &s.linkage_name)))
+    scope.map_or_else(|| "?".into(), |s| escape::escape_line(&crate::names::inlined_function_name(&s.name, &s.linkage_name)))
 }
 
 fn format_block(function: &Function, step: &ListingStep) -> String {
@@ -403,7 +396,6 @@ fn format_block(function: &Function, step: &ListingStep) -> String {
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))
 }
 
-/// Colours a branch direction.
 pub(crate) fn paint_turn(turn: &str, page: &PageLayout) -> String {
     match turn.split_once(", not ") {
         Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
@@ -411,7 +403,6 @@ pub(crate) fn paint_turn(turn: &str, page: &PageLayout) -> String {
     }
 }
 
-/// Maximum number of unfinished paths listed.
 const MAX_UNFINISHED: usize = 20;
 
 fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
@@ -436,11 +427,11 @@ fn render_unfinished(functions: &[&Function], page: &PageLayout) -> String {
     let name = rows.iter().map(|r| paint::width(r.1)).max().unwrap_or(0).min(page.width / 3);
     for (count, function, how) in rows.iter().take(MAX_UNFINISHED) {
         let sign = if *count < 0 { "-" } else { "" };
-        let count = right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
+        let count = align_right(&format!("{sign}{}", words::count(count.unsigned_abs().into())), 12);
         out.push_str(&format!(
             "{}  {}  {how}\n",
             page.paint(paint::COUNT, &count),
-            page.paint(paint::NAME, &left(&fit_name(function, name), name))
+            page.paint(paint::NAME, &align_left(&fit_name(function, name), name))
         ));
     }
     if rows.len() > MAX_UNFINISHED {

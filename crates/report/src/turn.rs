@@ -1,9 +1,9 @@
-//! Where a path begins and ends, and the outgoing edge that it takes at a branch.
+//! Where a path starts and ends, and the outgoing edge that it takes at a branch.
 
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::EdgeKind;
 
-/// How a path begins.
+/// Where a path starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathBegins {
     /// At the function's entry.
@@ -12,14 +12,14 @@ pub enum PathBegins {
     AfterCut {
         /// The reason why the edge was cut.
         reason: CutReason,
-        /// The block where the path begins.
+        /// The block where the path starts.
         at: Node,
-        /// The first line of that block.
+        /// The first line of that block; `None` if it is unknown.
         line: Option<u32>,
     },
 }
 
-/// How a path ends.
+/// Where a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEnds {
     /// At an exit of the function.
@@ -28,28 +28,28 @@ pub enum PathEnds {
         edge: Edge,
         /// The edge's kind.
         kind: EdgeKind,
-        /// The last line of the last block.
+        /// The last line of the last block; `None` if it is unknown.
         line: Option<u32>,
     },
-    /// At a cut edge, after which the next path begins.
+    /// At a cut edge. The next path starts after the edge.
     Cut {
         /// The reason why the edge was cut.
         reason: CutReason,
-        /// The block where the next path begins.
+        /// The block where the next path starts.
         to: Node,
-        /// The first line of that block.
+        /// The first line of that block; `None` if it is unknown.
         line: Option<u32>,
     },
     /// In a block without successors.
     Stop {
-        /// The last line of that block.
+        /// The last line of that block; `None` if it is unknown.
         line: Option<u32>,
     },
     /// At a call that did not return.
     Call {
         /// The block that makes the call.
         at: Node,
-        /// The first and last line of that block up to the call.
+        /// The first and last line in that block up to the call; `None` if they are unknown.
         lines: Option<(u32, u32)>,
     },
 }
@@ -59,7 +59,7 @@ pub enum PathEnds {
 pub struct Turn {
     /// The edge's kind.
     pub kind: EdgeKind,
-    /// The text shown for the edge: `→ 14, not 20`, `case 3`.
+    /// How the edge is described: `→ 14, not 20`, `case 3`.
     pub text: String,
     /// The taken edge.
     pub edge: Edge,

@@ -1,4 +1,4 @@
-//! Untested interprocedural segments in reports of untested paths, as text, JSON or SARIF results.
+//! Untested interprocedural segments for reports of untested paths, as text, JSON or SARIF results.
 
 use crate::segments::{SegmentList, SegmentRanking};
 use crate::text::TextOptions;
@@ -13,7 +13,7 @@ pub struct ShownSegments<'a> {
 }
 
 impl<'a> ShownSegments<'a> {
-    /// Selects the `top` most frequent segments of each depth; 0 for all.
+    /// Selects the `top` most frequent segments of each depth; 0 selects all.
     pub fn new(untested: &'a UntestedSegments<'a>, top: usize) -> ShownSegments<'a> {
         ShownSegments { untested, top }
     }
@@ -23,7 +23,6 @@ impl<'a> ShownSegments<'a> {
         self.untested.is_empty()
     }
 
-    /// Applies `each` to the segments of every depth.
     fn map_depths<T>(&self, each: impl Fn(&SegmentRanking) -> T) -> Vec<T> {
         let view = View::from_profile(&self.untested.observed().profile);
         let shown = |d: &UntestedOfDepth| {
@@ -32,7 +31,7 @@ impl<'a> ShownSegments<'a> {
         self.untested.depths().iter().map(shown).collect()
     }
 
-    /// The segments as text.
+    /// Renders the segments as text.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         self.map_depths(|s| format!("\n{}", s.text(sources, options))).concat()
     }

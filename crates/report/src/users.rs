@@ -1,7 +1,7 @@
-//! Paths reported by many users, as text and JSON. The view provides only the maps; counts come from [`AggregatedPath`].
+//! Paths reported by many users, as text and JSON. The view provides only the maps; the counts come from [`AggregatedPath`].
 
 use crate::json::{self, SCHEMA_VERSION, number};
-use crate::paint::{self, fit_name, right};
+use crate::paint::{self, align_right, fit_name};
 use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{PageLayout, TextOptions, render_path};
@@ -18,66 +18,65 @@ use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_profile::{Counts, FunctionPaths, ImageProfile, Profile, Run, UnitProfile};
 use trodden_unit::Identity;
 
-/// Maximum number of functions named for a copy without reports.
-const MAX_SHOWN: usize = 8;
+const MAX_NAMED_FUNCTIONS: usize = 8;
 
-/// A path and the users who took it.
+/// A path that users took.
 #[derive(Clone, Debug)]
 pub struct TakenPath<'a> {
     /// The numbers of users, reports and executions, and the users with the most executions.
     pub seen: &'a AggregatedPath,
-    /// The estimate for all users, if each copy counts only some of the paths.
+    /// An estimate for all users; `None` unless each copy counts only some of the paths.
     pub estimate: Option<UserEstimate>,
 }
 
 /// An estimate for all users, extrapolated from the users whose copies count a path.
 #[derive(Clone, Copy, Debug)]
 pub struct UserEstimate {
-    /// The number of users with a copy that counts the path.
+    /// Number of users with a copy that counts the path.
     pub watching: u64,
-    /// The number of users who take the path.
+    /// Number of users who take the path.
     pub users: UsersEstimate,
-    /// Executions by all users.
+    /// Number of executions by all users.
     pub count: CountEstimate,
 }
 
-/// Paths that users took.
+/// The paths to show, and totals.
 #[derive(Clone, Copy, Debug)]
-pub struct AllTaken<'a> {
+pub struct TakenPaths<'a> {
     /// The paths to show, in order.
     pub taken: &'a [TakenPath<'a>],
-    /// The total number of reports.
+    /// Total number of reports.
     pub reports: u64,
-    /// The total number of paths.
+    /// Total number of paths.
     pub paths: u64,
-    /// The reports of copies, if each copy counts only some of the paths.
+    /// The reports by copy; `None` unless each copy counts only some of the paths.
     pub tomography: Option<&'a Tomography>,
 }
 
-/// The reports of a program's copies, each of which counts some of the paths.
+/// The reports from a program's copies. Each copy counts some of the paths.
 #[derive(Clone, Debug)]
 pub struct Tomography {
-    /// The number of users who reported.
+    /// Number of users who reported.
     pub reported: u64,
-    /// The number of users that estimates are for.
+    /// Number of users that estimates are for.
     pub all: u64,
-    /// The copies, by number.
+    /// The reports from each copy, by the copy's number.
     pub copies: Vec<CopyReports>,
 }
 
-/// The reports of one copy.
+/// The reports from one copy.
 #[derive(Clone, Debug)]
 pub struct CopyReports {
-    /// The number of users who reported.
+    /// Number of users who reported.
     pub users: u64,
-    /// The number of reports.
+    /// Number of reports.
     pub reports: u64,
-    /// The linkage names of the functions whose paths the copy counts.
+    /// Linkage names of the functions whose paths the copy counts.
     pub functions: Vec<String>,
 }
 
 impl<'a> TakenPath<'a> {
-    /// Creates a path, with an estimate for all users if `tomography` is given.
+    /// Combines a path with an estimate for all users. There is no estimate if `tomography` is `None`.
     pub fn new(seen: &'a AggregatedPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
         let estimate = tomography.zip(seen.counting_users).map(|(tomography, watching)| {
             let sample = UserSample { all: tomography.all, sampled: watching.max(seen.users) };
@@ -88,11 +87,8 @@ impl<'a> TakenPath<'a> {
 }
 
 impl Tomography {
-    /// Summarises the reports of copies. `population` is the number of users that estimates are for, by default those who reported;
-    /// `functions` has the functions of each copy.
-    ///
-    /// # Errors
-    /// No user reported, or more users reported than the population has.
+    /// Summarises the reports from copies. `functions` has the functions of each copy. Estimates are for `population` users, or for the
+    /// users who reported if it is `None`. Fails if no user reported, or if more users reported than the population has.
     pub fn new(population: Option<u64>, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
         let reported = reporting.users();
         let all = population.unwrap_or(reported);
@@ -108,7 +104,7 @@ impl Tomography {
     }
 }
 
-/// Builds a profile with the maps of these paths but without counts. Also returns the number of paths whose map is unknown.
+/// Builds a profile that has the maps of these paths but no counts. Also returns the number of paths whose map is unknown.
 pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> (Profile, usize) {
     let mut missing = 0;
     let mut units = BTreeMap::<UnitKey, UnitProfile>::new();
@@ -125,7 +121,7 @@ pub fn profile_without_counts(paths: &[AggregatedPath], maps: &mut UnitMaps) -> 
     (Profile { run: Run::default(), images: images.collect(), sampling: None }, missing)
 }
 
-/// The name of a user: a hexadecimal hash, or `unknown`.
+/// Returns a user's name: a hexadecimal hash, or `unknown`.
 pub fn user_name(user: &User) -> String {
     if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
@@ -143,10 +139,10 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &AggregatedPath) -> Option<Lis
     Some(ListedPath { function, id, listing })
 }
 
-/// The paths as text.
-pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &TextOptions) -> String {
+/// Renders the paths as text.
+pub fn users_text(view: &View, all: &TakenPaths, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &PageLayout::new(options);
-    let AllTaken { taken, reports, paths, tomography } = *all;
+    let TakenPaths { taken, reports, paths, tomography } = *all;
     let of = format!("in {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
         Some(_) => ("Paths that users took", "by the share of users who took them among those whose copy counts them"),
@@ -154,7 +150,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     };
     let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
     out.push_str(&format!("{} of {} shown, {order}\n", count(taken.len() as u128), plural(paths.into(), "path", "paths")));
-    tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
+    tomography.iter().for_each(|t| out.push_str(&render_copies(t)));
     out.push('\n');
     for (rank, TakenPath { seen: path, estimate }) in taken.iter().enumerate() {
         let found = listed_path(view, path);
@@ -162,7 +158,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
             found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit.unit), |t| format!("{}  path", t.function.name.short));
         let id = found.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit_name(&name, page.width.saturating_sub(30).max(20)));
-        out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
+        out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &align_right(&(rank + 1).to_string(), 3))));
         let top_users: Vec<String> =
             path.top_users.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
         out.push_str(&format!(
@@ -173,7 +169,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
             top_users.join(", ")
         ));
         if let (Some(estimate), Some(tomography)) = (estimate, tomography) {
-            out.push_str(&estimate_text(path.users, estimate, tomography.all));
+            out.push_str(&render_estimate(path.users, estimate, tomography.all));
         }
         if let Some(found) = found {
             out.push_str(&render_path(found.function, &found.listing, sources, page));
@@ -184,7 +180,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
 }
 
 /// Says how many users reported, and for which copies nobody did.
-fn copies_text(tomography: &Tomography) -> String {
+fn render_copies(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
     out.push_str(&if reported == all {
@@ -195,14 +191,14 @@ fn copies_text(tomography: &Tomography) -> String {
     for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
         let paths = match copy.functions.is_empty() {
             true => "counts nothing".to_owned(),
-            false => format!("counts paths of {}", list_names(&copy.functions, MAX_SHOWN)),
+            false => format!("counts paths of {}", list_names(&copy.functions, MAX_NAMED_FUNCTIONS)),
         };
         out.push_str(&format!("no user reported for copy {number}, which {paths}\n"));
     }
     out
 }
 
-fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
+fn render_estimate(saw: u64, estimate: &UserEstimate, all: u64) -> String {
     let UserEstimate { watching, users, count } = estimate;
     let error = count.error.map_or("unknown error".to_owned(), |e| format!("standard error {e:.0}"));
     format!(
@@ -215,8 +211,8 @@ fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
     )
 }
 
-/// The paths as JSON; the user guide describes the schema.
-pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
+/// Returns the paths as JSON. The user guide documents the schema.
+pub fn users_json(view: &View, all: &TakenPaths, sources: &SourceCache) -> Value {
     let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
         let found = listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));

@@ -1,7 +1,7 @@
 //! A profile prepared for reports: every function is decoded, named and weighted.
 //!
-//! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is
-//! omitted and listed in [`View::corrupt`], so that one corrupt map does not prevent a report.
+//! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed in
+//! [`View::corrupt`] instead, so that one corrupt map does not prevent a report.
 
 use crate::measure::PathMeasure;
 use crate::names::Name;
@@ -12,22 +12,22 @@ use trodden_unit::{FunctionMap, Identity, SourcePosition, UnitMap};
 
 /// A decoded profile.
 pub struct View<'a> {
-    /// The profile.
+    /// The profile that was decoded.
     pub profile: &'a Profile,
-    /// The decoded functions, most executed instructions first.
+    /// Decoded functions. The function with the most executed instructions comes first.
     pub functions: Vec<Function<'a>>,
     /// Functions that could not be decoded, each with the reason.
     pub corrupt: Vec<String>,
     /// Sums over all functions.
     pub totals: ViewTotals,
-    /// Counts of source lines by file from the program's coverage mapping; empty if there is none.
+    /// Line counts from the program's coverage mapping, by file; empty if there is none.
     pub mapped: MappedLines,
 }
 
 /// Executions of lines that have code, by file and line.
 pub type MappedLines = BTreeMap<String, BTreeMap<u32, u64>>;
 
-/// A function and its counts.
+/// A function with its decoded paths.
 pub struct Function<'a> {
     /// The image that contains the function.
     pub image: &'a ImageProfile,
@@ -35,15 +35,15 @@ pub struct Function<'a> {
     pub unit: &'a UnitProfile,
     /// The function's graph and numbering.
     pub map: &'a FunctionMap,
-    /// The function's names.
+    /// The function's names. A short name that several functions share is lengthened.
     pub name: Name,
-    /// The counted paths.
+    /// Counted paths, and the counts of blocks and edges.
     pub paths: FunctionPaths,
     /// The acyclic graph whose paths are numbered.
     pub dag: Dag,
-    /// Executed instructions of LLVM IR.
+    /// Number of executed LLVM IR instructions.
     pub instructions: u128,
-    /// Executed blocks.
+    /// Number of executed blocks.
     pub blocks: u128,
     /// Events of all complete paths; 0 if the unit counts no event.
     pub events: i128,
@@ -54,31 +54,31 @@ pub struct Function<'a> {
 pub struct ViewTotals {
     /// Executions of complete paths.
     pub executions: u128,
-    /// Different complete paths.
+    /// Number of different complete paths.
     pub paths: u64,
-    /// Executed instructions of LLVM IR.
+    /// Number of executed LLVM IR instructions.
     pub instructions: u128,
-    /// Executed blocks.
+    /// Number of executed blocks.
     pub blocks: u128,
-    /// Events of all paths.
+    /// Events of all complete paths.
     pub events: i128,
-    /// Executed functions.
+    /// Number of executed functions.
     pub executed: u64,
-    /// Instrumented functions. Copies in several units, for example of an inline function, count once per image.
+    /// Number of instrumented functions. Copies in several units, for example of an inline function, count once per image.
     pub instrumented: u64,
-    /// Functions with a body that are not instrumented.
+    /// Number of functions that have a body but are not instrumented.
     pub skipped: u64,
-    /// Executions of unfinished paths: a call did not return, or the path was interrupted.
+    /// Executions of unfinished paths. A call did not return, or the path was interrupted.
     pub unfinished: u128,
-    /// Functions with unfinished or lost paths.
+    /// Number of functions with unfinished or lost paths.
     pub unfinished_functions: u64,
-    /// Functions whose paths were cut because there would have been too many.
+    /// Number of executed functions whose paths were cut because there were too many.
     pub cut: u64,
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile. Unfinished paths follow from the counts of all paths, so they are dropped for functions that
-    /// count only some paths or executions. (At a burst's boundaries, for example, a path's beginning may be counted without its end.)
+    /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths. Therefore they are dropped for
+    /// functions that count only some paths or executions. For example, a burst may count the start of a path but not its end.
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
         View::decode(profile, |unit, map| profile.has_incomparable_paths(unit, map))
     }
@@ -109,7 +109,7 @@ impl<'a> View<'a> {
         View { profile, functions, corrupt, totals, mapped: MappedLines::new() }
     }
 
-    /// The total of a measure.
+    /// Returns the total of a measure.
     pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
             PathMeasure::Instructions => self.totals.instructions,
@@ -119,13 +119,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The functions by unit and by index in the unit's map.
+    /// Returns the functions by unit and by index in the unit's map.
     pub fn by_map_index(&self) -> HashMap<(Identity, usize), &Function<'a>> {
         let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
         self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
     }
 
-    /// The executed functions.
+    /// Returns the executed functions.
     pub fn executed(&self) -> impl Iterator<Item = &Function<'a>> {
         self.functions.iter().filter(|f| f.is_executed())
     }
@@ -145,7 +145,7 @@ impl<'a> Function<'a> {
         Ok(function)
     }
 
-    /// Returns the blocks from which edges lead to a block or to the exit, one for each edge.
+    /// Returns the source of each edge that leads to `node`.
     pub fn predecessors(&self, node: Node) -> impl Iterator<Item = Node> + use<'a> {
         let graph = &self.map.graph;
         graph.incoming(node).iter().map(|edge| graph.from(*edge))
@@ -161,8 +161,8 @@ impl<'a> Function<'a> {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// A copy of the function with only the selected paths, and without edge and event counts. A path is identified by whether it is
-    /// complete and by its number.
+    /// Copies the function with only the selected paths, and without edge and event counts. A path is identified by two values: whether it
+    /// is complete, and its number.
     pub(crate) fn restricted_to(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
         let mut paths = no_paths(self.map);
         paths.complete = self.paths.complete.iter().filter(|p| selected.contains(&(true, p.id))).cloned().collect();
@@ -185,7 +185,7 @@ impl<'a> Function<'a> {
         function
     }
 
-    /// The function's total of a measure.
+    /// Returns the function's total of a measure.
     pub fn total(&self, measure: PathMeasure) -> u128 {
         match measure {
             PathMeasure::Instructions => self.instructions,
@@ -195,12 +195,12 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The number of instructions in a list of blocks.
+    /// Returns the number of LLVM IR instructions in a list of blocks.
     pub fn length(&self, blocks: &[Node]) -> u64 {
         blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
     }
 
-    /// The weight of a path: its executions times its length in the measure's unit.
+    /// Returns the weight of a path: its executions times its length in the measure's unit.
     pub fn weight(&self, path: &PathCount, measure: PathMeasure) -> u128 {
         let each = match measure {
             PathMeasure::Instructions => self.length(&path.blocks),
@@ -211,28 +211,28 @@ impl<'a> Function<'a> {
         u128::from(path.count) * u128::from(each)
     }
 
-    /// The unit's map.
+    /// Returns the map of the function's unit.
     pub fn units_map(&self) -> &'a UnitMap {
         &self.unit.map
     }
 
-    /// The file of the function's declaration; `None` without debug information.
+    /// Returns the file of the function's declaration; `None` without debug information.
     pub fn file(&self) -> Option<&'a str> {
         self.map.position.and_then(|p| file_of(self.units_map(), p))
     }
 
-    /// The line of the function's declaration; `None` without debug information.
+    /// Returns the line of the function's declaration; `None` without debug information.
     pub fn line(&self) -> Option<u32> {
         self.map.position.map(|p| p.line).filter(|line| *line > 0)
     }
 
-    /// Returns true if the function's paths were cut because there would have been too many.
+    /// Returns true if the function's paths were cut because there were too many.
     pub fn is_cut(&self) -> bool {
         self.map.cuts.iter().any(|(_, reason)| *reason == trodden_flow::CutReason::Limit)
     }
 }
 
-/// Lengthens short names that are not unique, such as those of a template's instances.
+/// Lengthens short names that are not unique, such as those of template instances.
 fn disambiguate(functions: &mut [Function]) {
     for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
         let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -245,12 +245,12 @@ fn disambiguate(functions: &mut [Function]) {
     }
 }
 
-/// The file of a position; `None` if the map is corrupt.
+/// Returns the file of a position; `None` if the map is corrupt.
 pub fn file_of(unit: &UnitMap, position: SourcePosition) -> Option<&str> {
     unit.files.get(position.file as usize).map(String::as_str)
 }
 
-/// The inlined calls that lead to a position, outermost first, then the position itself.
+/// Returns the inlined calls that lead to a position, outermost first, and finally the position itself.
 pub fn inline_chain(unit: &UnitMap, position: SourcePosition) -> Vec<SourcePosition> {
     let mut chain: Vec<SourcePosition> = unit.inlined_chain(position).collect();
     chain.reverse();
@@ -272,7 +272,7 @@ impl ViewTotals {
         let mut totals = ViewTotals::default();
         let (mut instrumented, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         for (at, function) in functions.iter().enumerate() {
-            // Several functions may have the same local name.
+            // Several local functions may have the same name.
             let which = if function.map.local { at + 1 } else { 0 };
             instrumented.insert((function.image.identity, function.map.name.as_str(), which));
             totals.add(function);

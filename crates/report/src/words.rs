@@ -1,4 +1,4 @@
-//! Wording for runs, edges and branch directions that text, HTML and the exports share.
+//! Descriptions of runs, edges and branch directions that text, HTML and the exports share.
 
 use crate::turn::{PathBegins, PathEnds, Turn};
 use trodden_flow::CutReason;
@@ -6,7 +6,7 @@ use trodden_profile::{ProcessEnding, Run};
 pub use trodden_text::words::*;
 use trodden_unit::{EdgeKind, FlowEdge};
 
-/// How a run ended: `exit status 1`, `ended by signal 9`.
+/// Describes how a run ended: `exit status 1`, `ended by signal 9`. Returns `None` if it is unknown.
 pub fn describe_ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
         ProcessEnding::Exit(status) => format!("exit status {status}"),
@@ -14,18 +14,18 @@ pub fn describe_ending(ending: Option<ProcessEnding>) -> Option<String> {
     })
 }
 
-/// The program's base name, from the command, or from the first image if the command is unknown.
+/// Returns the program's base name, from the command or, if the command is unknown, from the first image.
 pub fn program_name(run: &Run, first_image: Option<&str>) -> String {
     let path = run.command.first().map(String::as_str).or(first_image).unwrap_or("program");
     base_name(path).to_string()
 }
 
-/// The condition under which an edge is taken: `true`, `case 3`, `throws`.
+/// Describes the condition under which an edge is taken: `true`, `case 3`, `throws`.
 pub fn edge_condition(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "true".into(),
         EdgeKind::False => "false".into(),
-        EdgeKind::Case(value) => format!("case {}", case_values(&edge.cases, value)),
+        EdgeKind::Case(value) => format!("case {}", format_case_values(&edge.cases, value)),
         EdgeKind::Default => "default".into(),
         EdgeKind::Indirect(place) => format!("target {place}"),
         EdgeKind::Normal => "returns".into(),
@@ -40,8 +40,8 @@ pub fn edge_condition(edge: &FlowEdge) -> String {
     }
 }
 
-/// Abbreviated list of a switch's case values: `97 'a', 98 'b', ..`.
-fn case_values(all: &[i64], first: i64) -> String {
+/// Lists the first case values of a switch: `97 'a', 98 'b', ..`.
+fn format_case_values(all: &[i64], first: i64) -> String {
     const MAX_CASES: usize = 3;
     let value = |v: &i64| match u8::try_from(*v) {
         Ok(c) if c.is_ascii_graphic() => format!("{v} '{}'", char::from(c)),
@@ -55,12 +55,12 @@ fn case_values(all: &[i64], first: i64) -> String {
     words.join(", ")
 }
 
-/// The directions of all branches on a line, in order.
+/// Joins the directions of all branches on a line.
 pub fn format_turns(turns: &[Turn]) -> String {
     list_turns(turns).join("; ")
 }
 
-/// The directions of all branches on a line, in order; equal neighbours are merged, as in `→ 14, not 20 x3`.
+/// Lists the directions of all branches on a line, in order. Equal neighbours are merged, as in `→ 14, not 20 x3`.
 pub fn list_turns(turns: &[Turn]) -> Vec<String> {
     let mut words: Vec<(&str, usize)> = Vec::new();
     for turn in turns {
@@ -72,7 +72,7 @@ pub fn list_turns(turns: &[Turn]) -> Vec<String> {
     words.into_iter().map(|(w, n)| if n > 1 { format!("{w} x{n}") } else { w.to_string() }).collect()
 }
 
-/// A short edge label for drawings: `T`, `F`, `=3`.
+/// Returns a short edge label for drawings: `T`, `F`, `=3`.
 pub fn edge_label(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "T".into(),
@@ -93,12 +93,12 @@ pub fn edge_label(edge: &FlowEdge) -> String {
     }
 }
 
-/// How a path begins.
+/// Describes where a path starts.
 pub fn describe_begin(begins: &PathBegins) -> String {
     match begins {
         PathBegins::Entry => "begins at the function's entry".into(),
         PathBegins::AfterCut { reason, at, line } => {
-            let place = line_or_block(*line, at.0);
+            let place = format_line_or_block(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
                 CutReason::ReturnsTwice => format!("begins where a call returned again, {place}"),
@@ -110,7 +110,7 @@ pub fn describe_begin(begins: &PathBegins) -> String {
     }
 }
 
-/// How a path ends.
+/// Describes where a path ends.
 pub fn describe_end(ends: &PathEnds) -> String {
     let at = |line: &Option<u32>| line.map(|l| format!(" in line {l}")).unwrap_or_default();
     match ends {
@@ -119,9 +119,11 @@ pub fn describe_end(ends: &PathEnds) -> String {
         PathEnds::Exit { kind: EdgeKind::Resume, .. } => "passes the exception on".into(),
         PathEnds::Exit { kind: EdgeKind::NoReturn, line, .. } => format!("ends in a call that does not return{}", at(line)),
         PathEnds::Exit { line, .. } => format!("leaves the function{}", at(line)),
-        PathEnds::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", line_or_block(*line, to.0)),
-        PathEnds::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", line_or_block(*line, to.0)),
-        PathEnds::Cut { to, line, .. } => format!("cut here; continues as another path at {}", line_or_block(*line, to.0)),
+        PathEnds::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", format_line_or_block(*line, to.0)),
+        PathEnds::Cut { reason: CutReason::ReturnsTwice, to, line } => {
+            format!("a call returns again, {}", format_line_or_block(*line, to.0))
+        }
+        PathEnds::Cut { to, line, .. } => format!("cut here; continues as another path at {}", format_line_or_block(*line, to.0)),
         PathEnds::Stop { line } => format!("ends{}", at(line)),
         PathEnds::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
         PathEnds::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),
@@ -141,6 +143,6 @@ pub fn cut_reason(reason: CutReason) -> &'static str {
     }
 }
 
-fn line_or_block(line: Option<u32>, block: u32) -> String {
+fn format_line_or_block(line: Option<u32>, block: u32) -> String {
     line.map_or_else(|| format!("block {block}"), |l| format!("line {l}"))
 }

@@ -1,4 +1,4 @@
-//! Advice in each format, for a function with a finding of each kind.
+//! Tests advice in each format, for a function with a finding of each kind.
 
 mod support;
 
@@ -34,7 +34,7 @@ int scan(const char *at, struct state *s)
 }
 ";
 
-/// A loop with four branches; the first one decides the second one, and `push` is never executed after `note`.
+/// A function whose loop has four branches. The first one decides the second one, and no iteration executes both `note` and `push`.
 fn subject() -> Profile {
     let mut unit = UnitBuilder::new("scan.c", &["/src/scan.c"]);
     let scope = unit.scope("scan", 0, 1, None);
@@ -84,7 +84,8 @@ fn subject() -> Profile {
     profile(vec![("/usr/bin/scan", vec![unit.finish()])])
 }
 
-/// Line 8 loads the same value as line 4; so does line 14, but in half of the executions there was a write in between.
+/// The function's memory accesses. Line 8 loads the same value as line 4. So does line 14, but in half of the executions a write
+/// intervenes.
 fn properties() -> UnitProperties {
     let access = AccessedMemory { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
@@ -120,7 +121,7 @@ fn render(options: &TextOptions) -> String {
     let (profile, properties) = (subject(), properties());
     let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
-    text::advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
+    text::write_advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
 }
 
 #[test]
@@ -140,9 +141,9 @@ fn json_and_sarif_have_the_same_findings() {
     let (profile, properties) = (subject(), properties());
     let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
-    let value = json::advice(&view, &advice, &SourceCache::new(&sources));
+    let value = json::advice_json(&view, &advice, &SourceCache::new(&sources));
     golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
-    let log = sarif::advice(&advice, &SourceCache::new(&sources));
+    let log = sarif::write_advice(&advice, &SourceCache::new(&sources));
     let results = log["runs"][0]["results"].as_array().unwrap();
     assert_eq!(results.len(), value["findings"].as_array().unwrap().len());
     assert!(results.iter().all(|r| r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///src/scan.c"));

@@ -1,7 +1,7 @@
-//! The HTML page in a real browser: clicks on functions and paths, search, sorting, keys. The page sends no requests, and no
-//! text of the program becomes markup.
+//! Tests the HTML page in a browser: clicks on functions and paths, search, sorting and keys. The page must send no requests, and text from
+//! the program must not become markup.
 //!
-//! With `TRODDEN_SCREENSHOTS=FOLDER`, screenshots are written to that folder.
+//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots to that folder.
 
 mod support;
 
@@ -20,7 +20,6 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The text of each element that matches a selector.
 fn texts(browser: &Browser, selector: &str) -> Vec<String> {
     let script = format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)");
     serde_json::from_value(browser.eval(&script)).unwrap()
@@ -76,7 +75,7 @@ fn clicking_a_path_selects_it(browser: &Browser) {
     let edges =
         browser.eval("return [...document.querySelectorAll('#graph .edge.on')].map((e) => Number(e.dataset.edge)).sort((a, b) => a - b)");
     assert_eq!(edges, json!([0, 2, 4, 5, 7, 9, 11]));
-    // The branch of `smaller` and, indented below it, what follows.
+    // The branch of `smaller`, and the code after it with deeper indentation.
     assert_eq!(texts(browser, "#source .row.on.inlined .t"), ["          if (a < b)", "              return a;"]);
     browser.click("#tab-listing");
     let listing = texts(browser, "#listing .t");
@@ -193,7 +192,7 @@ fn page_with_many_functions_stays_small_and_says_what_it_leaves_out() {
     assert_eq!(browser.console(), Vec::<String>::new());
 }
 
-/// The source file is in a folder with a long name, and the path begins in line 150 and continues in line 5.
+/// The source file is in a folder with a long name. The path starts in line 150 and continues in line 5.
 #[test]
 fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     let home = folder("narrow");
@@ -224,7 +223,7 @@ fn page_fits_its_window_and_scrolls_to_the_beginning_of_the_path() {
     browser.check_widths_and_schemes();
 }
 
-/// A function with `tests` branches in a row, each on its own line of `wide.c`. All of them are executed.
+/// A profile of a function that has `tests` branches in a row, each on its own line of `wide.c`. All branches are executed.
 fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
     let mut unit = UnitBuilder::new("wide.c", &["/src/wide.c"]);
     let own = unit.scope("wide", 0, 1, None);
@@ -242,7 +241,7 @@ fn branches(name: &str, tests: u32) -> trodden_profile::Profile {
     profile(vec![("/usr/bin/wide", vec![unit.finish()])])
 }
 
-/// The source of [`branches`]: conditions that are wider than the pane.
+/// The source of [`branches`], with conditions that are wider than the pane.
 fn wide_source(path: &str) -> Option<String> {
     let condition = "    if (first_condition(argument, index) && second_condition(argument, index) && last_condition) follow(argument);\n";
     (path == "/src/wide.c").then(|| format!("int wide(void)\n{}}}\n", condition.repeat(87)))
@@ -298,7 +297,7 @@ fn long_names_keep_their_ends() {
     assert_eq!(browser.console(), Vec::<String>::new());
 }
 
-/// Ten thousand functions whose details take all of the page's budget.
+/// The page has ten thousand functions, whose details take all of its budget.
 #[test]
 fn a_large_page_opens_within_a_second() {
     const FUNCTIONS: u32 = 10_000;
@@ -328,7 +327,7 @@ fn a_large_page_opens_within_a_second() {
     let file = home.join("large.html");
     std::fs::write(&file, html).unwrap();
     let browser = Browser::start(&home);
-    // The quickest of three, because other tests run at the same time.
+    // The minimum of three measurements is used, because other tests run at the same time.
     let quickest = (0..3).map(|_| {
         browser.open(&file);
         browser.eval("return performance.getEntriesByType('navigation')[0].loadEventEnd").as_f64().unwrap()

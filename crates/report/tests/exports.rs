@@ -1,4 +1,4 @@
-//! Exchange formats: JSON, folded stacks, pprof, lcov, DOT.
+//! Tests exchange formats: JSON, folded stacks, pprof, LCOV and DOT.
 
 mod support;
 
@@ -11,14 +11,14 @@ use trodden_report::annotate::AnnotateRequest;
 use trodden_report::view::MappedLines;
 use trodden_report::{PathMeasure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
 
-fn all() -> Selection {
+fn select_all() -> Selection {
     Selection { top: usize::MAX, ..Selection::default() }
 }
 
 #[test]
 fn json_report_has_all_paths_and_executions() {
     let profile = demo();
-    let report = json::report(&View::from_profile(&profile), &all(), &SourceCache::new(&sources)).unwrap();
+    let report = json::report(&View::from_profile(&profile), &select_all(), &SourceCache::new(&sources)).unwrap();
     golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
     let paths = report["paths"].as_array().unwrap();
     let function = |p: &Value| report["functions"][p["function"].as_u64().unwrap() as usize]["name"].clone();
@@ -40,7 +40,7 @@ fn json_annotation_has_the_counts_of_lines() {
 }
 
 #[test]
-fn numbers_that_floating_point_cannot_hold_are_strings() {
+fn json_numbers_above_2_to_the_53_are_strings() {
     assert_eq!(json::number(1u64 << 53), serde_json::json!(9_007_199_254_740_992u64));
     assert_eq!(json::number((1u64 << 53) + 1), serde_json::json!("9007199254740993"));
 }
@@ -48,7 +48,8 @@ fn numbers_that_floating_point_cannot_hold_are_strings() {
 #[test]
 fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
     let profile = demo();
-    let stacks = folded::folded(&View::from_profile(&profile), &Selection { measure: PathMeasure::Count, ..all() }).unwrap();
+    let stacks =
+        folded::write_folded_stacks(&View::from_profile(&profile), &Selection { measure: PathMeasure::Count, ..select_all() }).unwrap();
     golden("stacks.folded", &stacks);
     assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
     let mut svg = Vec::new();
@@ -62,7 +63,7 @@ fn folded_stacks_can_be_read_by_a_flame_graph_tool() {
 fn pprof_has_paths_as_callees_of_their_functions() {
     let profile = demo();
     let view = View::from_profile(&profile);
-    let bytes = pprof::pprof(&view, &all()).unwrap();
+    let bytes = pprof::write_pprof(&view, &select_all()).unwrap();
     let mut raw = Vec::new();
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
     let read = pprof::PprofProfile::decode(&raw[..]).unwrap();
@@ -98,13 +99,13 @@ fn dot_and_json_have_the_same_graph() {
     let view = View::from_profile(&profile);
     let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
     let counts = dot::EdgeLabels { blocks: &function.paths.blocks, edges: &function.paths.edges };
-    golden("kind_of.dot", &dot::dot(function.units_map(), function.map, Some(counts)));
-    let graph = dot::json(function.units_map(), function.map, None);
+    golden("kind_of.dot", &dot::write_dot(function.units_map(), function.map, Some(counts)));
+    let graph = dot::graph_json(function.units_map(), function.map, None);
     assert_eq!((graph["entry"].as_str(), graph["exit"].as_str()), (Some("b0"), Some("exit")));
     assert_eq!(graph["edges"][5], serde_json::json!(["b3", "exit"]));
     assert_eq!(graph["kinds"][0]["kind"], "case 97 'a', 98 'b'");
     let looping = view.functions.iter().find(|f| f.name.full == "classify").unwrap();
-    assert!(dot::dot(looping.units_map(), looping.map, None).contains("b7 -> b1 [label=\"T\", style=dashed];"));
+    assert!(dot::write_dot(looping.units_map(), looping.map, None).contains("b7 -> b1 [label=\"T\", style=dashed];"));
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn corrupt_functions_are_listed_and_the_others_are_reported() {
     let view = View::from_profile(&profile);
     let named = |name: &str| view.corrupt.iter().any(|d| d.contains(name));
     assert!(view.corrupt.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.corrupt);
-    let report = json::report(&view, &all(), &SourceCache::new(&sources)).unwrap();
+    let report = json::report(&view, &select_all(), &SourceCache::new(&sources)).unwrap();
     assert_eq!(report["damaged"].as_array().unwrap().len(), 2);
     assert_eq!(report["totals"]["functions_executed"], 4);
 }

@@ -1,4 +1,5 @@
-//! Executed lines whose remaining optimised code was not executed: what the graph before optimisation proves about them.
+//! Tests line counts for executed lines whose remaining optimised code was not executed. The graph before optimisation proves some of them
+//! executed.
 
 mod support;
 
@@ -13,9 +14,9 @@ fn block(lines: &[u32], next: &[u32]) -> LineBlock {
     LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true, ..LineBlock::default() }
 }
 
-/// `f` in `f.c` is called ten times. It executes lines 2 and 3, then line 4 (three times) or 6, then lines 5 and 7. Lines 3, 6 and 7 have
-/// code only in a branch to line 8, which is never executed.
-fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
+/// A profile of `f`, which is called ten times. Each call executes lines 2 and 3, then line 4 (three times) or 6, then lines 5 and 7. After
+/// optimisation, lines 3, 6 and 7 have code only on a branch to line 8, which is never executed.
+fn profile_of_f(graph: Vec<LineBlock>, returns: bool) -> Profile {
     let mut unit = UnitBuilder::new("f.c", &["f.c"]);
     let scope = unit.scope("f", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
@@ -50,32 +51,33 @@ fn line_counts(profile: &Profile) -> Vec<(u32, u64)> {
 fn lines_that_must_have_been_executed_do_not_have_count_0() {
     // Line 8 is an error branch at the end of line 6.
     let graph = || vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[3, 4]), block(&[5, 7], &[]), block(&[8], &[])];
-    // Line 3 is in a block with line 2, and line 7 with line 5. Line 6 is executed whenever line 4 is not, but its count is unknown.
-    assert_eq!(line_counts(&example(graph(), true)), [(1, 10), (2, 10), (3, 10), (4, 3), (5, 10), (7, 10), (8, 0)]);
+    // Line 3 is in a block with line 2, and line 7 is in a block with line 5. Line 6 is executed whenever line 4 is not, but its count is
+    // unknown.
+    assert_eq!(line_counts(&profile_of_f(graph(), true)), [(1, 10), (2, 10), (3, 10), (4, 3), (5, 10), (7, 10), (8, 0)]);
     // Without the graph, these lines have count 0.
-    assert_eq!(line_counts(&example(Vec::new(), true)), [(1, 10), (2, 10), (3, 0), (4, 3), (5, 10), (6, 0), (7, 0), (8, 0)]);
+    assert_eq!(line_counts(&profile_of_f(Vec::new(), true)), [(1, 10), (2, 10), (3, 0), (4, 3), (5, 10), (6, 0), (7, 0), (8, 0)]);
 }
 
 #[test]
 fn executions_that_end_in_calls_prove_nothing_about_later_lines() {
-    // The call may be in the block of line 2, so that line 6 need not have been executed.
+    // The execution may have ended in a call in the block of line 2, so line 6 need not have been executed.
     let graph = vec![block(&[2, 3], &[1, 2]), block(&[4], &[3]), block(&[6], &[4]), block(&[5, 7], &[]), block(&[8], &[])];
-    assert_eq!(line_counts(&example(graph.clone(), false)).iter().find(|(line, _)| *line == 6), Some(&(6, 0)));
-    assert_eq!(line_counts(&example(graph, true)).iter().find(|(line, _)| *line == 6), None);
+    assert_eq!(line_counts(&profile_of_f(graph.clone(), false)).iter().find(|(line, _)| *line == 6), Some(&(6, 0)));
+    assert_eq!(line_counts(&profile_of_f(graph, true)).iter().find(|(line, _)| *line == 6), None);
 }
 
 #[test]
 fn functions_whose_copies_differ_are_not_corrected() {
-    let mut profile = example(vec![block(&[2, 3, 4, 5, 6, 7], &[])], true);
+    let mut profile = profile_of_f(vec![block(&[2, 3, 4, 5, 6, 7], &[])], true);
     assert!(line_counts(&profile).iter().all(|(line, count)| *line == 8 || *count > 0));
     let map = std::sync::Arc::make_mut(&mut profile.images[0].units[0].map);
     map.line_graphs.functions.push(LineGraph { name: "f2".into(), file: 0, line: 1, blocks: vec![block(&[2], &[])], calls: Vec::new() });
     assert!(line_counts(&profile).contains(&(3, 0)));
 }
 
-/// `f` in `g.c` is called ten times and executes lines 2 and 9. Lines 3 to 8 have code that is not executed. Returns the lines from
-/// 3 to 8 that have count 0.
-fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
+/// Returns the lines from 3 to 8 that have count 0 in a profile of `f`. It is called ten times and executes lines 2 and 9. Lines 3 to 8
+/// have code that is not executed.
+fn lines_with_count_0(graph: Vec<LineBlock>) -> Vec<u32> {
     let mut unit = UnitBuilder::new("g.c", &["g.c"]);
     let scope = unit.scope("f", 0, 1, None);
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
@@ -98,43 +100,47 @@ fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
 }
 
 #[test]
-fn conditions_and_jumps_have_0_only_if_other_lines_prove_it() {
+fn conditions_and_jumps_have_count_0_only_if_other_lines_prove_it() {
     let end = || block(&[9], &[]);
-    // Line 3 is a statement, whose code proves whether it was executed; line 4 is the condition after it.
-    assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3, 4], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [3, 4, 5, 6, 7, 8]);
+    // Line 3 is a statement, so its code proves that it was not executed. Line 4 is the condition after it.
+    assert_eq!(
+        lines_with_count_0(vec![block(&[2], &[1, 3]), block(&[3, 4], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]),
+        [3, 4, 5, 6, 7, 8]
+    );
     // Line 3 is a condition, and nothing proves that it was not executed.
-    assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [4, 5, 6, 7, 8]);
-    // Line 6 is in two blocks, one of which may have been executed.
-    assert_eq!(other_lines(vec![block(&[2], &[1, 2, 3]), block(&[6], &[3]), block(&[6, 5], &[3]), end()]), [3, 4, 5, 7, 8]);
+    assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 3]), block(&[3], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [4, 5, 6, 7, 8]);
+    // Line 6 is in two blocks, and one of them may have been executed.
+    assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2, 3]), block(&[6], &[3]), block(&[6, 5], &[3]), end()]), [3, 4, 5, 7, 8]);
     let jump = LineBlock { jump: Some(8), ..block(&[7], &[2]) };
-    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), jump, end()]), [3, 4, 5, 6, 7]);
+    assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), jump, end()]), [3, 4, 5, 6, 7]);
 }
 
 #[test]
-fn arms_of_conditional_expressions_have_0_only_if_the_expression_was_not_executed() {
-    // `? :` in line 2 with arms in lines 3 and 4.
+fn conditional_arms_have_count_0_only_if_the_expression_was_not_executed() {
+    // Line 2 has `? :` with arms in lines 3 and 4.
     let arm = |line| LineBlock { jump: Some(2), ..block(&[line], &[3]) };
-    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
+    assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
     // The body of a loop jumps backwards.
     let body = LineBlock { jump: Some(2), ..block(&[3], &[0]) };
-    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), body, block(&[9], &[])]), [3, 4, 5, 6, 7, 8]);
+    assert_eq!(lines_with_count_0(vec![block(&[2], &[1, 2]), body, block(&[9], &[])]), [3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
-fn only_continuation_of_an_executed_line_was_executed() {
-    // Line 2 leads to line 3 or 4. If line 3 stops executions (an error), line 4 must have been executed.
+fn line_that_is_the_only_continuation_must_have_been_executed() {
+    // Line 2 leads to line 3 or 4. If line 3 stops the program (an error), line 4 must have been executed.
     let graph = |stops| {
         let error = LineBlock { stops, ..block(&[3], &[]) };
         vec![block(&[2], &[1, 2]), error, block(&[4], &[3]), block(&[9], &[])]
     };
-    assert_eq!(other_lines(graph(true)), [3, 5, 6, 7, 8]);
+    assert_eq!(lines_with_count_0(graph(true)), [3, 5, 6, 7, 8]);
     let returns = |next: &[u32]| vec![block(&[2], next), block(&[3], &[3]), block(&[4], &[3]), block(&[9], &[])];
-    // Line 3 or 4 must have been executed, but it is unknown which one.
-    assert_eq!(other_lines(returns(&[1, 2])), [5, 6, 7, 8]);
-    assert_eq!(other_lines(returns(&[1, 2, 3])), [3, 4, 5, 6, 7, 8]);
+    // Line 3 or line 4 must have been executed, but it is unknown which.
+    assert_eq!(lines_with_count_0(returns(&[1, 2])), [5, 6, 7, 8]);
+    assert_eq!(lines_with_count_0(returns(&[1, 2, 3])), [3, 4, 5, 6, 7, 8]);
 }
 
-/// `f`, which was called five times, and `g`, which has no entries. `calls` are the calls of `f` in the graph before optimisation.
+/// A profile of `f`, which was called five times, and `g`, which has no entries. `calls` has the calls that `f` makes in the graph before
+/// optimisation.
 fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
     let mut unit = UnitBuilder::new("h.c", &["h.c"]);
     let scope = unit.scope("f", 0, 1, None);
@@ -167,7 +173,7 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     let at = |line: u32| SourcePosition { scope, file: 0, line, column: 1 };
     let inner = unit.scope("g", 0, 20, Some(at(4)));
     let inlined = SourcePosition { scope: inner, file: 0, line: 21, column: 1 };
-    // The call in line 3 may not return. Lines 4, which has `g` inlined, and 5 follow.
+    // The call in line 3 may not return. Line 4, into which `g` is inlined, and line 5 follow.
     let function = FunctionBuilder::new("f", Some(at(1)))
         .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
         .call_at(1)
@@ -179,8 +185,9 @@ fn lines_after_a_call_that_did_not_return_are_not_counted() {
     assert_eq!(line_counts(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
 }
 
-/// `f`, declared on line `first`, which calls `g`, declared ten lines below. `f` executes the line after its declaration in each call and
-/// the line after that in `rare` of ten calls; `g` executes one line. If `inlined`, the code of `g` is in `f` only.
+/// A profile of `f`, declared on line `first`, and `g`, declared ten lines below. Each of ten calls of `f` executes the line after its
+/// declaration, and `rare` calls also execute the next line. `f` calls `g`, which executes one line. `inlined` means that the code of `g`
+/// is only in `f`.
 fn with_callee(first: u32, rare: u64, inlined: bool) -> Profile {
     let mut unit = UnitBuilder::new("m.c", &["m.c"]);
     let scope = unit.scope("f", 0, first, None);
@@ -214,7 +221,7 @@ fn functions_with_different_graphs_are_compared_by_lines() {
     };
     let options = DiffOptions { across_builds: true, ..DiffOptions::default() };
     let before = with_callee(1, 4, false);
-    // The same executions, further down in the file and with `g` inlined.
+    // The same executions, with the function further down in the file and `g` inlined.
     let (found, by_lines) = compare(&before, &with_callee(21, 4, true), &options);
     assert_eq!((found.compared, by_lines.compared, by_lines.functions.len()), (0, 2, 0), "{by_lines:?}");
     assert!(found.only_before.is_empty() && found.only_after.is_empty(), "{found:?}");
@@ -233,7 +240,7 @@ fn functions_with_different_graphs_are_compared_by_lines() {
     assert!(few.functions.is_empty() && few.compared == 2);
     let (_, gone) = compare(&with_callee(1, 0, false), &after, &options);
     assert_eq!((gone.functions[0].lines[0].change, gone.functions[0].lines[0].counts), (PathChange::Appeared, (0, 6)));
-    // Equal graphs are compared by paths.
+    // Functions with equal graphs are compared by paths.
     let (found, by_lines) = compare(&before, &with_callee(1, 6, false), &options);
     assert_eq!((found.compared, found.functions.len(), by_lines.compared), (2, 1, 0));
 }

@@ -1,4 +1,4 @@
-//! The terminal report and annotated source, against golden files.
+//! Compares the terminal report and annotated source with golden files.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn colour_does_not_change_the_text() {
     assert!(!plain.contains('\u{1b}'), "the name of a function must not steer the terminal");
 }
 
-/// Lines without trailing spaces, which may be inside coloured text.
+/// Removes trailing spaces, which may be inside coloured text.
 fn trim_lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim_end).collect()
 }

@@ -1,4 +1,4 @@
-//! Reads files that may be compressed with gzip, zstd or xz. A truncated compressed file is always an error.
+//! Reads files that may be compressed with gzip, zstd or xz. Reading a truncated compressed file always fails.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -6,10 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Opens a file. A compressed file is decompressed while it is read.
-///
-/// # Errors
-/// The file cannot be read, or it needs `xz`, which is not installed.
+/// Opens a file, and decompresses it while it is read. Decompressing an xz file requires the program `xz`.
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let cannot_read = || format!("cannot read {}", path.display());
     let mut magic = Vec::new();
@@ -23,10 +20,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     })
 }
 
-/// Reads a complete file of at most `limit` bytes after decompression.
-///
-/// # Errors
-/// See [`open`]. Also fails if the decompressed file has more than `limit` bytes.
+/// Reads a complete file. Fails if the decompressed file has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
@@ -34,7 +28,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A decoder whose errors all have the kind `InvalidData`, so callers do not mistake truncation for the end of the input.
+/// A decoder. Its errors have the kind `InvalidData`, so that callers do not mistake truncation for the end of the input.
 struct Decompressed<R>(R);
 
 impl<R: Read> Read for Decompressed<R> {
@@ -46,7 +40,6 @@ impl<R: Read> Read for Decompressed<R> {
     }
 }
 
-/// The output of `xz`.
 struct Xz {
     child: Child,
     output: Option<ChildStdout>,
@@ -76,7 +69,7 @@ impl Read for Xz {
 }
 
 impl Drop for Xz {
-    /// Closes the pipe, which ends `xz`, and waits for the process.
+    /// Closes the pipe, which makes `xz` exit, and reaps the process.
     fn drop(&mut self) {
         self.output = None;
         let _ = self.child.wait();

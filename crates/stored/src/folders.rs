@@ -10,7 +10,7 @@ use trodden_unit::experiment::InputFolder;
 /// Folders that environment variables name, and the current folder.
 #[derive(Clone, Debug)]
 pub struct Folders {
-    /// The unit cache; `None` if no variable names it or the home folder.
+    /// The unit cache; `None` if no environment variable determines its location.
     pub units: Option<UnitCache>,
     /// Folder for temporary files and folders.
     pub temporary: PathBuf,
@@ -19,23 +19,17 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// The unit cache.
-    ///
-    /// # Errors
-    /// No environment variable names the unit cache.
+    /// Returns the unit cache. Fails if no environment variable determines its location.
     pub fn units(&self) -> Result<&UnitCache> {
         self.units.as_ref().with_context(|| format!("the folder of the unit cache is unknown. Set {CACHE_VARIABLE} or HOME"))
     }
 
-    /// The folder in the unit cache for the input files that builds need.
-    ///
-    /// # Errors
-    /// No environment variable names the unit cache.
+    /// Returns the unit cache's folder for input files of builds. Fails if no environment variable determines its location.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.units()?.inputs())
     }
 
-    /// Creates a temporary folder that only the user can access. It is removed when the value is dropped.
+    /// Creates a temporary folder that only the user can access. It is removed when the returned value is dropped.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
         let base = &self.temporary;
         TemporaryFolder::create_in(base, prefix, 0o700)

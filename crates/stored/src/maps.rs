@@ -6,39 +6,33 @@ use trodden_profile::stream::{StreamHeader, StreamLog, write_raw};
 use trodden_profile::{CollectProblem, ImageProfile, Profile, Run, collect};
 use trodden_wire::LostThreads;
 
-/// The maps of a stream's image.
+/// The unit maps of a stream's image, in two numberings.
 pub struct StreamMaps {
-    /// A profile without counts, whose only image has one path per event.
+    /// A profile without counts. Its only image numbers paths so that each event is a path.
     pub events: Profile,
-    /// The image with the path numbers of counting builds.
+    /// The same image, with the path numbers of counting builds.
     pub counted: ImageProfile,
 }
 
 impl StreamMaps {
-    /// The image with one path per event.
+    /// Returns the image in which each event is a path.
     pub fn image(&self) -> &ImageProfile {
         &self.events.images[0]
     }
 }
 
-/// Loads the maps for a log's image.
-///
-/// # Errors
-/// The maps are missing.
+/// Loads the maps for a log's image. Fails if they are missing.
 pub fn load_maps(log: &StreamLog, folders: &Folders) -> Result<StreamMaps> {
     load_maps_for_header(log.header(), folders).with_context(|| log.path().display().to_string())
 }
 
-/// Loads the maps for the image that a stream's header describes.
-///
-/// # Errors
-/// The maps are missing.
+/// Loads the maps for the image that a stream's header describes. Fails if they are missing.
 pub fn load_maps_for_header(header: &StreamHeader, folders: &Folders) -> Result<StreamMaps> {
     let folder = folders.temporary_folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, header, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), folders.units.as_ref());
-    // Messages name the temporary file, which contains only the stream's header.
+    // Replaces the name of the temporary file, which means nothing to the user.
     let message = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the stream's header");
     let mut profile = collected.profile;
     if profile.images.is_empty() {

@@ -6,34 +6,25 @@ use trodden_profile::merge::{BuildPolicy, merge_files};
 use trodden_profile::{LostPart, Profile, ProfileError, RunEntry, RunStore};
 use trodden_text::words::plural;
 
-/// The name by which users refer to the latest run.
+/// The name of the latest run.
 pub const LAST: &str = "last";
 /// Appended to the error message if the user names a folder instead of a profile.
 const FOLDER_ADVICE: &str = ". `trodden import` imports a folder of raw or stream files, and `trodden report` shows a recording of waits";
 
-/// Loads a profile: the file of that name if it exists, or else a run, or the merged runs of a suite. Warns if a file is corrupt and only
-/// its intact part is used.
-///
-/// # Errors
-/// No file, run or suite has this name, or its profile cannot be read.
+/// Loads a profile: the file with this name if it exists, or else a run, or a suite's runs, merged. Warns if a file is corrupt and only its
+/// intact part is used.
 pub fn load(name: &str) -> Result<Profile> {
     let (profile, lost) = recover(name)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
     Ok(profile)
 }
 
-/// Like [`load`], but returns descriptions of lost data instead of warning about it. Still warns about runs of a suite that are skipped.
-///
-/// # Errors
-/// See [`load`].
+/// Like [`load`], but returns descriptions of lost data instead of warning about it. Still warns about a suite's skipped runs.
 pub fn recover(name: &str) -> Result<(Profile, Vec<String>)> {
     recover_builds(name, BuildPolicy::Reject)
 }
 
 /// Like [`load`], but keeps different builds of a program as separate images.
-///
-/// # Errors
-/// See [`load`].
 pub fn load_all_builds(name: &str) -> Result<Profile> {
     let (profile, lost) = recover_builds(name, BuildPolicy::Separate)?;
     lost.iter().for_each(|lost| log::warn!("{lost}"));
@@ -41,12 +32,12 @@ pub fn load_all_builds(name: &str) -> Result<Profile> {
 }
 
 fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<String>)> {
-    let files = files(name)?;
+    let files = profile_files(name)?;
     if let [file] = files.as_slice() {
         let found = Profile::recover(file)?;
         return Ok((found.profile, describe_losses(file, &found.lost)));
     }
-    // If the program was rebuilt, the build of the latest run is used.
+    // If the runs have different builds, the latest run's build is used.
     let merged = merge_files(files.iter().rev(), builds, |_| {});
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {
@@ -59,26 +50,23 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
     Ok((merged.profile.with_context(|| format!("cannot read any run of the suite `{name}`"))?, lost))
 }
 
-/// Loads a profile from a file. The file name may contain any bytes. Warns if the file is corrupt and only its intact part is used.
+/// Loads a profile from a file. Warns if the file is corrupt and only its intact part is used.
 pub fn load_file(file: &Path) -> Result<Profile> {
     let found = Profile::recover(file)?;
     describe_losses(file, &found.lost).iter().for_each(|lost| log::warn!("{lost}"));
     Ok(found.profile)
 }
 
-/// Describes what a corrupt file has lost; empty if `lost` is empty.
+/// Describes what a corrupt file has lost. Returns no description if `lost` is empty.
 pub fn describe_losses(file: &Path, lost: &[LostPart]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
     let more = if lost.len() > 1 { format!(" and {} more; `trodden info` lists them", lost.len() - 1) } else { String::new() };
     vec![format!("{} is corrupt, and only its intact part is used. Lost: {first}{more}", file.display())]
 }
 
-/// Returns the profile files that a name refers to: the file of that name if it exists, or else the file of a run, or those of all runs of
-/// a suite.
-///
-/// # Errors
-/// No file, run or suite has this name.
-pub fn files(name: &str) -> Result<Vec<PathBuf>> {
+/// Returns the profile files that a name refers to: the file with this name if it exists, or else the file of a run, or the files of all
+/// runs of a suite.
+pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -99,13 +87,10 @@ pub fn files(name: &str) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Returns the runs of a suite.
-///
-/// # Errors
-/// No suite has this name.
+/// Returns the runs of a suite. Fails if `name` is not a suite.
 pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
     let store = RunStore::find(Path::new("."))?;
-    // The error lists the names that exist.
+    // If the name is unknown, this error lists the existing names.
     let runs = store.select(name)?;
     ensure!(store.suites()?.iter().any(|(suite, _)| suite == name), "`{name}` is a run, not a suite");
     Ok(runs)

@@ -1,8 +1,8 @@
-//! Locations of streams in the run store.
+//! Where the run store keeps streams.
 //!
 //! ```text
 //! .trodden/streams/000012/NAME.log                streams of run 12, one log per process and image
-//! .trodden/streams/000013/copies/0001/NAME.log    streams from one of the copies that run 13's functions are divided among
+//! .trodden/streams/000013/copies/0001/NAME.log    streams of run 13, recorded by copy 1 of the program
 //! .trodden/last/NUMBER/NAME.stream                what the flight recorders held when the command ended
 //! ```
 
@@ -12,15 +12,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trodden_profile::private;
 
-/// File name extension of flight recorders' streams.
+/// File name extension of streams from flight recorders.
 pub const STREAM_EXTENSION: &str = "stream";
 /// File name extension of logs.
 pub const LOG_EXTENSION: &str = "log";
-const LAST: &str = "last";
-/// Subfolder for the logs of a run's copies, each of which streams some of the functions.
-pub const COPIES: &str = "copies";
-/// Maximum number of earlier recordings of `--last` that are kept, so that repeated restarts do not fill the disk.
-const MAX_KEPT: u64 = 20;
+const FLIGHT_FOLDER: &str = "last";
+/// Subfolder for logs of a run that was recorded by copies of the program. Each copy streams some of the functions.
+pub const COPIES_FOLDER: &str = "copies";
+/// Number of earlier `--last` recordings that are kept. The limit prevents repeated restarts from filling the disk.
+const MAX_EARLIER_RECORDINGS: u64 = 20;
 
 /// Returns the files in a folder with a given extension, sorted by name.
 pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
@@ -36,19 +36,19 @@ pub fn files_with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBu
     Ok(files)
 }
 
-/// Returns the folder for a copy's logs. `streams` is the folder with the run's streams.
+/// Returns the folder for a copy's logs. `streams` is the run's stream folder.
 pub fn folder_of_copy(streams: &Path, copy: usize) -> PathBuf {
-    streams.join(COPIES).join(format!("{copy:04}"))
+    streams.join(COPIES_FOLDER).join(format!("{copy:04}"))
 }
 
-/// Returns the folder for the logs that belong to a profile file.
+/// Returns the folder for the logs that belong to a profile file: `PROFILE.streams`.
 pub fn streams_folder_of(profile: &Path) -> PathBuf {
     let mut name = profile.as_os_str().to_owned();
     name.push(".streams");
     name.into()
 }
 
-/// Moves logs to a folder, which is created if necessary.
+/// Moves logs to a folder, and creates the folder if necessary.
 pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
     let cannot = || format!("cannot move the streams to {}", folder.display());
     if !logs.is_empty() {
@@ -65,9 +65,9 @@ pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates a folder for the streams of flight recorders, and removes old folders except for the latest `MAX_KEPT`.
+/// Creates a folder for the streams of flight recorders, and removes folders that are older than the `MAX_EARLIER_RECORDINGS` previous ones.
 pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
-    let base = store.join(LAST);
+    let base = store.join(FLIGHT_FOLDER);
     private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;
     for number in newest_number(&base)?.map_or(1, |n| n + 1).. {
         let folder = base.join(format!("{number:06}"));
@@ -83,18 +83,17 @@ pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     unreachable!("the numbers never run out")
 }
 
-/// Removes all folders whose number is more than `MAX_KEPT` below `new`.
 fn remove_old_folders(base: &Path, new: u64) -> Result<()> {
-    for number in folder_numbers(base)?.into_iter().filter(|number| number + MAX_KEPT < new) {
+    for number in folder_numbers(base)?.into_iter().filter(|number| number + MAX_EARLIER_RECORDINGS < new) {
         let folder = base.join(format!("{number:06}"));
         fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
     }
     Ok(())
 }
 
-/// Returns the latest flight recorders' folder in a run store; `None` if nothing was recorded with `--last`.
+/// Returns the latest folder of flight recorder streams in a run store; `None` if no run was recorded with `--last`.
 pub fn newest_flight_folder(store: &Path) -> Result<Option<PathBuf>> {
-    let base = store.join(LAST);
+    let base = store.join(FLIGHT_FOLDER);
     if !base.is_dir() {
         return Ok(None);
     }

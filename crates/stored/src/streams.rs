@@ -1,7 +1,7 @@
-//! Finds streams by the names that users write: runs, files and folders. [`crate::place`] defines where they are stored.
+//! Finds streams by the names that users write: runs, files and folders. [`crate::place`] documents the layout of the folders.
 
 use crate::named::LAST;
-use crate::place::{self, COPIES, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
+use crate::place::{self, COPIES_FOLDER, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, folder_of_copy, streams_folder_of};
 use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,7 @@ use trodden_profile::stream::StreamLog;
 use trodden_profile::{ProfileError, RunStore};
 use trodden_text::words::plural;
 
-/// Opens a log. Warns if it is corrupt or truncated.
-///
-/// # Errors
-/// The file cannot be read, or is not a log.
+/// Opens a log. Warns if it is corrupt or truncated, and fails if it is not a log.
 pub fn open_log(path: &Path) -> Result<StreamLog> {
     let log = StreamLog::open(path)?;
     if log.corrupt_bytes() > 0 {
@@ -25,11 +22,8 @@ pub fn open_log(path: &Path) -> Result<StreamLog> {
     Ok(log)
 }
 
-/// Returns the stream files in a folder.
-///
-/// # Errors
-/// The folder cannot be read, or has no stream files. If a subfolder has stream files, the error names the latest.
-pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Returns the stream files in a folder. Fails if there are none; if a subfolder has some, the error names the latest such subfolder.
+pub fn stream_files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let streams = files_with_extension(folder, STREAM_EXTENSION)?;
     if streams.is_empty() {
         let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -43,7 +37,7 @@ pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(streams)
 }
 
-/// Returns the logs that a name refers to: the file of that name, or the logs in a folder or of a run.
+/// Returns the logs that a name refers to: a file, the logs in a folder, or a run's logs.
 pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -51,7 +45,7 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     }
     let folder = streams_folder(name)?;
     let logs = files_with_extension(&folder, LOG_EXTENSION)?;
-    if logs.is_empty() && folder.join(COPIES).is_dir() {
+    if logs.is_empty() && folder.join(COPIES_FOLDER).is_dir() {
         bail!(
             "`{name}` was recorded by copies that each stream only some functions. Read it with `trodden-lab patterns iterations {name}`; \
              no other command can"
@@ -63,23 +57,20 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
-/// Returns each copy's logs, for a run that was recorded by copies; `None` for other runs and for files.
-///
-/// # Errors
-/// The run does not exist, or a folder cannot be read.
+/// Returns each copy's logs if the run was recorded by copies; `None` for other runs and for files.
 pub fn logs_of_copies(name: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
     if Path::new(name).is_file() {
         return Ok(None);
     }
     let folder = streams_folder(name)?;
-    if !folder.join(COPIES).is_dir() {
+    if !folder.join(COPIES_FOLDER).is_dir() {
         return Ok(None);
     }
     let copies = (0..).map(|copy| folder_of_copy(&folder, copy)).take_while(|folder| folder.is_dir());
     Ok(Some(copies.map(|folder| files_with_extension(&folder, LOG_EXTENSION)).collect::<Result<_>>()?))
 }
 
-/// Returns the folder with the streams that a name refers to: the folder of that name, or a run's folder.
+/// Returns the stream folder that a name refers to: a folder, or the stream folder of a run.
 fn streams_folder(name: &str) -> Result<PathBuf> {
     let path = Path::new(name);
     match path.is_dir() {
@@ -100,7 +91,7 @@ fn streams_folder(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Returns the logs that belong to a run or a profile file; `None` for a suite, or if no streams were recorded.
+/// Returns the logs that belong to a run or a profile file; `None` for suites and if no streams were recorded.
 pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(name).exists() {
         streams_folder_of(Path::new(name))
@@ -116,10 +107,7 @@ pub fn logs_of_run(name: &str) -> Option<Vec<PathBuf>> {
     files_with_extension(&folder, LOG_EXTENSION).ok().filter(|logs| !logs.is_empty())
 }
 
-/// Returns the latest recording in the run store of the current folder: a folder of flight recorders, or the name of the latest run.
-///
-/// # Errors
-/// Nothing was recorded.
+/// Returns the latest recording in the run store: a folder of flight recorder streams, or the name `last`. Fails if nothing was recorded.
 pub fn newest_recording() -> Result<PathBuf> {
     let none =
         "nothing was recorded here. Build with --stream and record with `trodden record --whole-program` or `--last N`, or name a file";

@@ -1,8 +1,8 @@
 //! Escapes text for terminals. Names of files, functions and threads, disassembly and commands may contain any characters.
 //!
 //! Control characters (C0, DEL, C1: ECMA-48, section 5) control a terminal; bidirectional controls (Unicode Standard Annex 9) change the
-//! visible order of text. Both are replaced by U+FFFD. All output passes through [`escape_lines`] when it is printed, but a line break in a
-//! name cannot be recognised there. Therefore code that puts a name into a line escapes the name with [`escape_line`].
+//! visible order of text. Both are replaced by U+FFFD. [`escape_lines`] is applied to all output when it is printed, but it cannot tell a
+//! line break in a name from the end of a line. Therefore code that inserts a name into a line applies [`escape_line`] to the name.
 
 /// Replacement for unprintable characters.
 pub const REPLACEMENT: char = '\u{fffd}';

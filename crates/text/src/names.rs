@@ -1,7 +1,8 @@
 //! Demangles function names, and shortens them for tables.
 //!
-//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names stay unchanged. The short form omits what rarely distinguishes
-//! functions: parameters, return types, template arguments and, in Rust names, all but the last component of paths in angle brackets.
+//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names remain unchanged. The short form omits parts that rarely
+//! distinguish functions: parameters, return types and template arguments. In Rust names, it also omits all but the last component of each
+//! path in angle brackets.
 
 use crate::escape;
 
@@ -19,7 +20,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Demangles a linkage name.
+    /// Demangles and shortens a linkage name.
     pub fn from_linkage(linkage: &str) -> Name {
         let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
@@ -36,26 +37,25 @@ impl Name {
                 None => (linkage.to_string(), linkage.to_string(), linkage.to_string()),
             },
         };
-        // Names must not contain control sequences for terminals.
         let escaped = |text: String| if text.contains(escape::is_unprintable) { escape::escape_line(&text) } else { text };
         Name { linkage: linkage.to_string(), full: escaped(full), qualified: escaped(qualified), short: escaped(short) }
     }
 
-    /// Returns true if `text` is any form of the name.
-    pub fn is(&self, text: &str) -> bool {
+    /// Returns true if `text` equals one of the four forms.
+    pub fn matches(&self, text: &str) -> bool {
         self.linkage == text || self.full == text || self.qualified == text || self.short == text
     }
 
-    /// Returns true if the qualified or short name ends with `::` and `text`, as `re2::Regexp::Parse` ends with `::` and `Regexp::Parse`.
+    /// Returns true if the qualified or short name ends with `::` followed by `text`: `Regexp::Parse` matches `re2::Regexp::Parse`.
     pub fn ends_with(&self, text: &str) -> bool {
         let ends = |name: &str| name.strip_suffix(text).is_some_and(|before| before.ends_with("::"));
         !text.is_empty() && (ends(&self.qualified) || ends(&self.short))
     }
 }
 
-/// Returns a short name for an inlined function, from its names in the debug information: the last two components of the demangled linkage
-/// name, or of `name` if demangling fails.
-pub fn scope_name(name: &str, linkage: &str) -> String {
+/// Returns a short name for an inlined function from its names in the debug information. The result is the last two components of the
+/// demangled linkage name, or of `name` if demangling fails.
+pub fn inlined_function_name(name: &str, linkage: &str) -> String {
     let demangled = Name::from_linkage(linkage);
     let best = if demangled.full == demangled.linkage { name } else { &demangled.short };
     last_components(best, 2).to_string()
@@ -85,14 +85,14 @@ fn demangle_cpp(linkage: &str) -> Option<String> {
     cpp_demangle::Symbol::new(linkage).ok()?.demangle().ok()
 }
 
-/// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<int>::put` if `with_arguments` is set, and else to `ns::Box<..>::put`.
+/// Shortens `ns::Box<int>::put(int const&) const` to `ns::Box<int>::put` if `with_arguments` is true, or else to `ns::Box<..>::put`.
 fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     let mut out = String::new();
     let (mut angle, mut round) = (0usize, 0usize);
     let mut rest = full;
     while let Some(c) = rest.chars().next() {
         if with_arguments && round == 0 && (angle > 0 || c == '<') && special_part(rest, &out).is_none() {
-            // Copy template arguments as they are, including parentheses.
+            // Template arguments are copied unchanged, including parentheses.
             match c {
                 '<' => angle += 1,
                 '>' if !out.ends_with('-') => angle = angle.saturating_sub(1),
@@ -137,8 +137,8 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     if out.is_empty() { full.to_string() } else { out }
 }
 
-/// Returns the part at the start of `rest` in which `<`, `>`, `(` and `)` are not brackets; `None` if `rest` does not start with such a
-/// part. `before` is the text before `rest`.
+/// Returns the start of `rest` if it is a token in which `<`, `>`, `(` and `)` are not brackets, such as `operator<<`. `before` is the text
+/// before `rest`.
 fn special_part<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",
@@ -173,7 +173,7 @@ fn shorten_rust(full: &str) -> String {
     format!("<{}>{}", components.join(" as "), strip_generics(tail))
 }
 
-/// Returns the index of the `>` that closes the `<` before `text`.
+/// Returns the index of the `>` that closes a `<` immediately before `text`.
 fn closing_bracket(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     let mut before = ' ';
@@ -205,7 +205,7 @@ fn strip_generics(text: &str) -> String {
     out.replace("::::", "::").trim_end_matches("::").to_string()
 }
 
-/// Returns the last component of a path, after leading `&`, `*`, `[` and `(`.
+/// Returns the last component of a path. Keeps leading `&`, `*`, `[`, `(` and spaces.
 fn last_component(path: &str) -> String {
     let sigils: String = path.chars().take_while(|c| "&*[( ".contains(*c)).collect();
     format!("{sigils}{}", path[sigils.len()..].rsplit("::").next().unwrap_or(path))
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
         assert_eq!(name.short, "std::vector<..>::push_back");
         assert_eq!(name.qualified, "std::vector<int, std::allocator<int> >::push_back");
-        assert!(name.is("std::vector<..>::push_back") && name.is("_ZNSt6vectorIiSaIiEE9push_backERKi"));
+        assert!(name.matches("std::vector<..>::push_back") && name.matches("_ZNSt6vectorIiSaIiEE9push_backERKi"));
     }
 
     #[test]
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn names_of_inlined_functions_have_two_components() {
-        assert_eq!(scope_name("push_back", "_ZNSt6vectorIiSaIiEE9push_backERKi"), "vector<..>::push_back");
-        assert_eq!(scope_name("smaller", ""), "smaller");
+        assert_eq!(inlined_function_name("push_back", "_ZNSt6vectorIiSaIiEE9push_backERKi"), "vector<..>::push_back");
+        assert_eq!(inlined_function_name("smaller", ""), "smaller");
         assert_eq!(last_components("<Vec as a::b::Drop>::drop", 1), "drop");
         assert_eq!(last_components("a::main::{lambda(b::c)#1}::operator()", 2), "{lambda(b::c)#1}::operator()");
     }

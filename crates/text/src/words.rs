@@ -46,14 +46,14 @@ pub fn plural(number: u128, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// Lists the first `limit` names, and the number of further names: `a, b and 3 more`.
+/// Lists the first `limit` names, and how many more there are: `a, b and 3 more`.
 pub fn list_names<S: Borrow<str>>(names: &[S], limit: usize) -> String {
     let first = names[..limit.min(names.len())].join(", ");
     if names.len() > limit { format!("{first} and {} more", names.len() - limit) } else { first }
 }
 
-/// Joins the messages of an error and its causes, in this order. Some errors repeat their causes, so causes that an earlier message
-/// contains are dropped.
+/// Joins the messages of an error and its causes, outermost first. Some errors repeat the text of their cause. A cause that an earlier
+/// message contains is dropped, and so is a message that its cause contains.
 pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in chain {
@@ -68,7 +68,7 @@ pub fn reasons(chain: impl Iterator<Item = String>) -> String {
     causes.join(": ")
 }
 
-/// Returns true if `text` contains `part` with word boundaries on both sides, since a file name may be a part of a longer one.
+/// Returns true if `text` contains `part` with word boundaries on both sides. Boundaries prevent `a/b` from matching `a/b/c`.
 fn contains_words(text: &str, part: &str) -> bool {
     let is_boundary = |neighbour: Option<char>| !neighbour.is_some_and(|c| c.is_alphanumeric() || c == '/');
     text.match_indices(part)
@@ -93,10 +93,10 @@ pub fn duration(ns: u64) -> String {
 }
 
 /// Formats a time in nanoseconds since 1970: `2026-11-21 09:45:03 UTC`.
-pub fn utc_time(ns: u64) -> String {
+pub fn format_utc_time(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // In this computation, years start on 1 March, so a leap day is the last day of a year. The calendar repeats every 400 years.
+    // Years start on 1 March here, which makes the leap day the last day of a year. The calendar repeats every 400 years.
     let shifted = days + 719_468;
     let (cycle, day_of_cycle) = (shifted / 146_097, shifted % 146_097);
     let year_of_cycle = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
@@ -114,7 +114,7 @@ pub fn command(words: &[String]) -> String {
 }
 
 /// Formats a word for a shell, with quotes if necessary.
-pub fn shell_word(word: &str) -> Cow<'_, str> {
+pub fn quote_for_shell(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
@@ -138,14 +138,14 @@ mod tests {
     fn commands_are_quoted_for_the_shell() {
         let words = ["./grex", "x y", "it's", "--all"].map(str::to_owned);
         assert_eq!(command(&words), "./grex 'x y' \"it's\" --all");
-        assert_eq!((&*shell_word("my suite"), &*shell_word("tests/1")), ("'my suite'", "tests/1"));
+        assert_eq!((&*quote_for_shell("my suite"), &*quote_for_shell("tests/1")), ("'my suite'", "tests/1"));
     }
 
     #[test]
     fn times_are_formatted() {
         assert_eq!([duration(3_000), duration(840_000_000), duration(61_000_000_000)], ["3 us", "840 ms", "1 min 1 s"]);
-        assert_eq!(utc_time(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc_time(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc_time(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
+        assert_eq!(format_utc_time(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(format_utc_time(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(format_utc_time(1_795_254_303_000_000_000), "2026-11-21 09:45:03 UTC");
     }
 }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use trodden_launch::temporary;
 
 /// Exit status of a command whose client is gone, or whose tracer ended with neither an exit status nor a signal.
-const FAILED: u8 = 2;
+const FAILURE_STATUS: u8 = 2;
 
 /// Why a command cannot trace.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, 
                      killed too, or may still contain breakpoints"
                 );
             }
-            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILED));
+            let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILURE_STATUS));
             Ok(ExitCode::from(status as u8))
         }
         TracerSplit::Tracer(client, launcher) => {
@@ -250,7 +250,7 @@ impl Tracer {
     fn handle_client_end(&self) {
         let mut state = self.state();
         self.stop.store(true, Ordering::SeqCst);
-        state.ending.get_or_insert(i32::from(FAILED));
+        state.ending.get_or_insert(i32::from(FAILURE_STATUS));
         state.exit_if_possible();
     }
 }

@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let name = &*called.to_string_lossy().into_owned();
-    notes::show_log();
+    notes::install_logger();
     survive_file_size_limit();
     trodden_profile::temporary::set_lock_hook(trodden_launch::temporary::remove_on_signals);
     last_store::end(run(name, arguments))

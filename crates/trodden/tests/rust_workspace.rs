@@ -338,7 +338,7 @@ fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
 
 /// Returns how often a function was entered, in all units.
 fn calls(profile: &Profile, name: &str) -> u64 {
-    let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).is(name));
+    let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
 }
 

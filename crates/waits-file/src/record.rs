@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use trodden_container::{FileKind, MAGIC};
 use trodden_launch::process::{cannot_run, forwarding_signals};
-use trodden_text::words::{plural, shell_word};
+use trodden_text::words::{plural, quote_for_shell};
 use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
@@ -76,7 +76,7 @@ impl RecordedProgram<'_> {
             // Show the folder as the user typed it, unless it was a pattern.
             let is_pattern = self.output.to_string_lossy().contains('%');
             let folder = if is_pattern { folder.to_string_lossy() } else { self.output.to_string_lossy() };
-            let folder = shell_word(&folder);
+            let folder = quote_for_shell(&folder);
             log::info!("{} recorded. Show the recording with `trodden report {folder}`", plural(threads as u128, "thread", "threads"));
         }
         Ok(status)

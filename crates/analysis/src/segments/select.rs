@@ -182,7 +182,7 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
         part.rsplit_once(':').is_some_and(|(function, path)| {
-            path.parse() == Ok(at.path) && Name::from_linkage(function_map(image, at.function).plain_name()).is(function)
+            path.parse() == Ok(at.path) && Name::from_linkage(function_map(image, at.function).plain_name()).matches(function)
         })
     };
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))

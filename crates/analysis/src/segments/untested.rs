@@ -96,7 +96,7 @@ impl<'a> UntestedSegments<'a> {
             let all = (found.len(), found.iter().map(|s| u128::from(s.2)).sum());
             found.retain(|(image, segment, _)| {
                 let ends_in = |name: &str| {
-                    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).is(name))
+                    segment.last().is_some_and(|at| Name::from_linkage(function_map(image, at.function).plain_name()).matches(name))
                 };
                 wanted.function.is_none_or(ends_in) && !known.contains(&to_names(image, segment))
             });

@@ -27,14 +27,14 @@ pub enum EngineChoice {
     Template(String),
 }
 
-/// Parameters of an engine.
+/// Settings that apply to all engines.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineParameters<'a> {
     /// Maximum number of jobs at a time; `None` for the number of cores.
     pub jobs: Option<usize>,
     /// Memory limit of each job on this machine, in bytes.
     pub memory: Option<u64>,
-    /// Maximum number of times that a job without a result runs again.
+    /// Number of times a job that produced no result may run again.
     pub retries: u32,
     /// A folder that all machines share. Kubernetes creates it if necessary.
     pub shared: Option<&'a Path>,
@@ -51,10 +51,7 @@ impl EngineChoice {
         }
     }
 
-    /// Creates the engine.
-    ///
-    /// # Errors
-    /// The engine needs a shared folder, or a program that is not installed.
+    /// Creates the engine. Fails if the engine needs a shared folder or a program that is not installed.
     pub fn create_engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
@@ -85,9 +82,6 @@ impl EngineChoice {
 }
 
 /// Parses the value of `--engine`.
-///
-/// # Errors
-/// The engine is unknown, or its options are incomplete.
 pub fn parse_engine(text: &str) -> Result<EngineChoice, String> {
     let (name, rest) = text.split_once(':').map_or((text, ""), |(name, rest)| (name, rest.trim()));
     match (name, rest) {

@@ -1,8 +1,8 @@
 //! Options of `trodden-lab with`: published methods for comparison with trodden's own methods, and tuning parameters.
 //!
 //! `trodden` has no such options. `trodden-lab with` passes them to `trodden` in the variable [`LABORATORY_VARIABLE`], with each word
-//! percent-encoded. Options of the same commands form a structure, whose help heading names the commands; [`GivenChoice::commands`] is read
-//! from the heading.
+//! percent-encoded. Options for the same commands form a structure. Its help heading lists the commands, and [`GivenChoice::commands`] is
+//! read from the heading.
 
 mod tracing;
 
@@ -204,21 +204,20 @@ pub struct CopyChoices {
     /// With --divide iterations: count the paths over K iterations of RUN's stream.
     ///
     /// The copies write no streams. Other paths over K iterations are counted together.
-    #[arg(long, value_name = "K:RUN", value_parser = iterations)]
+    #[arg(long, value_name = "K:RUN", value_parser = parse_iterations)]
     pub iterations: Option<RequestedIterations>,
 }
 
 /// Paths over iterations to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedIterations {
-    /// Number of iterations.
+    /// Number of consecutive iterations in a path.
     pub iterations: u32,
-    /// The run whose stream has the paths.
+    /// The run whose stream determines the counted paths.
     pub run: String,
 }
 
-/// Parses the value of `--iterations`.
-fn iterations(text: &str) -> Result<RequestedIterations, String> {
+fn parse_iterations(text: &str) -> Result<RequestedIterations, String> {
     let (number, run) = text.split_once(':').filter(|(_, run)| !run.is_empty()).ok_or("expected K:RUN, such as 2:last")?;
     let iterations = number.parse().ok().filter(|number| (2..=MAX_ITERATIONS).contains(number));
     let iterations =
@@ -299,14 +298,14 @@ struct VariableContent {
     choices: GivenChoices,
 }
 
-/// Commands that trodden itself starts. They inherit the variable, whose choices may apply only to the command that started them.
+/// Commands that trodden starts itself. They inherit the variable and ignore choices that apply only to the parent command.
 const INTERNAL_COMMANDS: [&[&str]; 2] = [&["copy"], &["trace", "work"]];
 
 impl LaboratoryChoices {
-    /// Reads the choices for a command from the environment. `command` is the command's words, such as `trace` and `show`.
+    /// Reads the choices for a command from the environment. `command` has the command's words, such as `trace` and `show`.
     ///
     /// # Errors
-    /// The variable contains a choice that is invalid or does not apply to the command.
+    /// A choice in the variable is invalid or does not apply to the command.
     pub fn from_environment(command: &[&str]) -> Result<LaboratoryChoices, String> {
         let text = env::var_os(LABORATORY_VARIABLE).unwrap_or_default();
         LaboratoryChoices::for_command(&text.to_string_lossy(), command)
@@ -338,7 +337,7 @@ fn parse_variable(text: &str) -> Result<GivenChoices, clap::Error> {
 pub struct GivenChoice {
     /// The option, with its dashes.
     pub option: String,
-    /// The option's value, if it takes one.
+    /// The option's value; `None` for a flag.
     pub value: Option<OsString>,
     /// The commands that the option applies to.
     pub commands: Vec<String>,
@@ -351,7 +350,7 @@ impl GivenChoice {
     }
 }
 
-/// Choices, parsed and as the user wrote them.
+/// Choices in two forms: parsed, and as the user wrote them.
 #[derive(Clone, Debug, Default)]
 pub struct GivenChoices {
     /// The parsed choices.
@@ -376,12 +375,11 @@ impl GivenChoices {
     }
 }
 
-/// Returns a clap command that accepts all options of `trodden-lab with`.
 fn all_options() -> Command {
     LaboratoryChoices::augment_args(Command::new("with"))
 }
 
-/// Returns the names of all options, separated by commas.
+/// Returns the names of all options, separated by commas: `--scheme, --max-paths, …`.
 pub fn option_names() -> String {
     let options = all_options();
     options.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect::<Vec<_>>().join(", ")

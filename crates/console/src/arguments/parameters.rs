@@ -1,5 +1,5 @@
-//! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks their combinations. Files are not read
-//! here, but when settings are resolved.
+//! Counting options that several commands share. [`trodden_unit::experiment::exclusions`] checks which options can be combined. Option
+//! parsing does not open the files that options name; they are read when the settings are resolved.
 
 use super::choices::{Choice, by_spelling, one_of};
 use super::laboratory::CountingChoices;
@@ -57,14 +57,13 @@ pub struct Parameters {
     pub sample: bool,
 }
 
-/// Kinds of coverage.
 const COVERAGES: [Choice<Observe>; 2] = [
     (Observe::Coverage, "regions", "Regions, and thus lines, functions and branches"),
     (Observe::Mcdc, "mcdc", "Also conditions of decisions (MC/DC)"),
 ];
 
 impl Parameters {
-    /// Returns the options as settings of a build.
+    /// Converts the options to build settings.
     pub fn settings(&self) -> Settings {
         Settings {
             weights: self.weights.clone().map(SettingsFile::File),
@@ -78,10 +77,7 @@ impl Parameters {
         .or(self.choices.settings())
     }
 
-    /// Adds options of `trodden-lab with`.
-    ///
-    /// # Errors
-    /// One of them conflicts with an option of these parameters.
+    /// Adds options of `trodden-lab with`. Fails if one of them conflicts with an option in `self`.
     pub fn add_laboratory_choices(&mut self, choices: &CountingChoices) -> Result<(), String> {
         if choices.witnesses && self.observation().is_some() {
             return Err(
@@ -92,17 +88,14 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns what is observed; `None` for paths. `--addresses`, `--pgo`, `--stream` and `--coverage` exclude each other.
+    /// Returns what the build observes; `None` for path counts. clap ensures that at most one of the four options is given.
     fn observation(&self) -> Option<Observe> {
         let requested = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
         let requested = requested.into_iter().find_map(|(is_given, observe)| is_given.then_some(observe));
         requested.or(self.coverage)
     }
 
-    /// Removes the counting options and their values from the arguments of a command, and parses them.
-    ///
-    /// # Errors
-    /// A value is missing or invalid; the message is clap's.
+    /// Removes the counting options and their values from a command's arguments, and parses them. Errors are clap's.
     pub fn extract_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]

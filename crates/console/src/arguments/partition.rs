@@ -5,7 +5,6 @@ use clap::Args;
 use trodden_flow::part::Measure;
 use trodden_partition::{PartitionStrategy, ProfitableProcedures};
 
-/// Maximum number of copies.
 const MAX_COPIES: usize = 4096;
 
 /// Strategies that divide paths among copies.
@@ -45,10 +44,7 @@ impl From<ProfitableChoices> for ProfitableProcedures {
     }
 }
 
-/// Parses a number of copies.
-///
-/// # Errors
-/// The text is not a number, or out of range.
+/// Parses a number of copies from 1 to 4096.
 pub fn parse_copies(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|e| format!("{e}"))?;
     match number {

@@ -1,9 +1,6 @@
 //! Percentages.
 
-/// Parses a percentage.
-///
-/// # Errors
-/// The text is not a number between 0 and 100.
+/// Parses a percentage between 0 and 100.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| "expected a percentage between 0 and 100".to_owned())

@@ -53,7 +53,7 @@ pub struct SimulateOptions {
 #[command(next_help_heading = "Model")]
 pub struct SimulateModel {
     /// Format of the file given by --from.
-    #[arg(long, value_parser = one_of(formats()), default_value = "auto")]
+    #[arg(long, value_parser = one_of(accepted_formats()), default_value = "auto")]
     pub format: SourceFormat,
     /// Kind of paths to detect.
     #[arg(long, value_parser = one_of(PRESETS), default_value = "ball-larus")]
@@ -102,7 +102,6 @@ pub struct SimulateModel {
     pub steps: usize,
 }
 
-/// The default model.
 impl Default for SimulateModel {
     fn default() -> SimulateModel {
         #[derive(Parser)]
@@ -115,17 +114,15 @@ impl Default for SimulateModel {
     }
 }
 
-/// Sources of the profile that `--profile` writes.
 const PROFILES: [Choice<ProfileKind>; 2] =
     [(ProfileKind::Table, "table", "Paths in the first table"), (ProfileKind::Complete, "complete", "All paths that the detector found")];
 
-/// Returns the formats of branch files that `--format` accepts.
-fn formats() -> Vec<Choice<SourceFormat>> {
+fn accepted_formats() -> Vec<Choice<SourceFormat>> {
     let choices = SourceFormat::NAMED.into_iter().filter_map(|(format, name)| {
         let about = match format {
             SourceFormat::Auto => "Detect the format from the start of the file",
             SourceFormat::Recorded => "A recording of `trodden simulate --record`",
-            // Only `trodden-lab convert` reads these.
+            // `trodden simulate` cannot read these formats; `trodden-lab convert` can.
             SourceFormat::Bt9 | SourceFormat::Cbp2025 | SourceFormat::Champsim => return None,
             SourceFormat::PerfScript => "Text of `perf script` with branch stacks or Intel PT branches",
         };
@@ -134,7 +131,6 @@ fn formats() -> Vec<Choice<SourceFormat>> {
     choices.collect()
 }
 
-/// Events of the processor model.
 const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::Instructions, "instructions", "Instructions"),
     (ProcessorEvent::L1Misses, "l1-misses", "First-level cache misses"),
@@ -145,11 +141,9 @@ const EVENTS: [Choice<ProcessorEvent>; 7] = [
     (ProcessorEvent::CyclePower, "power-cycle", "Cache power, by cycle (needs --model reference)"),
 ];
 
-/// Models of the processor.
 const MODELS: [Choice<ProcessorModel>; 2] =
     [(ProcessorModel::Fast, "fast", "One pass over the instructions"), (ProcessorModel::Reference, "reference", "Simulate cycle by cycle")];
 
-/// Presets of the path detector.
 const PRESETS: [Choice<Preset>; 4] = [
     (Preset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
     (Preset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
@@ -157,7 +151,6 @@ const PRESETS: [Choice<Preset>; 4] = [
     (Preset::ExtendedCalls, "extended-calls", "Paths that extend across calls"),
 ];
 
-/// Behaviours when the path stack is full.
 const OVERFLOWS: [Choice<Overflow>; 2] =
     [(Overflow::Drop, "drop", "Drop the oldest path"), (Overflow::Spill, "spill", "Move the oldest path to memory")];
 

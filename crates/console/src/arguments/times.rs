@@ -27,7 +27,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| format!("`{number}` is not a number"))?;
     let nearest = (number * micros).round();
-    // No range contains NaN.
+    // The range check also rejects NaN.
     if (1.0..=86_400e6).contains(&nearest) {
         Ok(Duration::from_micros(nearest as u64))
     } else {

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::split_address;
 use trodden_launch::temporary::{TemporaryFolder, folder_in};
-use trodden_text::words::{plural, reasons, shell_word};
+use trodden_text::words::{plural, quote_for_shell, reasons};
 use trodden_trace::{
     Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
     TraceDescription, TraceEnd, TraceWriter, check_traceable, try_collector,
@@ -448,7 +448,7 @@ impl<'a> PreparedRecording<'a> {
             self.options.output.display(),
             plural(hits.into(), "witness hit", "witness hits"),
             format_runs(end.runs.len()),
-            shell_word(&self.options.output.to_string_lossy())
+            quote_for_shell(&self.options.output.to_string_lossy())
         );
         Ok(match ending {
             FollowEnding::Exited(code) => code as u8,

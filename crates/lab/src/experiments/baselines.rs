@@ -1,9 +1,9 @@
 //! Published schemes that are cheaper than counting all paths, as baselines for comparison.
 //!
-//! [`targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`practical`] (Bond, McKinley, CGO 2005)
-//! omits globally cold edges, and [`structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling (Bond,
-//! McKinley, MICRO 2005) only maintains the path register while switched off. [`cost`] computes the number of operations that each scheme
-//! executes in a run.
+//! [`plan_targeted`] (Joshi, Bond, Zilles, CGO 2004) omits locally cold edges and obvious functions, [`plan_practical`] (Bond, McKinley,
+//! CGO 2005) omits globally cold edges, and [`plan_structural`] (Yasue et al., JILP 2003) ends paths at loop borders. Continuous profiling
+//! (Bond, McKinley, MICRO 2005), while switched off, only maintains the path register. [`cost`] computes the number of operations that each
+//! scheme executes in a run.
 
 mod cold;
 mod cost;
@@ -26,7 +26,6 @@ pub struct BaselinesOptions {
     pub profile: PathBuf,
 }
 
-/// Prints how many operations each scheme would have executed in the profile's run.
 pub fn run(options: &BaselinesOptions) -> Result<()> {
     let costs = cost::compute_costs(&Profile::read(&options.profile)?)?;
     let all = |cost: &cost::SchemeCost| (cost.register + cost.counts) as f64;
@@ -38,40 +37,37 @@ pub fn run(options: &BaselinesOptions) -> Result<()> {
     Ok(())
 }
 
-/// A scheme's counting plan.
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// The acyclic graph of all paths.
     pub dag: Dag,
-    /// Numbers of the paths that are counted individually.
+    /// Numbers the paths that are counted individually.
     pub numbering: Numbering,
     /// Increment of the path register, by edge of `dag`.
     increments: Vec<i64>,
     partial: Option<PartialPlan>,
 }
 
-/// The part of a plan that exists only if paths are omitted. Executions of omitted paths are counted together.
+/// The part of a plan that exists only if paths are omitted. Executions of all omitted paths are counted together.
 #[derive(Clone, Debug)]
 struct PartialPlan {
     /// The acyclic graph of the paths that are counted individually.
     dag: Dag,
-    /// The edges of the graph of all paths that `dag` contains.
+    /// The edges of the graph of all paths that are also in `dag`.
     kept: DagEdgeSet,
-    /// The edges of the function's graph that are never taken.
+    /// Edges of the function's graph that are never taken.
     excluded: EdgeSet,
-    /// Value of the register on omitted paths, before any increment.
+    /// Value that the register gets when a path is omitted. Later increments are added to it.
     poison: i64,
-    /// Size of the number range after the path numbers, in which executions of omitted paths are counted.
+    /// Size of the number range, after the path numbers, in which executions of omitted paths are counted.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests check this bound"))]
     overflow: u64,
 }
 
-/// Effect of an edge on the path register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterStep {
-    /// The action of the plan without omissions.
+    /// The action of the plan that omits no paths.
     Plan(RegisterAction),
-    /// Sets the register to a value from which later increments never lead back to a path number.
+    /// Sets the register to a value from which later increments cannot lead to a path number.
     Poison(i64),
 }
 
@@ -80,7 +76,7 @@ impl Baseline {
         Baseline { dag: plan.dag, numbering: plan.numbering, increments: plan.probes.increments().to_vec(), partial: None }
     }
 
-    /// The acyclic graph whose paths have numbers.
+    /// Returns the acyclic graph whose paths have numbers.
     pub fn numbered(&self) -> &Dag {
         self.partial.as_ref().map_or(&self.dag, |partial| &partial.dag)
     }
@@ -127,17 +123,17 @@ impl Baseline {
 
 /// An edge is locally cold if it gets less than this share of its block's executions (published: 5 %).
 const LOCALLY_COLD: f64 = 0.05;
-/// An edge is globally cold if it gets less than this share of all edge executions of the program. Published: 0.1 % of the program's
-/// paths; a path has about ten edges.
+/// An edge is globally cold if it gets less than this share of all edge executions in the program. The published threshold is 0.1 % of the
+/// program's path executions, and a path has about ten edges.
 const GLOBALLY_COLD: f64 = 1e-4;
-/// Factor by which the global threshold grows while there are too many paths (published: 1.5).
+/// The global threshold is multiplied by this factor while there are too many paths (published: 1.5).
 const GROWTH: f64 = 1.5;
-/// Maximum number of growth steps; 1.5^80 = 10^14 exceeds all realistic counts.
+/// Maximum number of multiplications by `GROWTH`. 1.5^80 = 10^14 exceeds all realistic counts.
 const MAX_STEPS: usize = 80;
 
-/// Plans targeted path profiling: omits locally cold edges whose block was executed, and places probes on chords. `excluded` marks edges
-/// that are not part of the function's flow.
-pub fn targeted(
+/// Plans targeted path profiling. Locally cold edges are omitted if their block was executed, and probes are placed on chords. `excluded`
+/// marks edges that are not part of the function's flow.
+pub fn plan_targeted(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
@@ -149,9 +145,9 @@ pub fn targeted(
     omit_edges(graph, forced, frequencies, &omitted, options)
 }
 
-/// Plans practical path profiling: omits globally cold edges, and further edges while too many paths remain. `all` is the total number of
-/// edge executions in the program. The hottest out-edge of each block gets the value 0.
-pub fn practical(
+/// Plans practical path profiling. Globally cold edges are omitted, and more edges while there are too many paths. `all` is the total
+/// number of edge executions in the program. The hottest out-edge of each block gets the value 0.
+pub fn plan_practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
@@ -178,13 +174,13 @@ pub fn practical(
     omit_edges(graph, forced, frequencies, &OmittedEdges { excluded: excluded.clone(), cold: EdgeSet::empty(graph.edge_count()) }, &options)
 }
 
-/// Plans structural path profiling: paths do not cross loop borders.
-pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
+/// Plans structural path profiling, in which paths do not cross loop borders.
+pub fn plan_structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
     Baseline::from_plan(Plan::ball_larus(graph, &structural::loop_border_cuts(graph, forced), frequencies, options))
 }
 
-/// Returns true if an edge profile determines all path counts, because each path contains an edge that no other path contains ("obvious"
-/// paths).
+/// Returns true if an edge profile determines all path counts. This is the case if each path has an edge that no other path contains
+/// ("obvious" paths).
 pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     let mut to = vec![0u64; dag.node_count()];
     to[dag.entry().index()] = 1;
@@ -204,7 +200,6 @@ pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
     ids.len() as u64 == numbering.paths()
 }
 
-/// Returns the number of the only path through an edge.
 fn only_path(dag: &Dag, numbering: &Numbering, edge: DagEdgeId) -> u64 {
     let mut path = vec![edge];
     let mut node = dag.edge(edge).from;

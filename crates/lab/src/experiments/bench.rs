@@ -1,8 +1,8 @@
 //! `trodden-lab experiment bench`: the overhead of counting on corpus programs, compared with other profilers.
 //!
-//! A program's variants run in turns, so that a slowdown of the machine affects all of them. Each output is compared with that of the
-//! variant's base, which is the variant that it is measured against. Times exclude reading the counts. Instructions are counted in a
-//! separate run. If a variant cannot be built or run, its row shows the reason.
+//! A program's variants run in turns, so that a slowdown of the machine affects all of them. A variant is measured against a different
+//! variant, its base, and its output must equal the output of the base. Times do not include reading the counts. Instructions are counted
+//! in a separate run. If a variant cannot be built or run, its row shows the reason.
 
 mod compare;
 mod exact;
@@ -31,9 +31,8 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input};
 
-/// Programs measured by default: two compressors, an interpreter, and C++.
+/// Programs measured by default: two compressors, an interpreter, and a C++ program.
 const PROGRAMS: &[&str] = &["bzip2", "lua", "gzip", "minisat"];
-/// Variants measured by default.
 const VARIANTS: &[&str] = &["trodden", "clang-edges"];
 
 #[derive(Debug, Args)]
@@ -94,10 +93,8 @@ pub struct BenchOptions {
     draw: Option<PathBuf>,
 }
 
-/// Measures, and prints and writes the result; or only draws or compares results.
-///
-/// # Errors
-/// A program's output or counts are wrong, a variant became slower than in the compared result, or a build or run failed.
+/// Fails if a program's output or counts are wrong, if a variant is slower than in the compared result, or if a build or run failed. With
+/// `--draw` or `--with`, only draws or compares stored results.
 pub fn run(options: &BenchOptions) -> Result<()> {
     if let Some(file) = &options.draw {
         return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
@@ -121,7 +118,6 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     Ok(())
 }
 
-/// Writes the tables and the chart of a stored result.
 fn draw(file: &Path, folder: &Path) -> Result<()> {
     let suite = BenchResult::read(file)?;
     let stem = file.file_stem().map_or_else(|| "result".into(), |stem| folder.join(stem));
@@ -136,7 +132,6 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
     plot::svg(&suite).map_or(Ok(()), |svg| put("svg", &svg))
 }
 
-/// Measures all programs. Returns `None` after `--prepare`.
 fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     packages::ensure(PackagePurpose::Bench)?;
     let corpus = Corpus::in_target();
@@ -164,7 +159,7 @@ fn measure_programs(options: &BenchOptions) -> Result<Option<BenchResult>> {
     Ok(Some(suite))
 }
 
-/// Builds the tools and oracles, and chooses the instruction counter. Returns them with an empty result or the result to resume.
+/// Builds the tools and oracles, and selects the instruction counter. Also returns the result to resume, or an empty result.
 fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
@@ -185,7 +180,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
         commit: steps::commit(),
-        machine: machine(),
+        machine: describe_machine(),
         input: input.name().to_owned(),
         rounds,
         instructions_by: counter.map(|c| c.name().to_owned()),
@@ -197,7 +192,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
     Ok((bench, suite))
 }
 
-/// Reads an interrupted result, and checks that it was measured with the same settings on the same machine, at the same commit.
+/// Reads an interrupted result. Fails if it was measured with different settings, on a different machine or at a different commit.
 fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     let old = BenchResult::read(file)?;
     let same = old.input == new.input
@@ -218,7 +213,7 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
     Ok(old)
 }
 
-/// Returns the requested variants, each after its base, and the plain build first.
+/// Returns the plain build, and then the requested variants. Each variant comes after its base.
 fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
     let names: Vec<String> = if asked.iter().any(|n| n == "all") {
         Variant::names().into_iter().map(str::to_owned).chain(asked.to_vec()).collect()
@@ -237,7 +232,6 @@ fn resolve_variants(asked: &[String]) -> Result<Vec<Variant>> {
     Ok(all)
 }
 
-/// The files to which the result is written after every program.
 struct ResultFiles {
     stem: PathBuf,
 }
@@ -253,7 +247,7 @@ impl ResultFiles {
     fn write(&self, suite: &BenchResult) -> Result<()> {
         let put = |extension: &str, text: String| {
             let file = self.stem.with_extension(extension);
-            // Rename, so that an interruption does not destroy the previous result.
+            // Renaming prevents an interruption from destroying the previous result.
             let new = self.stem.with_extension(format!("{extension}.new"));
             std::fs::write(&new, text)
                 .and_then(|()| std::fs::rename(&new, &file))
@@ -265,7 +259,7 @@ impl ResultFiles {
     }
 }
 
-/// Returns an error if outputs differ, counts are wrong, or a build or run failed.
+/// Fails if outputs differ, counts are wrong, or a build or run failed.
 fn check(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
@@ -283,7 +277,7 @@ fn check(suite: &BenchResult) -> Result<()> {
     Ok(())
 }
 
-pub fn machine() -> BenchMachine {
+pub fn describe_machine() -> BenchMachine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));
     BenchMachine {

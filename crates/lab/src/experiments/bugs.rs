@@ -1,8 +1,8 @@
 //! `trodden-lab experiment bugs`: can paths locate seeded bugs that line and branch coverage cannot?
 //!
-//! Each bug in `corpus/bugs` is a patch of a corpus program. The result is wrong only if a single execution of a function takes two
-//! particular branches. Every run takes both branches, but only failing runs take both in the same execution. A run fails if its output
-//! differs from that of the unpatched program. Line and branch coverage come from an unoptimised build by clang, and the rank of the path
+//! Each bug in `corpus/bugs` is a patch of a corpus program. The program's result is wrong only if a single execution of a function takes
+//! two particular branches. Every run takes both branches, but only failing runs take both in the same execution. A run fails if its output
+//! differs from that of the unpatched program. Line and branch coverage come from an unoptimised build by clang. The rank of the path comes
 //! from `trodden isolate` on an ordinary build.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,8 +21,8 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 
 /// Names of the builds of the patched program.
-const PATHS: &str = "seeded";
-const COVERAGE: &str = "coverage";
+const PATHS_BUILD: &str = "seeded";
+const COVERAGE_BUILD: &str = "coverage";
 /// A bug counts as found if its path has at most this rank.
 const MAX_RANK: usize = 3;
 
@@ -38,21 +38,20 @@ pub struct BugsOptions {
     trodden: Option<PathBuf>,
 }
 
-/// A bug that is seeded into a program.
 struct Bug {
     program: &'static str,
     /// File and function that contain the bug.
     place: (&'static str, &'static str),
-    /// Text that starts the function's definition.
+    /// The text with which the function's definition starts.
     definition: &'static str,
-    /// Texts that identify the two branches. A branch extends from the first line with its text to the closing brace, because a path may
-    /// start after a loop within the branch.
+    /// Texts that identify the two branches. A branch extends from the first line that contains its text to the next closing brace. The
+    /// complete range is needed because a path may start after a loop within the branch.
     branches: [&'static str; 2],
-    /// The parts that runs are composed of. A run fails if and only if it contains the fourth part.
+    /// The parts of which runs are composed. A run fails if and only if it contains the fourth part.
     parts: [&'static str; 4],
-    /// Creates the input files in a folder, with the unpatched program.
+    /// Creates the input files in a folder. Receives the unpatched program and the folder.
     prepare: fn(&Path, &Path) -> Result<()>,
-    /// Creates the arguments of a run from its folder, number and parts.
+    /// Returns the arguments of a run. Receives the run's folder, number and parts.
     arguments: fn(&Path, usize, &[&str]) -> Result<Vec<OsString>>,
 }
 
@@ -94,13 +93,12 @@ const BUGS: &[Bug] = &[
     },
 ];
 
-/// Results of a bug's runs.
 struct BugOutcome {
     failing: usize,
     passing: usize,
     lines: CoverageComparison,
     branches: CoverageComparison,
-    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with that score.
+    /// Rank of the first path through both branches, its Ochiai score, and the number of paths with that score; `None` if it was not found.
     path: Option<(usize, f64, usize)>,
 }
 
@@ -115,10 +113,8 @@ struct CoverageComparison {
     covered_by_all: f64,
 }
 
-/// Runs all bugs, or those of the selected programs.
-///
-/// # Errors
-/// A program cannot be fetched, built or run; a bug's path is ranked too low; or coverage distinguishes failing from passing runs.
+/// Runs all bugs, or those of the selected programs. Fails if a program cannot be fetched, built or run; if a bug's path is not ranked high
+/// enough; or if coverage distinguishes failing from passing runs.
 pub fn run(options: &BugsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
@@ -186,11 +182,11 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
         let expected = result(&subject_command(&plain, &arguments, &work).output()?);
         let profile = format!("{number}.trodden");
         let mut record = Command::new(trodden);
-        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS)).args(&arguments).env("TRODDEN_QUIET", "1");
+        record.args(["record", "--no-store", "-o", &profile, "--"]).arg(binary(PATHS_BUILD)).args(&arguments).env("TRODDEN_QUIET", "1");
         let actual = result(&in_folder(record, &work).output().context("cannot run trodden")?);
         ensure!(fs::exists(work.join(&profile))?, "run {number} wrote no profile: {}", String::from_utf8_lossy(&actual.2));
         failed.push(actual != expected);
-        coverage.push(measure_coverage(&binary(COVERAGE), &arguments, &work)?);
+        coverage.push(measure_coverage(&binary(COVERAGE_BUILD), &arguments, &work)?);
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
@@ -224,13 +220,13 @@ fn build(seeded: &Corpus, program: &str, trodden: &Path) -> Result<()> {
     let own = |name: &str| drivers.join(name).into_os_string();
     let store = seeded.folder().join("store").into_os_string();
     let paths = [("CC", own("trodden-cc")), ("CXX", own("trodden-c++")), ("TRODDEN_CACHE", store), ("TRODDEN_QUIET", "1".into())];
-    seeded.build_as(PATHS, program, &paths)?;
+    seeded.build_as(PATHS_BUILD, program, &paths)?;
     let flags = "-O0 -g -fprofile-instr-generate -fcoverage-mapping";
-    seeded.build_as(COVERAGE, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
+    seeded.build_as(COVERAGE_BUILD, program, &[("CFLAGS", flags.into()), ("LDFLAGS", "-fprofile-instr-generate".into())])
 }
 
-/// Composes runs of four parts. Each run has the first three parts in some order, followed by one of them again or, in failing runs, by the
-/// fourth part.
+/// Composes runs from four parts. Each run has the first three parts in some order. It also has the fourth part if it is to fail, or else
+/// one of the first three parts again.
 fn compose_runs<'a>(parts: &[&'a str; 4]) -> Vec<Vec<&'a str>> {
     let mut runs = Vec::new();
     for fourth in 0..4 {
@@ -344,7 +340,7 @@ fn write_script(folder: &Path, number: usize, text: &str) -> Result<Vec<OsString
     Ok(vec![name.into()])
 }
 
-/// Creates a gzip file with each combination of two optional header fields of RFC 1952: none, an extra field, a comment, both.
+/// Creates a gzip file for each combination of two optional header fields of RFC 1952: none, an extra field, a comment, and both.
 fn write_compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
     let text: String = (0..2000).map(|i| format!("line {} of a text that is to be packed\n", i * i % 977)).collect();
     fs::write(folder.join("text"), text)?;

@@ -1,10 +1,10 @@
-//! `trodden-lab experiment copies`: counts paths of corpus programs with copies, and compares their cost with that of counting all paths in
-//! one program.
+//! `trodden-lab experiment copies`: counts paths of corpus programs with copies, and compares the copies' cost with that of counting all
+//! paths in one program.
 //!
-//! Each run is `trodden record --copies K --baseline`, which fails unless the merged profile equals the program's own. The copies and the
-//! program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run once
-//! more without counting hits, one after the other. Results are written after each row, and rows of the same day are not run again.
-//! `--engine slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
+//! Each run is `trodden record --copies K --baseline`. It fails unless the merged profile equals the program's own. The copies and the
+//! program that counts everything ("sequential") also count how often their probes execute ("hits"). With `--times`, the copies run again,
+//! one after the other and without counting hits. Results are written after each row, and rows of the same day are not run again. `--engine
+//! slurm` starts a cluster (`xtask/slurm.sh`), and `--lose-node` kills one of its nodes while copies run there.
 
 mod analysis;
 mod cluster;
@@ -26,13 +26,13 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_laboratory;
 use trodden_corpus::{Corpus, Input};
 
-/// Programs measured by default; their runs are deterministic.
+/// Programs measured by default. Their runs are deterministic.
 const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
 
-/// Programs that print elapsed times, so that their copies' outputs differ.
+/// Programs that print elapsed times, so the outputs of their copies differ.
 const PRINT_TIMES: &[&str] = &["minisat", "sqlite", "x264"];
 
-/// Programs that write files, and need a folder per copy.
+/// Programs that write files, so each of their copies needs its own folder.
 const WRITE_FILES: &[&str] = &["cppcheck", "x264"];
 
 #[derive(Debug, Args)]
@@ -85,7 +85,6 @@ enum CopyEngine {
     Slurm,
 }
 
-/// Runs copies, and prints and writes their costs.
 pub fn run(options: &CopiesOptions) -> Result<()> {
     ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
     packages::ensure(PackagePurpose::Corpus)?;
@@ -112,7 +111,7 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs the settings of a program that the results do not contain yet.
+/// Runs the settings of a program that the results do not have yet.
 fn run_missing_settings(
     corpus: &Corpus,
     program: &str,
@@ -162,7 +161,7 @@ struct CopiesSubject<'a> {
     folder: PathBuf,
     /// Checksum of the program's output.
     output_sum: String,
-    /// Hits of the program that counts everything: all hits, and hits of labels only. `None` until measured.
+    /// Hits of the program that counts everything: all hits, and hits of labels only; `None` until they are measured.
     sequential: Option<[f64; 2]>,
 }
 
@@ -216,7 +215,7 @@ impl<'a> CopiesSubject<'a> {
         (arguments, costs)
     }
 
-    /// Completes the row of a setting by measuring what `known` lacks.
+    /// Measures what the row of a setting lacks. `known` is the row so far; `None` if the setting has no row.
     fn measure_row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
@@ -230,7 +229,6 @@ impl<'a> CopiesSubject<'a> {
         Ok(row)
     }
 
-    /// Runs copies that count their hits.
     fn measure_hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
         let [sequential_hits, sequential_label_hits] = self.measure_sequential(options)?;
         let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
@@ -257,7 +255,7 @@ impl<'a> CopiesSubject<'a> {
         })
     }
 
-    /// Runs copies that only count paths, one at a time, and returns the minimum times of all rounds.
+    /// Runs copies that only count paths, one at a time. Returns the minimum times over all rounds.
     fn measure_times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
         let lower = |ns: &mut f64, now: f64| *ns = ns.min(now);
         let mut single = [[f64::INFINITY; 2]; 2];
@@ -309,7 +307,7 @@ impl<'a> CopiesSubject<'a> {
     }
 }
 
-/// Builds the command line of `record`. Arguments that only `trodden-lab` has are passed through `trodden-lab with`.
+/// Builds the command line of `record`. Arguments that only `trodden-lab` accepts are passed through `trodden-lab with`.
 fn runner(trodden: &Path, arguments: &str) -> String {
     let (mut choices, mut arguments_of_record) = (Vec::new(), Vec::new());
     let mut words = arguments.split_whitespace();
@@ -340,7 +338,7 @@ fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
     costs["copies"].as_array().into_iter().flatten()
 }
 
-/// Returns the maximum hits counted by a copy: of all hits, and of hits of labels only.
+/// Returns the maximum number of hits that a copy counted: of all hits, and of hits of labels only.
 fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {

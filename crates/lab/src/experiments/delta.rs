@@ -1,8 +1,8 @@
 //! `trodden-lab experiment delta`: how compact the numbers of executed paths are on corpus programs, and how compact they could be.
 //!
 //! Reproduces figures 3.17 (span against number of paths) and 3.18 (Ball-Larus delta over preferential delta) of Vaswani's thesis as a
-//! table and a chart. The delta of a numbering is the span of the executed paths' numbers, relative to the number of executed paths.
-//! Programs count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
+//! table and a chart. The delta of a numbering is the span of the executed paths' numbers divided by the number of executed paths. Programs
+//! count in hash tables, so that no paths are cut. `trodden-oracle delta` measures the spans.
 
 use crate::experiments::bench::plot::{Area, DrawResult};
 use crate::experiments::bench::statistics::geometric_mean;
@@ -69,7 +69,6 @@ impl DeltaRow {
     }
 }
 
-/// Measures the programs, and prints a table.
 pub fn run(options: &DeltaOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -159,7 +158,7 @@ fn draw(all: &[(&str, Vec<DeltaRow>)]) -> Result<String> {
     Ok(out)
 }
 
-/// Formats a label of a logarithmic axis, short enough for its margin.
+/// Formats a label of a logarithmic axis so that it fits the margin.
 fn power_label(value: &f64) -> String {
     if *value < 1e4 { format!("{value}") } else { format!("{value:e}") }
 }
@@ -201,7 +200,7 @@ fn draw_spans(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     Ok(())
 }
 
-/// Draws figure 3.18: Ball-Larus delta over preferential delta, functions sorted by ratio.
+/// Draws figure 3.18: Ball-Larus delta over preferential delta, with functions sorted by ratio.
 fn draw_ratios(area: &Area, rows: &[&DeltaRow]) -> DrawResult {
     let mut ratios: Vec<f64> = rows.iter().filter_map(|r| r.ratio()).collect();
     ratios.sort_by(f64::total_cmp);

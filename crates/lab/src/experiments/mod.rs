@@ -1,4 +1,4 @@
-//! Experiments with real programs, one module each: the cost and benefit of counting, recording and analysis.
+//! Experiments with real programs, with a module for each: the cost and benefit of counting, recording and analysis.
 
 mod baselines;
 mod bench;
@@ -39,9 +39,8 @@ pub enum LabExperiment {
     Waits(waits::WaitsOptions),
 }
 
-/// Runs an experiment.
 pub fn run(experiment: &LabExperiment) -> Result<()> {
-    // Baselines are computed from a profile alone; all other experiments build programs.
+    // Baselines are computed from a profile alone. All other experiments build programs.
     if !matches!(experiment, LabExperiment::Baselines(_)) {
         trodden_corpus::steps::require_checkout()?;
     }

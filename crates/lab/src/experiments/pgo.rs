@@ -1,9 +1,9 @@
-//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs, with clang's profile, with one derived from paths, and by
-//! `trodden pgo`, which also transforms the program based on its paths.
+//! `trodden-lab experiment pgo`: profile-guided builds of corpus programs. There are builds with clang's profile, with a profile derived
+//! from paths, and by `trodden pgo`, which also transforms the program based on its paths.
 //!
-//! Profiles come from the short run. The long run is timed, with the builds in turns. The builds with clang's profile and with the derived
-//! profile use the same folder and profile name, so that equal profiles yield identical programs, which is checked. `llvm-profdata`
-//! compares the profiles.
+//! Profiles come from the short run. The long run is timed, and the builds take turns. The builds with clang's profile and with the derived
+//! profile use the same folder and profile name. So equal profiles must yield identical programs, and the experiment checks that.
+//! `llvm-profdata` compares the profiles.
 
 mod branches;
 mod short;
@@ -24,14 +24,14 @@ use trodden_corpus::steps;
 use trodden_corpus::steps::build_trodden;
 use trodden_corpus::{Corpus, Input, script};
 
-/// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, a database.
+/// Programs measured by default: dynamic programming, two compressors, an interpreter, a solver in C++, and a database.
 const PROGRAMS: &[&str] = &["hmmer", "bzip2", "lua", "gzip", "minisat", "sqlite"];
 /// Name of the folder and profile that both profile-guided builds share.
-const SHARED: &str = "pgo";
+const SHARED_NAME: &str = "pgo";
 /// Name of the build in which `trodden pgo` works.
-const WORK: &str = "pgo-work";
-/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by
-/// `trodden pgo` with paths.
+const WORK_BUILD: &str = "pgo-work";
+/// Measured builds: without a profile, with clang's profile, with the derived profile, by `trodden pgo` with edges only, and by `trodden
+/// pgo` with paths.
 const BUILDS: [&str; BUILD_COUNT] = ["plain", "pgo-clang", "pgo-edges", "pgo-trodden-edges", "pgo-trodden"];
 const BUILD_COUNT: usize = 5;
 
@@ -58,7 +58,6 @@ pub struct PgoOptions {
 
 struct PgoRow {
     program: String,
-    /// User time of each build, in seconds.
     user: [Spread; BUILD_COUNT],
     instructions: Option<[u64; BUILD_COUNT]>,
     /// Instructions of the profiling runs: clang's and trodden's.
@@ -67,16 +66,13 @@ struct PgoRow {
     same_bytes: bool,
 }
 
-/// Numbers of all functions, and of those with equal counters in both profiles.
+/// Number of functions, and number of functions that have equal counters in both profiles.
 struct CounterAgreement {
     functions: usize,
     equal: usize,
 }
 
-/// Builds and measures the programs, and prints a table.
-///
-/// # Errors
-/// A build or a run failed, or the output of a build differs from that of the plain build.
+/// Builds and measures the programs, and prints a table. Fails if the output of a build differs from that of the plain build.
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
@@ -115,7 +111,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
         build_with_profile(corpus, program, profile, build)?;
     }
-    let bytes = |build: &str| fs::read(binary(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
+    let bytes = |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
     build_by_trodden_pgo(corpus, program, BUILDS[3], "--edges")?;
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
@@ -139,11 +135,10 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     })
 }
 
-fn binary(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
+fn binary_path(corpus: &Corpus, build: &str, program: &str) -> PathBuf {
     corpus.folder().join("bin").join(build).join(program)
 }
 
-/// Profiles the short run with clang's instrumentation.
 fn profile_by_clang(corpus: &Corpus, program: &str, work: &Path) -> Result<PathBuf> {
     corpus.build_as("clang-edges", program, &Variant::parse("clang-edges")?.build_environment()?)?;
     let raw = work.join("raw");
@@ -170,7 +165,7 @@ fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
 
 /// Builds a program with `trodden pgo`. Returns a line for each function that was transformed based on paths.
 fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &str) -> Result<Vec<String>> {
-    let output = binary(corpus, build, program);
+    let output = binary_path(corpus, build, program);
     fs::create_dir_all(output.parent().unwrap_or(Path::new("/")))
         .with_context(|| format!("cannot create the folder of {}", output.display()))?;
     let recipe = |step: &str| {
@@ -178,16 +173,16 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
     let mut command = Command::new(steps::target().join("release/trodden"));
-    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
+    command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
     command.arg("-o").arg(&output);
-    // Compilers in PATH would also be used for build scripts.
+    // Build scripts would also use compilers in PATH.
     let only_variables = if corpus.is_rust(program)? { "--only-variables" } else { "" };
     command.env(steps::LABORATORY_VARIABLE, format!("{choices} {only_variables}"));
     command.args(["--", "sh", "-c"]).arg(recipe("build"));
-    // `cargo` must still be trodden's.
+    // `cargo` must be trodden's even though the compilers are not.
     let builder = Variant::trodden().build_environment()?.into_iter().filter(|(name, _)| ["CARGO_BUILD", "PATH"].contains(name));
     let variables = Variant::plain().build_environment()?.into_iter().filter(|(name, _)| !["CC", "CXX"].contains(name)).chain(builder);
-    command.envs(variables).env("BUILD", WORK).env("TRODDEN_CACHE", corpus.folder().join("store"));
+    command.envs(variables).env("BUILD", WORK_BUILD).env("TRODDEN_CACHE", corpus.folder().join("store"));
     let messages = steps::error_output(&mut command)?;
     let changed = messages.lines().filter(|l| l.starts_with("trodden: ") && l.contains("% of all instructions)"));
     Ok(changed.map(|l| l.trim_start_matches("trodden: ").to_owned()).collect())
@@ -201,14 +196,14 @@ fn build_with_profile(corpus: &Corpus, program: &str, profile: &Path, build: &st
     let flags = |v: &OsString| format!("{} -fprofile-use={}", v.to_string_lossy(), shared.display());
     variables.iter_mut().filter(|(name, _)| *name == "CFLAGS").for_each(|(_, v)| *v = flags(v).into());
     variables.push(("RUSTFLAGS", format!("-Cprofile-use={}", shared.display()).into()));
-    corpus.build_as(SHARED, program, &variables)?;
-    let (from, to) = (binary(corpus, SHARED, program), binary(corpus, build, program));
+    corpus.build_as(SHARED_NAME, program, &variables)?;
+    let (from, to) = (binary_path(corpus, SHARED_NAME, program), binary_path(corpus, build, program));
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
     fs::copy(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
     Ok(())
 }
 
-/// Measures the user time of the long run of each build, in turns.
+/// Measures the user time of each build's long run. The builds take turns.
 fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILD_COUNT]> {
     let mut seconds: [Vec<f64>; BUILD_COUNT] = Default::default();
     let mut sums: Vec<String> = Vec::new();
@@ -227,13 +222,13 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
-/// Counts the instructions of the short run, in a copy without debug information, because valgrind cannot read clang's.
+/// Counts the instructions of the short run. Runs a copy without debug information, because valgrind cannot read clang's.
 fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: InstructionCounter) -> Result<u64> {
     progress(&format!("instructions, by {}: {program}, {build}", counter.name()));
     let stripped = format!("{build}-stripped");
-    let to = binary(corpus, &stripped, program);
+    let to = binary_path(corpus, &stripped, program);
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/"))).with_context(|| format!("cannot create the folder of {}", to.display()))?;
-    steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary(corpus, build, program)))?;
+    steps::output(Command::new("strip").args(["--strip-debug", "-o"]).arg(&to).arg(binary_path(corpus, build, program)))?;
     let log = corpus.folder().join("pgo").join("instructions.log");
     let _ = fs::remove_file(&log);
     let nowhere = [("LLVM_PROFILE_FILE", OsString::from("/dev/null"))];
@@ -243,14 +238,13 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}; see {}", counter.name(), log.display()))
 }
 
-/// Counts the functions that have the same counters in both profiles.
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
-    let (one, other) = (functions(one)?, functions(other)?);
+    let (one, other) = (read_functions(one)?, read_functions(other)?);
     Ok(CounterAgreement { functions: one.len(), equal: one.iter().filter(|f| other.contains(f)).count() })
 }
 
 /// Returns the functions of a profile as text: name, hash and counters, without value profiles.
-fn functions(profile: &Path) -> Result<Vec<String>> {
+fn read_functions(profile: &Path) -> Result<Vec<String>> {
     let text = steps::output(Command::new("llvm-profdata-22").args(["merge", "--text"]).arg(profile).args(["-o", "-"]))?;
     let lines: Vec<&str> = text.lines().collect();
     let begins = (1..lines.len()).filter(|at| lines[*at] == "# Func Hash:");

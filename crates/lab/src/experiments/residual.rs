@@ -1,8 +1,8 @@
-//! `trodden-lab experiment residual`: which paths do long runs of real programs take that short runs or suites of many inputs do not take,
-//! and how much does counting enlarge programs?
+//! `trodden-lab experiment residual`: which paths of long runs do short runs and suites of many inputs not take, and how much does counting
+//! enlarge programs?
 //!
-//! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the
-//! field inputs. The result of `trodden untested` on the two profiles must equal that of the independent `trodden-oracle untested`, and
+//! Reproduces tables 3.1, 3.3 and 3.4 of Vaswani's thesis on corpus programs. A program that counts all paths runs the tests and the field
+//! inputs. `trodden untested` is applied to the two profiles. Its result must equal that of the independent `trodden-oracle untested`, and
 //! is compared with the counts of a residual build that runs the field input.
 
 mod page;
@@ -19,7 +19,7 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Programs measured by default; each builds within minutes.
+/// Programs measured by default. Each builds within minutes.
 const DEFAULT_PROGRAMS: &[&str] =
     &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
 /// Builds whose size is compared with that of the plain build.
@@ -41,7 +41,7 @@ pub struct ResidualOptions {
     output: Option<PathBuf>,
 }
 
-/// Figures of `trodden-oracle untested`: the columns of table 3.1.
+/// Figures that `trodden-oracle untested` prints: the columns of table 3.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct UntestedFigures {
     tested_paths: u64,
@@ -68,7 +68,7 @@ impl UntestedFigures {
         percent(number(&self.untested_executions), number(&self.executions))
     }
 
-    /// Returns the share of untested paths in functions without an untested edge, in percent.
+    /// Returns the share of untested paths that are in functions without an untested edge, in percent.
     fn share_without_edges(&self) -> f64 {
         percent(self.untested_paths_in_functions_without_untested_edges as f64, self.untested_paths as f64)
     }
@@ -78,17 +78,15 @@ fn percent(part: f64, all: f64) -> f64 {
     if all == 0.0 { 0.0 } else { 100.0 * part / all }
 }
 
-/// Comparison of the residual build with the build that counts all paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ResidualBuild {
     /// Both counted the same executions of untested paths.
     Equal,
-    /// They differ, but two runs of the build that counts all paths also differ.
+    /// They differ, but two runs of the build that counts all paths differ, too.
     RunsDiffer,
 }
 
-/// Results with a suite of many inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SuiteFigures {
     runs: usize,
@@ -99,10 +97,10 @@ struct SuiteFigures {
 struct ResidualRow {
     /// Commit of trodden with which the row was measured.
     commit: String,
-    /// Table 3.1: the short run compared with the long one.
+    /// Table 3.1: the short run compared with the long run.
     untested: UntestedFigures,
     residual_build: ResidualBuild,
-    /// Table 3.3: the short run and a suite compared with the long one.
+    /// Table 3.3: the short run and a suite compared with the long run; `None` if the program has no suite.
     suite: Option<SuiteFigures>,
     /// Table 3.4: sizes of `.text` and of all loaded sections in bytes, by build.
     sizes: BTreeMap<String, [u64; 2]>,
@@ -115,10 +113,7 @@ struct ResidualResults {
     programs: BTreeMap<String, ResidualRow>,
 }
 
-/// Measures the programs, and prints tables.
-///
-/// # Errors
-/// A tool is missing or failed, or `trodden` and the oracle disagree.
+/// Measures the programs, and prints tables. Fails if `trodden` and the oracle disagree.
 pub fn run(options: &ResidualOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -140,7 +135,7 @@ pub fn run(options: &ResidualOptions) -> Result<()> {
 }
 
 impl ResidualResults {
-    /// Reads the newest results in a folder, if any, and sets their date to today.
+    /// Reads the newest results in a folder, if there are any, and sets their date to today.
     fn read_newest(folder: Option<&Path>) -> Result<ResidualResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let files = folder.and_then(|f| std::fs::read_dir(f).ok()).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -163,7 +158,6 @@ impl ResidualResults {
     }
 }
 
-/// A program to measure, built to count all paths.
 struct ResidualSubject<'a> {
     corpus: &'a Corpus,
     program: &'a str,
@@ -195,7 +189,7 @@ impl<'a> ResidualSubject<'a> {
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
+        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.measure_sizes(&tests)? })
     }
 
     /// Runs a build, and stores its counts as a profile.
@@ -211,7 +205,7 @@ impl<'a> ResidualSubject<'a> {
         Ok(stored)
     }
 
-    /// Returns the paths that the field takes and the tests do not, according to the oracle, with which `trodden untested` must agree.
+    /// Returns the oracle's figures for the paths that the field takes and the tests do not. `trodden untested` must agree with the oracle.
     fn compare_with_oracle(&self, tests: &[&Path], field: &Path) -> Result<UntestedFigures> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
@@ -241,7 +235,7 @@ impl<'a> ResidualSubject<'a> {
             );
         }
         ensure!(
-            number(&reported["untested_executions"]) == checked.untested_executions,
+            format_number(&reported["untested_executions"]) == checked.untested_executions,
             "{}: `trodden untested` and the oracle disagree on untested_executions",
             self.program
         );
@@ -253,7 +247,7 @@ impl<'a> ResidualSubject<'a> {
         let counted = self.profile(&self.reinstrument("residual", "", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
             let reported = untested_summary(trodden().arg("untested").arg(field).arg("--known").arg(tests))?;
-            Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
+            Ok((format_number(&reported["untested_paths"]), format_number(&reported["untested_executions"])))
         };
         let expected = of(field)?;
         if of(&counted)? == expected {
@@ -269,7 +263,7 @@ impl<'a> ResidualSubject<'a> {
         Ok(ResidualBuild::RunsDiffer)
     }
 
-    /// Instruments the program again with other options. Returns the name of the new build.
+    /// Instruments the program again with different options. Returns the name of the new build.
     fn reinstrument(&self, name: &str, choices: &str, options: &[&std::ffi::OsStr]) -> Result<String> {
         let build = format!("residual-{name}");
         let place = self.corpus.folder().join("bin").join(&build);
@@ -281,8 +275,8 @@ impl<'a> ResidualSubject<'a> {
         Ok(build)
     }
 
-    /// Returns the sizes of the program, by build.
-    fn sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
+    /// Returns the program's `.text` size and total size, by build.
+    fn measure_sizes(&self, tests: &Path) -> Result<BTreeMap<String, [u64; 2]>> {
         let mut sizes = BTreeMap::from([("plain".to_owned(), section_sizes(&self.corpus.program(self.program, &Variant::plain()))?)]);
         for name in SIZES {
             let program = match name {
@@ -307,7 +301,7 @@ fn untested_summary(residual: &mut Command) -> Result<serde_json::Value> {
 }
 
 /// Formats a JSON number, which is a string if it is large.
-fn number(value: &serde_json::Value) -> String {
+fn format_number(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

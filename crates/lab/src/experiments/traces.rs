@@ -31,7 +31,6 @@ pub struct TracesOptions {
 const PROGRAMS: [(&str, &[&str]); 2] = [("/usr/bin/gzip", &["-c"]), ("/usr/bin/sed", &["-e", "s/a\\(.\\)/\\1b/g"])];
 const STRATEGIES: [&str; 4] = ["fine", "function", "grouped", "weighted"];
 const RUNS: [u32; 3] = [1, 2, 4];
-/// Number of times that the program alone is measured.
 const PLAIN_RUNS: usize = 7;
 
 #[derive(Deserialize)]
@@ -57,7 +56,6 @@ struct TraceBench<'a> {
     program: Vec<String>,
 }
 
-/// Measures the programs, and prints Markdown tables.
 pub fn run(options: &TracesOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
@@ -107,7 +105,7 @@ impl TraceBench<'_> {
         let line = |method: &str, seconds: f64| println!("| {method} | {:.1} | {:.1} |", seconds * 1e3, seconds / plain);
         line("`trampolines`, one run of all blocks", blocks.1);
         line("`ptrace`, one run of all blocks", self.record_whole_trace("ptrace", &["--runs", "1"])?.1);
-        let four = self.row_by("ptrace", 4, "weighted", "one.trace")?;
+        let four = self.measure_plan("ptrace", 4, "weighted", "one.trace")?;
         line("`ptrace`, the slowest of four runs", four.2);
         let stepped = self.record_whole_trace("single-step", &[])?;
         line("`single-step`", stepped.1);
@@ -121,7 +119,7 @@ impl TraceBench<'_> {
         command
     }
 
-    /// Measures the median time of the program alone, in seconds.
+    /// Returns the median time in seconds.
     fn measure_plain(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..PLAIN_RUNS {
@@ -145,7 +143,7 @@ impl TraceBench<'_> {
         serde_json::from_str(&steps::output(&mut show)?).context("`trodden report --json` printed unexpected JSON")
     }
 
-    /// Builds a `trace record` command. Some collectors are available only in `trodden-lab`.
+    /// Only the laboratory variable selects some of the collectors.
     fn record_command(&self, collector: &str, choices: &str) -> Command {
         let mut command = Command::new(&self.trodden);
         command.args(["trace", "record"]);
@@ -156,8 +154,8 @@ impl TraceBench<'_> {
         command
     }
 
-    /// Collects the complete trace in one run. Returns the number of hits, and the time in seconds. The trace that trampolines collect
-    /// later provides weights.
+    /// Records the complete trace in one run, and returns the number of hits and the time in seconds. The trace by `trampolines` later
+    /// provides weights.
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
@@ -166,11 +164,11 @@ impl TraceBench<'_> {
     }
 
     fn measure_strategy(&self, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
-        self.row_by("trampolines", runs, strategy, weights)
+        self.measure_plan("trampolines", runs, strategy, weights)
     }
 
-    /// Returns the maximum over all machines of the predicted hits, the counted hits and the seconds, and the lower bound of the hits.
-    fn row_by(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
+    /// Returns the predicted hits, the counted hits and the seconds, each the maximum over all machines, and the lower bound of the hits.
+    fn measure_plan(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         // A single run of all blocks needs no distribution, so one run is planned as two profiles on one machine.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
         let choices = format!("--machines {machines} --witness-strategy {strategy} --witness-weights {weights}");

@@ -15,10 +15,8 @@ use trodden_corpus::steps;
 const CALLS: &str = include_str!("waits/calls.c");
 const RING: &str = include_str!("waits/ring.c");
 const ARCHIVE: &str = include_str!("waits/archive.py");
-/// Number of calls in the measured loops.
-const LOOP: u32 = 2_000_000;
-/// Number of ranks of the OTF2 archive.
-const RANKS: u64 = 4;
+const LOOP_CALLS: u32 = 2_000_000;
+const ARCHIVE_RANKS: u64 = 4;
 
 #[derive(Debug, Args)]
 pub struct WaitsOptions {
@@ -36,7 +34,6 @@ struct WaitsBench<'a> {
     trodden: PathBuf,
 }
 
-/// Measures everything, and prints a table.
 pub fn run(options: &WaitsOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
@@ -86,11 +83,12 @@ impl WaitsBench<'_> {
     /// Measures an MPI call and a free lock, alone and recorded, in loops that print the time per call.
     fn measure_calls(&self) -> Result<FigureRows> {
         steps::run(&mut self.command("mpicc", &["-O2", "-pthread", "-o", "calls", "calls.c"]))?;
-        let count = LOOP.to_string();
+        let count = LOOP_CALLS.to_string();
         let mut rows = FigureRows::new();
         for (kind, what) in [("mpi", "an MPI call (`MPI_Barrier` on `MPI_COMM_SELF`)"), ("lock", "taking and releasing a free lock")] {
-            let alone = self.median(|| number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
-            let recorded = self.median(|| number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
+            let alone = self.median(|| parse_number(&steps::output(&mut self.command("./calls", &[kind, &count]))?))?;
+            let recorded =
+                self.median(|| parse_number(&steps::output(&mut self.record_command("calls.waits", &["./calls", kind, &count])?)?))?;
             rows.push((what.to_owned(), format!("{:.1} ns in addition to {alone:.1} ns", recorded - alone)));
         }
         Ok(rows)
@@ -108,13 +106,13 @@ impl WaitsBench<'_> {
         steps::run(&mut self.record_command("ring.waits", &mpirun)?)?;
         let python = self.python()?;
         let _ = std::fs::remove_dir_all(self.path("archive"));
-        let ranks = RANKS.to_string();
+        let ranks = ARCHIVE_RANKS.to_string();
         steps::run(&mut self.command(&python, &["archive.py", "write", "archive", &ranks, &iterations]))?;
         let own = self.processor_seconds(&mut self.command(&self.trodden, &["report", "ring.waits", "--json"]))?;
         let otf2 = self.processor_seconds(&mut self.command(&self.trodden, &["report", "archive/traces.otf2", "--json"]))?;
         let theirs = self.processor_seconds(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
         let counted = steps::output(&mut self.command(&python, &["archive.py", "count", "archive/traces.otf2"]))?;
-        let events = number(&counted)?;
+        let events = parse_number(&counted)?;
         // Each call has an enter and an exit event. The archive also contains message records.
         let own_events = self.options.iterations as f64 * 2.0 * 4.0;
         let (own, otf2, theirs) = (own_events / own, events / otf2, events / theirs);
@@ -162,7 +160,7 @@ impl WaitsBench<'_> {
 }
 
 /// Parses the last line of a text as a number.
-fn number(text: &str) -> Result<f64> {
+fn parse_number(text: &str) -> Result<f64> {
     let line = text.lines().next_back().unwrap_or_default().trim();
     line.parse().map_err(|_| anyhow!("`{line}` is not a number"))
 }

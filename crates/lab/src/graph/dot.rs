@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 
 pub fn parse(text: &str) -> Result<GraphInput> {
-    let mut reader = DotReader { tokens: tokens(text)?, at: 0 };
+    let mut reader = DotReader { tokens: tokenize(text)?, at: 0 };
     reader.header()?;
     let mut graph = Statements::default();
     while !reader.skip_sign("}") {
@@ -190,7 +190,7 @@ impl DotReader {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<DotToken>> {
+fn tokenize(text: &str) -> Result<Vec<DotToken>> {
     let mut tokens = Vec::new();
     let mut rest = text;
     let mut line = 1;
@@ -209,7 +209,7 @@ fn tokens(text: &str) -> Result<Vec<DotToken>> {
                 end
             }
             '"' => {
-                let (name, length) = quoted(rest).with_context(|| format!("line {line}: unterminated quoted name"))?;
+                let (name, length) = parse_quoted_name(rest).with_context(|| format!("line {line}: unterminated quoted name"))?;
                 tokens.push(DotToken { text: name, kind: TokenKind::Name, line });
                 line += rest[..length].matches('\n').count();
                 length
@@ -243,7 +243,7 @@ fn word_length(text: &str) -> usize {
 }
 
 /// Returns the quoted name at the start of the text, and its length including the quotes. `None` if the closing quote is missing.
-fn quoted(text: &str) -> Option<(String, usize)> {
+fn parse_quoted_name(text: &str) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((i, c)) = chars.next() {

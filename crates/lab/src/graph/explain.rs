@@ -8,10 +8,7 @@ use trodden_selective::InterestingSet;
 use trodden_selective::separation::{Separation, WeightedPaths, separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
-/// Returns the steps of precise selective or of preferential numbering.
-///
-/// # Errors
-/// The scheme is neither of the two, or a number is too large.
+/// Returns the steps of precise selective or preferential numbering. Fails for other schemes, and if a number is too large.
 pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet, scheme: NumberingScheme) -> Result<Value> {
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
@@ -72,8 +69,8 @@ fn preferential_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interesti
     }))
 }
 
-/// Determines whether edge values exist for which all interesting paths have lower numbers than all others, with a proof. Null if there are
-/// too many paths to decide.
+/// Returns whether edge values exist that give all interesting paths lower numbers than all others, with a proof. `null` if there are too
+/// many paths to decide.
 pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingSet) -> Result<Value> {
     let dag = &acyclic.dag;
     let paths = |paths: &WeightedPaths| {
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn proof_that_figure_3_5_is_not_separable() {
+    fn figure_3_5_is_proven_inseparable() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","a"],["s","b"],["a","c"],["b","c"],["c","d"],["c","e"],["d","t"],["e","t"]],
             "interesting":[["s","a","c","e","t"],["s","b","c","d","t"]]}"#;
         let answer = answer(text, NumberingScheme::Approximate, false);

@@ -12,10 +12,8 @@ use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, Graph
 use trodden_binary::{AddressMap, Binary, demangle, recover};
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum number of similar names in a message.
 const MAX_SIMILAR_NAMES: usize = 5;
 
-/// Prints the graphs of a binary's functions.
 pub fn extract(job: &Extract) -> Result<()> {
     let binary = Binary::read(&job.binary)?;
     let map = match &job.side_build {
@@ -81,7 +79,7 @@ fn suggest_names(graph: &ProgramGraph, name: &str) -> String {
     }
 }
 
-/// Returns the Levenshtein distance of two names: the minimum number of characters to insert, delete or replace.
+/// Returns the Levenshtein distance.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -239,7 +237,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn edit_distance_of_words() {
+    fn edit_distance_counts_changed_characters() {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
         assert_eq!(edit_distance("main", "main"), 0);

@@ -17,18 +17,14 @@ use trodden_witness::{
 
 pub struct WitnessFile {
     pub program: WitnessProgram,
-    /// Cost of each witness.
     pub weights: Weights,
-    /// Witnesses of each run.
     pub profiles: Option<Vec<Vec<Witness>>>,
-    /// Partial trace of each run.
     pub traces: Option<Vec<Vec<Witness>>>,
     /// Nodes whose weights violate Kirchhoff's law: the sums of in-edges and out-edges differ.
     pub unbalanced: Vec<(WitnessFunctionId, Node)>,
     names: GraphNames,
 }
 
-/// The names of functions and nodes in the file.
 struct GraphNames {
     /// Whether the file has a single graph without a function name.
     is_single: bool,
@@ -72,7 +68,6 @@ impl Default for OpaqueInput {
     }
 }
 
-/// Parses the text of a file.
 pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if text.trim().is_empty() {
         bail!("the input is empty; expected a graph in JSON or DOT");
@@ -87,11 +82,11 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if file.contains_key("functions") {
         return parse_functions(file, kind, profiles, traces);
     }
-    let spellings = spellings(&file);
-    single_graph(graph(file)?, spellings, kind, profiles, traces)
+    let spellings = node_spellings(&file);
+    single_graph(parse_graph(file)?, spellings, kind, profiles, traces)
 }
 
-fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
+fn parse_graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
         .context("the JSON is not a graph; write an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
@@ -99,7 +94,7 @@ fn graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
 }
 
 /// Lists the node names in file order, as they are written in the file (strings or numbers).
-fn spellings(file: &Map<String, Value>) -> Vec<Value> {
+fn node_spellings(file: &Map<String, Value>) -> Vec<Value> {
     let ends = ["entry", "exit"].iter().filter_map(|key| file.get(*key)).cloned();
     let edges = file.get("edges").and_then(Value::as_array).into_iter().flatten().flat_map(|e| e.as_array().into_iter().flatten()).cloned();
     ends.chain(edges).collect()
@@ -136,20 +131,20 @@ fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Op
     let (mut names, mut list, mut weights) = (GraphNames::new(false, kind), Vec::new(), Vec::new());
     for (name, value) in graphs {
         let Value::Object(value) = value else { bail!("function `{name}` must be an object with its graph") };
-        let (spellings, unwind) = (spellings(&value), value.get("unwind").cloned());
-        let named = graph(value).with_context(|| format!("function `{name}`"))?;
+        let (spellings, unwind) = (node_spellings(&value), value.get("unwind").cloned());
+        let named = parse_graph(value).with_context(|| format!("function `{name}`"))?;
         names.add(&name, &named, &spellings);
         weights.push(named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun));
         let mut function = WitnessFunction::new(name.as_str(), named.graph);
         mark_unwinding(&mut function, unwind).with_context(|| format!("function `{name}`"))?;
         list.push(function);
     }
-    for (at, call) in from_value::<Vec<CallInput>>(file.remove("calls"), "calls")?.unwrap_or_default().into_iter().enumerate() {
+    for (at, call) in parse_key::<Vec<CallInput>>(file.remove("calls"), "calls")?.unwrap_or_default().into_iter().enumerate() {
         add_call(&mut list, &names, call).with_context(|| format!("call {at}"))?;
     }
-    let main = from_value::<String>(file.remove("main"), "main")?.unwrap_or_else(|| "main".into());
+    let main = parse_key::<String>(file.remove("main"), "main")?.unwrap_or_else(|| "main".into());
     let main = names.function(&main).context("`main` must name the function in which runs start")?;
-    let external = from_value::<Vec<String>>(file.remove("external"), "external")?.unwrap_or_default();
+    let external = parse_key::<Vec<String>>(file.remove("external"), "external")?.unwrap_or_default();
     let external = external.iter().map(|n| names.function(n)).collect::<Result<_>>()?;
     if let Some(key) = file.keys().next() {
         bail!("unknown key `{key}`; allowed are functions, calls, main, external, profiles and traces");
@@ -175,12 +170,12 @@ fn find_unbalanced_nodes(program: &WitnessProgram, weights: &[EdgeWeights]) -> V
     found
 }
 
-fn from_value<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Result<Option<T>> {
+fn parse_key<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Result<Option<T>> {
     value.map(serde_json::from_value).transpose().with_context(|| format!("`{key}` has the wrong form"))
 }
 
 fn mark_unwinding(function: &mut WitnessFunction, edges: Option<Value>) -> Result<()> {
-    for edge in from_value::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
+    for edge in parse_key::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
         let count = function.edges.len();
         *function.edges.get_mut(edge).with_context(|| format!("`unwind` edge {edge} does not exist; the number of edges is {count}"))? =
             WitnessEdgeKind::Unwind;
@@ -253,7 +248,7 @@ impl GraphNames {
     }
 
     fn parse_lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
-        let Some(lists) = from_value::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
+        let Some(lists) = parse_key::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
         let list = |(at, list): (usize, &Vec<Value>)| -> Result<Vec<Witness>> {
             list.iter().map(|v| self.parse_witness(program, v)).collect::<Result<_>>().with_context(|| format!("`{key}`, list {at}"))
         };
@@ -276,12 +271,10 @@ impl WitnessFile {
         Ok(WitnessFile { program, weights, profiles, traces, unbalanced, names })
     }
 
-    /// Formats a node as in the file.
     pub fn node(&self, function: WitnessFunctionId, node: Node) -> Value {
         self.qualify(function, self.names.nodes[function.index()][node.index()].clone())
     }
 
-    /// Formats a witness as in the file.
     pub fn witness(&self, witness: Witness) -> Value {
         match self.program.site(self.names.kind, witness) {
             WitnessSite::Node(function, node) => self.node(function, node),
@@ -289,7 +282,6 @@ impl WitnessFile {
         }
     }
 
-    /// Formats the entry of a function.
     pub fn entry(&self, function: WitnessFunctionId) -> Value {
         self.node(function, self.program.function(function).graph.entry())
     }

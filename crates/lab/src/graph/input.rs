@@ -3,19 +3,15 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A graph as written by the user.
 #[derive(Debug, Default, Deserialize)]
 pub struct GraphInput {
-    /// Node where paths begin.
     pub entry: NodeName,
-    /// Node where paths end.
     pub exit: NodeName,
     /// Edges as pairs of nodes. An edge's number is its index in this list.
     pub edges: Vec<(NodeName, NodeName)>,
     /// Execution count of each edge.
     #[serde(default)]
     pub weights: Option<Vec<f64>>,
-    /// Interesting paths.
     #[serde(default)]
     pub interesting: Option<Vec<PathInput>>,
     /// Interesting edges; a path is interesting if it takes no others.

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, DagEdgeSet, Edge, Node};
 use trodden_selective::InterestingSet;
 
-/// Returns the set of interesting paths, and whether the user selected it. If not, all paths are interesting. Options override the file.
+/// Returns the interesting paths, and whether the user selected them. If the user selected none, all paths are interesting. Options
+/// override the file.
 pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
@@ -54,8 +55,8 @@ pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> 
     Ok(paths)
 }
 
-/// Returns the edges that are selected as interesting or are on paths selected by their edges. Empty if paths are selected by number, which
-/// depends on cutting, or by nodes.
+/// Returns the edges of `--interesting-edges` or, without options, those on the graph file's interesting paths and its interesting edges.
+/// Empty if other options select the paths; path numbers depend on cutting.
 pub fn edges_of_interest(named: &NamedGraph, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
@@ -85,7 +86,7 @@ fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -
     InterestingSet::through(&acyclic.dag, &nodes).with_context(|| format!("nodes {}", names.join(", ")))
 }
 
-/// Converts a path of the graph to a path of the DAG. It may begin or end with a cut edge, since paths begin and end there.
+/// Converts a path of the graph to a path of the DAG. The path may begin or end with a cut edge, because paths begin and end there.
 fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Vec<DagEdgeId>> {
     let (graph, dag) = (&named.graph, &acyclic.dag);
     let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { bail!("the path has no edges") };

@@ -37,7 +37,6 @@ use trodden_witness::WitnessKind;
 /// Larger numbers are written as strings, because many JSON readers store numbers as doubles.
 const MAX_EXACT_IN_JSON: u64 = 1 << 53;
 
-/// A graph from a file, with the names of its nodes.
 pub struct NamedGraph {
     pub graph: Graph,
     pub names: Vec<String>,
@@ -49,7 +48,6 @@ pub struct NamedGraph {
     pub through: Vec<String>,
 }
 
-/// The acyclic version of a graph.
 pub struct AcyclicGraph {
     pub dag: Dag,
     /// The Ball-Larus numbering of all paths.
@@ -131,7 +129,6 @@ fn read_input(file: &Path) -> Result<String> {
     }
 }
 
-/// Parses JSON if the text starts like JSON, and DOT otherwise.
 fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
         bail!("the input is empty; expected a graph in JSON or DOT");
@@ -183,7 +180,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
     let interesting = input.interesting.iter().flatten().enumerate();
-    let interesting = interesting.map(|(i, p)| edges_of(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
+    let interesting = interesting.map(|(i, p)| path_edges(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
@@ -193,8 +190,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
 }
 
-/// Returns the edges of a path given by its nodes or by its edges.
-fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
+fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> Result<Vec<Edge>> {
     let edges: Vec<Edge> = match path {
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
         PathInput::Nodes(nodes) => {
@@ -231,7 +227,6 @@ fn frequencies_of(named: &NamedGraph) -> Frequencies {
     }
 }
 
-/// Returns the frequency of an edge of the acyclic graph.
 fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
     match dag.edge(id).origin {
         Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -257,14 +252,13 @@ fn signed_json(number: i64) -> Value {
 }
 
 /// Adds to the answer the edges that were cut because there are 2^63 paths or more.
-fn cut_json(dag: &Dag, answer: &mut Value) {
+fn add_cut_edges(dag: &Dag, answer: &mut Value) {
     let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
     if !cut.is_empty() {
         answer["cut"] = json!(cut);
     }
 }
 
-/// Returns the names of the nodes of a path.
 fn nodes_json(named: &NamedGraph, dag: &Dag, path: &[DagEdgeId]) -> Value {
     let nodes = std::iter::once(dag.entry()).chain(path.iter().map(|e| dag.edge(*e).to));
     json!(nodes.map(|n| named.names[n.index()].as_str()).collect::<Vec<_>>())

@@ -11,10 +11,7 @@ use trodden_flow::DagEdgeId;
 use trodden_selective::InterestingSet;
 use trodden_selective::preferential;
 
-/// Builds the requested model, as JSON.
-///
-/// # Errors
-/// The model cannot be built from the graph, or options contradict each other.
+/// Returns the model as JSON. Fails if it cannot be built from the graph, or if options contradict each other.
 pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
@@ -28,7 +25,7 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
             "probability": coding.probability(path).to_string(),
         });
         if job.explain {
-            row["steps"] = steps(named, &acyclic, &coding, path);
+            row["steps"] = steps_json(named, &acyclic, &coding, path);
             let decoded = coding.encode(path).and_then(|id| coding.decode(&id));
             row["decoded"] = decoded.map_or(Value::Null, |decoded| nodes_json(named, &acyclic.dag, &decoded));
         }
@@ -44,14 +41,13 @@ pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
         "paths": number_json(acyclic.all.paths().into()),
         "interesting": number_json(interesting),
         "numbers": u128::try_from(coding.size().clone()).map_or(Value::Null, number_json),
-        "entropy_bits": enclosure(&coding.entropy(job.bits).rounded(job.bits)),
-        "gamma": enclosure(&coding.gamma(interesting, job.bits).rounded(job.bits)),
-        "contexts": contexts(named, &acyclic, &coding, history, job.list),
+        "entropy_bits": enclosure_json(&coding.entropy(job.bits).rounded(job.bits)),
+        "gamma": enclosure_json(&coding.gamma(interesting, job.bits).rounded(job.bits)),
+        "contexts": contexts_json(named, &acyclic, &coding, history, job.list),
         "ids": paths.iter().take(usize::try_from(job.list).unwrap_or(usize::MAX)).map(row).collect::<Vec<_>>(),
     }))
 }
 
-/// A model with the paths to list.
 struct ListedModel {
     name: &'static str,
     coding: CodingModel,
@@ -90,7 +86,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
 }
 
 /// Lists the encoding steps of a path: the range of each edge in its context, and the remaining interval of numbers.
-fn steps(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
+fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, path: &[DagEdgeId]) -> Value {
     let step = |step: CodingStep| {
         let edge = acyclic.dag.edge(step.edge);
         json!({
@@ -109,7 +105,7 @@ fn first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
 }
 
 /// Formats a number as exact lower and upper bounds and an approximate value.
-fn enclosure(value: &Enclosure) -> Value {
+fn enclosure_json(value: &Enclosure) -> Value {
     let about = |r: &trodden_coding::Rational| trodden_coding::approximate(r);
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
@@ -123,7 +119,7 @@ enum ContextHistory {
     Whole,
 }
 
-fn contexts(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: ContextHistory, list: u64) -> Vec<Value> {
+fn contexts_json(named: &NamedGraph, acyclic: &AcyclicGraph, model: &CodingModel, history: ContextHistory, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_coding::ModelContext| {
         let edge = |(edge, (low, high)): (DagEdgeId, trodden_coding::CodingRange)| {

@@ -1,7 +1,7 @@
 //! `trodden-lab graph number`: a scheme's values, probes and path numbers for a graph, verified before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{AcyclicGraph, NamedGraph, cut_cycles, cut_json, explain, nodes_json, number_json, signed_json};
+use super::{AcyclicGraph, NamedGraph, add_cut_edges, cut_cycles, explain, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -36,8 +36,8 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     if !verdict.is_not_refuted(job.scheme.is_exact()) {
         bail!("the numbering by {} is invalid ({verdict:?}); this is a bug in trodden, please report the graph", job.scheme.name());
     }
-    let marks = Marks::new(&acyclic, &set, &labelling, given)?;
-    let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
+    let marks = MarkedPaths::new(&acyclic, &set, &labelling, given)?;
+    let mut answer = summary_json(&acyclic, &set, given, &labelling, &verdict, &marks)?;
     answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
     if job.scheme == NumberingScheme::Approximate {
@@ -46,35 +46,35 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     if job.explain {
         answer["steps"] = explain::steps_json(named, &acyclic, &set, job.scheme)?;
     }
-    cut_json(&acyclic.dag, &mut answer);
+    add_cut_edges(&acyclic.dag, &mut answer);
     Ok(answer)
 }
 
 /// The paths to mark as interesting, by Ball-Larus number. If all paths are interesting, `all` is set and none is marked.
-struct Marks {
+struct MarkedPaths {
     ids: Vec<u64>,
     all: bool,
 }
 
-impl Marks {
-    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+impl MarkedPaths {
+    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<MarkedPaths> {
         if !given {
-            return Ok(Marks { ids: Vec::new(), all: true });
+            return Ok(MarkedPaths { ids: Vec::new(), all: true });
         }
         let set = if labelling.scheme.selects_edges() { set.closed() } else { set.clone() };
         // Paths of a closure that is too large to list are not marked.
         let paths = set.paths(&acyclic.dag).unwrap_or_default();
-        Ok(Marks { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
+        Ok(MarkedPaths { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
     }
 }
 
-fn summary(
+fn summary_json(
     acyclic: &AcyclicGraph,
     set: &InterestingSet,
     given: bool,
     labelling: &Labelling,
     verdict: &Verdict,
-    marks: &Marks,
+    marks: &MarkedPaths,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
     // Ball-Larus numbering covers all paths, but compactness is reported for the interesting paths.
@@ -151,7 +151,7 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
 }
 
 /// Lists the first paths in the order of their Ball-Larus numbers, followed by the remaining interesting ones.
-fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &Marks, list: u64) -> Vec<Value> {
+fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &MarkedPaths, list: u64) -> Vec<Value> {
     let (dag, all) = (&acyclic.dag, &acyclic.all);
     let listed = 0..list.min(all.paths());
     let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();

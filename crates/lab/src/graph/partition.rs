@@ -3,7 +3,7 @@
 //! Labels are those of precise selective profiling and valid for every path: no uninteresting path has the sum of an interesting path.
 //! (Copies of programs use cheaper labels if uninteresting paths cannot occur.)
 
-use super::{NamedGraph, cut_json, frequencies_of, frequency_of, signed_json};
+use super::{NamedGraph, add_cut_edges, frequencies_of, frequency_of, signed_json};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -23,22 +23,16 @@ const MAX_FREQUENCY: f64 = (1u64 << 48) as f64;
 
 pub struct PartitionRequest {
     pub copies: usize,
-    /// Strategy that divides the paths.
     pub strategy: PartitionStrategy,
-    /// Whether to fold conditionals repeatedly.
     pub fold_again: bool,
-    /// Cost measure to minimise.
     pub hits: Measure,
-    /// Whether to list the tasks.
     pub explain: bool,
 }
 
-/// Divides the paths, and returns the copies as JSON.
-///
-/// # Errors
-/// The graph is too large for `--strategy p3`, or `explain` is set for a different strategy.
+/// Divides the paths, and returns the copies as JSON. Fails if the graph is too large for `--strategy p3`, or if `explain` is set for
+/// another strategy.
 pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value> {
-    let procedure = procedure(named);
+    let procedure = to_procedure(named);
     ensure!(
         request.strategy != PartitionStrategy::P3
             || !tasks::are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
@@ -62,7 +56,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
             false => None,
         };
         let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &own, &procedure.frequencies, request.hits));
-        json!({ "interesting": interesting(named, &procedure.dag, &part), "edges": edges(named, &procedure.dag, &part) })
+        json!({ "interesting": interesting_edges(named, &procedure.dag, &part), "edges": edges_json(named, &procedure.dag, &part) })
     };
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
     let mut answer =
@@ -71,7 +65,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
         ensure!(request.strategy == PartitionStrategy::P3, "--explain needs --strategy p3");
         answer["tasks"] = tasks_json(named, &procedure.dag, request);
     }
-    cut_json(&procedure.dag, &mut answer);
+    add_cut_edges(&procedure.dag, &mut answer);
     Ok(answer)
 }
 
@@ -91,7 +85,7 @@ fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Valu
         let others = || (0..parts.len()).filter(|other| *other != at);
         let shared = |e: &DagEdgeId| probes[at].contains(e) && others().any(|other| probes[other].contains(e));
         json!({
-            "interesting": interesting(named, dag, part),
+            "interesting": interesting_edges(named, dag, part),
             "cost": part.labels(),
             "probes": dag.edge_ids().filter(|e| probes[at].contains(e)).map(ends).collect::<Vec<_>>(),
             "shared_probes": dag.edge_ids().filter(shared).map(ends).collect::<Vec<_>>(),
@@ -100,7 +94,7 @@ fn tasks_json(named: &NamedGraph, dag: &Dag, request: &PartitionRequest) -> Valu
     json!(parts.iter().enumerate().map(one).collect::<Vec<_>>())
 }
 
-fn procedure(named: &NamedGraph) -> Procedure {
+fn to_procedure(named: &NamedGraph) -> Procedure {
     let graph = &named.graph;
     let frequencies = frequencies_of(named);
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
@@ -111,12 +105,12 @@ fn procedure(named: &NamedGraph) -> Procedure {
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-fn interesting(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
+fn interesting_edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
     let ends = part.interesting.iter().map(|edge| [dag.edge(edge).from, dag.edge(edge).to]);
     ends.map(|ends| ends.map(|n| named.names[n.index()].clone())).collect()
 }
 
-fn edges(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
+fn edges_json(named: &NamedGraph, dag: &Dag, part: &Part) -> Vec<Value> {
     let one = |id: DagEdgeId| {
         let (edge, increment) = (dag.edge(id), part.increments[id.index()]);
         let mut row = json!({

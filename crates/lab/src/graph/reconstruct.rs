@@ -51,7 +51,6 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
     Ok((answer, check.is_realizable()))
 }
 
-/// Checks that each trace consists of witnesses of its profile.
 fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<Witness>]) -> Result<()> {
     if traces.len() != distribution.profiles.len() {
         bail!("`traces` needs one list per profile: expected {}, found {}", distribution.profiles.len(), traces.len());
@@ -64,7 +63,6 @@ fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<W
     Ok(())
 }
 
-/// Formats an error with the names of the file.
 fn describe(file: &WitnessFile, error: &ReconstructError) -> String {
     let symbol = |w: &Option<Witness>| w.map_or("the end".to_owned(), |w| file.witness(w).to_string());
     match error {

@@ -9,10 +9,7 @@ use trodden_command::laboratory::context;
 use trodden_report::{Name, dot};
 use trodden_unit::{FunctionMap, InstrumentedImage, UnitMap};
 
-/// Prints the graph of a function.
-///
-/// # Errors
-/// The program cannot be read, or contains no function or several functions with this name.
+/// Fails if the program cannot be read, or if it does not contain exactly one function with this name.
 pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
@@ -25,7 +22,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
-    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).is(wanted)).collect();
+    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).matches(wanted)).collect();
     // A function compiled identically in several units is shown once.
     let mut seen = HashSet::new();
     found.retain(|(_, function)| seen.insert((&function.name, function.shape)));
@@ -38,8 +35,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     };
     let text = match json {
-        true => serde_json::to_string_pretty(&dot::json(unit, function, None))? + "\n",
-        false => dot::dot(unit, function, None),
+        true => serde_json::to_string_pretty(&dot::graph_json(unit, function, None))? + "\n",
+        false => dot::write_dot(unit, function, None),
     };
     trodden_console::output::text_or_json_writer(json).write_all(text.as_bytes())?;
     Ok(())

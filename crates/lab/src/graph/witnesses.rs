@@ -18,7 +18,6 @@ use trodden_witness::{
 const SCHEMA_VERSION: u32 = 2;
 /// Maximum total number of pairs of runs tried to find executions with the same traces.
 const MAX_SEARCHED_PAIRS: usize = 300_000;
-/// Maximum number of violations to list.
 const MAX_VIOLATIONS: usize = 1000;
 
 /// Returns the distribution with its check as JSON, and whether it is realizable.
@@ -66,7 +65,6 @@ fn check_by_paper(file: &WitnessFile, distribution: &Distribution) -> Result<(Co
     Ok((ConditionCheck { violations, unbounded_lookahead: Vec::new() }, Some(theorems)))
 }
 
-/// Checks a distribution from the file, and computes its costs.
 fn check_given(
     file: &WitnessFile,
     kind: WitnessKind,
@@ -90,7 +88,6 @@ fn check_given(
     Ok((distribution, check, costs))
 }
 
-/// Plans a distribution with the strategy and placement that the options select.
 fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     let options = DistributionOptions {
         profiles: job.profiles,

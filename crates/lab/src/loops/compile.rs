@@ -20,21 +20,17 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
 use trodden_unit::{Frame, Settings, UnitMap};
 
-/// The assembly of a unit, without and with counting.
 #[derive(Debug)]
 pub struct Assembly {
-    /// Names of the blocks of each function.
     pub labels: Labels,
-    /// Functions without counting.
     pub plain: MachineFunctions,
-    /// Functions with counting.
     pub counted: MachineFunctions,
 }
 
-/// The names of the blocks of each function, in order.
+/// Names of blocks by function, in order.
 pub type Labels = HashMap<String, Vec<String>>;
 
-/// Compiles both versions. Counting is configured as in the program, except for the given parameters.
+/// Compiles both versions. Counting is configured as in the program, except for `parameters`.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
     let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
@@ -61,7 +57,7 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
         "-Xclang",
         "-disable-llvm-passes",
         "-fno-discard-value-names",
-        // Tail merging is disabled, since merged tails cannot be attributed to a single block.
+        // Tail merging is disabled, because merged tails belong to no single block.
         "-mllvm",
         "-enable-tail-merge=false",
     ]);
@@ -74,7 +70,6 @@ fn compile(llvm: &Llvm, map: &UnitMap, named: &Path, output: &Path, counting: Op
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
 }
 
-/// Extracts the names of blocks from the text of a module.
 fn labels(text: &str) -> Labels {
     let mut all = Labels::new();
     let mut current: Option<&mut Vec<String>> = None;

@@ -5,23 +5,19 @@
 
 use std::collections::HashMap;
 
-/// Functions by linkage name.
 pub type MachineFunctions = HashMap<String, Vec<MachineBlock>>;
 
-/// A block of machine code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineBlock {
     /// Label, if the block is a jump target.
     pub label: Option<String>,
     /// Name of the IR block that the code comes from.
     pub name: Option<String>,
-    /// Instructions, without comments.
     pub instructions: Vec<String>,
     /// Indices of the successors. Indirect branches may lead to any target of the function's jump tables.
     pub next: Vec<usize>,
 }
 
-/// Parses an assembly file.
 pub fn parse(text: &str) -> MachineFunctions {
     let mut functions = MachineFunctions::new();
     let tables = jump_tables(text);
@@ -52,7 +48,6 @@ fn without_inline_assembly(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Parses the blocks of a function, up to its end.
 fn parse_blocks<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<MachineBlock> {
     let mut blocks = vec![MachineBlock::default()];
     for line in lines.take_while(|line| !line.starts_with(".Lfunc_end")) {
@@ -124,7 +119,6 @@ fn targets(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '_')).filter(|word| word.starts_with(".LBB"))
 }
 
-/// Computes the successors of all blocks.
 fn connect(blocks: &mut [MachineBlock], tables: &HashMap<String, Vec<String>>) {
     let places: HashMap<String, usize> = blocks.iter().enumerate().filter_map(|(at, b)| Some((b.label.clone()?, at))).collect();
     let number = blocks.iter().find_map(|b| b.label.as_deref()?.strip_prefix(".LBB")?.split('_').next());
@@ -158,7 +152,6 @@ fn is_computed_jump(instruction: &str) -> bool {
     mnemonic(instruction) == "br" || (mnemonic(instruction).starts_with("jmp") && instruction.contains('*'))
 }
 
-/// Returns true if control never continues with the next instruction.
 fn never_falls_through(instruction: &str) -> bool {
     let word = mnemonic(instruction);
     word.starts_with("jmp") || word.starts_with("ret") || ["ud2", "b", "br", "brk", "int3", "hlt"].contains(&word)

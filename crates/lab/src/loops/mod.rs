@@ -22,7 +22,7 @@ use std::fs;
 use std::process::ExitCode;
 use trodden_command::laboratory::context;
 use trodden_console::notes::note;
-use trodden_console::output::{Color, json_text, print_result, wants_color};
+use trodden_console::output::{Color, json_text, print_result, resolve_color};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::{Function, View};
 use trodden_stored::named;
@@ -30,7 +30,6 @@ use trodden_unit::{Frame, Identity, InstrumentedImage};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The JSON document.
 #[derive(Debug, Serialize)]
 struct LoopsDocument {
     schema_version: u32,
@@ -38,7 +37,6 @@ struct LoopsDocument {
     loops: Vec<HotLoop>,
 }
 
-/// A loop with its code.
 #[derive(Debug, Serialize)]
 struct HotLoop {
     function: String,
@@ -78,16 +76,13 @@ enum LoopPlace {
     Landing(u32),
 }
 
-/// Prints the hottest loops.
-///
-/// # Errors
-/// The profile does not contain the program or counts only unknown paths, bitcode was not kept, or a tool failed.
+/// Fails if the profile does not contain the program or counts only unknown paths, if bitcode was not kept, or if a tool fails.
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = named::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
-    // Known paths run uncounted code, so neither their iterations nor their instructions follow from the counts.
+    // Known paths run uncounted code, so their iterations and instructions do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
             "{} counts only unknown paths, from which loop iterations cannot be computed; \
@@ -111,7 +106,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compare_versions(function, found, assembly, view.totals.instructions)?);
     }
     let answer = LoopsDocument { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, wants_color(color))))?;
+    print_result(job.json, || json_text(&answer), || Ok(show::render_loops(&answer, job.blocks, resolve_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -129,10 +124,10 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
     })
 }
 
-/// Returns the loops with the most executed instructions, of all functions or of the selected one.
+/// Returns the loops with the most executed instructions, in all functions or in the selected one.
 fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops) -> Result<Vec<(&'b Function<'a>, WeightedLoop)>> {
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
-    let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.is(name));
+    let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
         bail!("no function `{name}` was executed in {}; `trodden report` lists the executed functions", job.program.display());
     }
@@ -143,7 +138,7 @@ fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops)
     Ok(all)
 }
 
-/// Returns a unit with its bitcode, from the program or else from the store.
+/// Returns a unit with its bitcode, from the program or, if the program has none, from the store.
 fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     let own = image.frames.iter().find(|f| f.unit == unit);
     if let Some(frame) = own.filter(|f| f.has_bitcode()) {
@@ -194,7 +189,7 @@ fn line_of(function: &Function, place: LoopPlace) -> Option<u32> {
     branch.iter().chain(&block.positions).map(|p| p.line).find(|line| *line > 0)
 }
 
-/// Serialises numbers above 2^53 as strings, because many JSON readers cannot represent them.
+/// Serialises a number above 2^53 as a string, because many JSON readers store numbers as doubles.
 fn number<S: Serializer>(value: &u64, out: S) -> std::result::Result<S::Ok, S::Error> {
     if *value <= 1 << 53 { out.serialize_u64(*value) } else { out.collect_str(value) }
 }

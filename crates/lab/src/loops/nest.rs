@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
-/// A loop with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedLoop {
     /// Block at which the loop is entered; its first block if indirect branches enter the loop.
@@ -19,7 +18,6 @@ pub struct WeightedLoop {
     pub part: LoopBlocks,
 }
 
-/// The blocks of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopBlocks {
     header: u32,
@@ -29,14 +27,12 @@ pub struct LoopBlocks {
 }
 
 impl LoopBlocks {
-    /// A loop without inner loops.
     #[cfg(test)]
     pub fn new(header: u32, blocks: &[u32]) -> LoopBlocks {
         let all: BTreeSet<u32> = blocks.iter().copied().collect();
         LoopBlocks { header, own: all.clone(), all }
     }
 
-    /// Returns true if a block is in this loop and in no inner loop.
     pub fn owns_block(&self, block: u32) -> bool {
         self.own.contains(&block)
     }
@@ -47,7 +43,6 @@ impl LoopBlocks {
     }
 }
 
-/// Returns the loops formed by the executed blocks and edges.
 pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<WeightedLoop> {
     let executed = function.graph.flow_edges().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
@@ -130,7 +125,7 @@ fn cyclic_components(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
 mod tests {
     use super::*;
 
-    fn headers_and_own(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
+    fn headers_and_own_blocks(nodes: usize, edges: &[(u32, u32)]) -> Vec<(u32, Vec<u32>)> {
         find_loops(nodes, edges).into_iter().map(|p| (p.header, p.own.into_iter().collect())).collect()
     }
 
@@ -138,15 +133,15 @@ mod tests {
     fn own_blocks_exclude_inner_loops() {
         // Block 0 leads to an outer loop 1..5 with two inner ones: 2 alone, and 3 with 4.
         let edges = [(0, 1), (1, 2), (2, 2), (2, 3), (3, 4), (4, 3), (4, 5), (5, 1), (5, 6)];
-        assert_eq!(headers_and_own(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
-        assert_eq!(headers_and_own(3, &[(0, 1), (1, 2)]), []);
+        assert_eq!(headers_and_own_blocks(7, &edges), [(1, vec![1, 5]), (2, vec![2]), (3, vec![3, 4])]);
+        assert_eq!(headers_and_own_blocks(3, &[(0, 1), (1, 2)]), []);
         let outer = &find_loops(7, &edges)[0];
         assert!(outer.owns_edge(5, 1) && outer.owns_edge(4, 5) && !outer.owns_edge(3, 4) && !outer.owns_edge(5, 6));
     }
 
     #[test]
     fn loop_with_two_entries_is_one_loop() {
-        assert_eq!(headers_and_own(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
+        assert_eq!(headers_and_own_blocks(4, &[(0, 1), (0, 2), (1, 2), (2, 1), (2, 3)]), [(1, vec![1, 2])]);
     }
 
     #[test]

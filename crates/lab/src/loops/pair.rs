@@ -9,9 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
-/// A function's graph with the names of its blocks and the run's counts.
 pub struct CountedGraph {
-    /// Blocks by name.
     blocks: HashMap<String, u32>,
     executions: Vec<u64>,
     /// Executions of edges between IR blocks.
@@ -21,7 +19,7 @@ pub struct CountedGraph {
 }
 
 impl CountedGraph {
-    /// Builds the graph of a function whose block names are in `labels`, in IR order.
+    /// Builds the graph of a function. `labels` holds the names of its blocks, in IR order.
     pub fn new(function: &FunctionMap, paths: &FunctionPaths, labels: &Labels) -> CountedGraph {
         let nothing = Vec::new();
         let names = labels.get(function.plain_name()).unwrap_or(&nothing);
@@ -49,13 +47,11 @@ impl CountedGraph {
     }
 }
 
-/// The code of a loop in one version.
 #[derive(Debug, Default)]
 pub struct LoopCode {
     parts: Vec<PlacedCode>,
 }
 
-/// A machine block with its location in the graph.
 #[derive(Debug)]
 struct PlacedCode {
     place: LoopPlace,
@@ -64,7 +60,6 @@ struct PlacedCode {
 }
 
 impl LoopCode {
-    /// Selects the machine blocks of a loop, in layout order.
     pub fn new(code: &[MachineBlock], graph: &CountedGraph, part: &LoopBlocks) -> LoopCode {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
@@ -90,12 +85,10 @@ impl LoopCode {
         side
     }
 
-    /// Returns how often the code at a place ran.
     pub fn executions(&self, place: LoopPlace) -> u64 {
         self.parts.iter().filter(|p| p.place == place).map(|p| p.executions).max().unwrap_or(0)
     }
 
-    /// Returns all instructions at a place.
     pub fn instructions(&self, place: LoopPlace) -> Vec<&str> {
         self.parts.iter().filter(|p| p.place == place).flat_map(|p| p.instructions.iter().map(String::as_str)).collect()
     }
@@ -124,9 +117,9 @@ fn nearest_named<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -
 }
 
 impl CountedGraph {
-    /// Returns how often a block's machine code ran, given its predecessors `from`. The number is lower than the block's count if the code
-    /// generator duplicated the block into other predecessors. If a predecessor has no edge to the block in the graph, the code was
-    /// restructured more deeply, and the block's count is used.
+    /// Returns how often a block's machine code ran, given its predecessors `from`. This is less often than the block if the code generator
+    /// duplicated the block into other predecessors. If the graph has no edge from a predecessor to the block, the code was restructured
+    /// more deeply, and the block's count is returned.
     fn executions_from(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];
         let seen: Option<u64> = from.iter().map(|f| self.edges.get(&(*f, block)).copied()).sum();
@@ -171,7 +164,7 @@ impl CountedGraph {
     }
 }
 
-/// Returns the places that have code in either version: first the plain version's places in layout order, then the others.
+/// Returns the places that have code in either version: first those of the plain version in layout order, then the others.
 pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     let mut all: Vec<LoopPlace> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
@@ -182,21 +175,19 @@ pub fn places(plain: &LoopCode, counted: &LoopCode) -> Vec<LoopPlace> {
     all
 }
 
-/// A line of two columns: an instruction in both versions, or in one only.
+/// A line of two columns: an instruction of both versions, or of one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinePair {
-    /// Without counting.
     pub plain: Option<String>,
-    /// With counting.
     pub counted: Option<String>,
 }
 
-/// Aligns the instructions of both versions with the highest total similarity. Similarity is highest for equal instructions, lower for
-/// instructions that differ only in registers and labels, and lowest for instructions with the same mnemonic.
+/// Aligns the instructions of both versions with the highest total similarity. Similarity is highest for equal instructions, lower if only
+/// registers and labels differ, and lowest if only the mnemonics are equal.
 pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;
-    // best[at(r, c)] is the highest similarity of the remaining instructions from r and c on.
+    // `best[at(r, c)]` is the highest similarity of the remaining instructions from r and c on.
     let mut best = vec![0u32; (rows + 1) * (columns + 1)];
     let shapes = |side: &[&str]| side.iter().map(|i| mask_operands(i)).collect::<Vec<_>>();
     let (left, right) = (shapes(plain), shapes(counted));

@@ -7,10 +7,8 @@ use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
 use trodden_report::words::plural;
 
-/// Maximum width of the column of plain code.
 const MAX_WIDTH: usize = 46;
 
-/// Renders all loops, with at most `blocks` blocks of each.
 pub fn render_loops(answer: &LoopsDocument, blocks: usize, color: bool) -> String {
     let painter = Painter { color };
     if answer.loops.is_empty() {

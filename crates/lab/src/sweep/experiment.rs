@@ -8,7 +8,6 @@ use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorM
 use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
 use trodden_trace::simulation::read_processor;
 
-/// The contents of an experiment file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SweepExperiment {
@@ -34,7 +33,6 @@ fn default_counter_bits() -> u8 {
     8
 }
 
-/// A configuration to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     pub preset: Preset,
@@ -44,7 +42,6 @@ pub struct Configuration {
     pub processor: ProcessorParameters,
 }
 
-/// Formats a level of a factor.
 pub fn format_level(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
@@ -54,10 +51,8 @@ pub fn format_level(value: &toml::Value) -> String {
 }
 
 impl SweepExperiment {
-    /// Returns the metrics to accumulate, with their names: those in `metric` and `metrics`, or frequency if there are none.
-    ///
-    /// # Errors
-    /// A metric is unknown, or needs the reference model.
+    /// Returns the metrics to accumulate, with their names: those in `metric` and `metrics`, or frequency if there are none. Fails if a
+    /// metric is unknown, or needs the reference model.
     pub fn metrics(&self) -> Result<Vec<(String, Metric)>> {
         let mut named: Vec<&str> = self.metric.iter().chain(&self.metrics).map(String::as_str).collect();
         if named.is_empty() {
@@ -67,7 +62,6 @@ impl SweepExperiment {
         named.into_iter().map(|name| Ok((name.to_owned(), metric(name, model)?))).collect()
     }
 
-    /// Returns the model of the processor.
     pub fn model(&self) -> Result<ProcessorModel> {
         match self.model.as_deref() {
             None | Some("fast") => Ok(ProcessorModel::Fast),
@@ -76,7 +70,6 @@ impl SweepExperiment {
         }
     }
 
-    /// Builds the configuration of each combination of levels.
     pub fn configurations(&self, folder: &Path, combinations: &[Vec<usize>]) -> Result<Vec<Configuration>> {
         let base = base_configuration(self, folder)?;
         combinations.iter().map(|c| apply_levels(self, &base, c)).collect()

@@ -15,7 +15,6 @@ const TOP: f64 = 16.0;
 /// The name and the points of a line.
 type PlottedLine = (String, Vec<(f64, f64)>);
 
-/// Scale of the horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Axis {
     /// Linear, from 0.
@@ -46,7 +45,6 @@ pub fn plot_slowdown_by_queue(results: &SweepResults, page: &mut String) {
     }
 }
 
-/// Plots skew and lengths of the sources' paths.
 pub fn plot_path_statistics(results: &SweepResults, page: &mut String) {
     let of_each = |points: &dyn Fn(&Character) -> Vec<(f64, f64)>| -> Vec<PlottedLine> {
         results.sources.iter().zip(&results.characters).map(|(name, character)| (name.clone(), points(character))).collect()
@@ -138,13 +136,13 @@ fn draw((name, points): &PlottedLine, number: usize, unit: &str, place: &dyn Fn(
     let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escape_html(name));
 }
 
-/// Returns an attribute that lets a chart of this width shrink to 70 % on narrow screens. Below that, its text would be illegible, and the
-/// chart scrolls.
+/// Returns an attribute that lets a chart of this width shrink to 70 % on narrow screens. In a narrower space, the chart scrolls, because
+/// its text would be illegible.
 pub fn scaled_to_fit(width: f64) -> String {
     format!("style=\"height:auto;max-width:max(100%,{:.0}px)\"", 0.7 * width)
 }
 
-/// Returns the upper end of a percentage axis, so that its quarters are short numbers. Values may slightly exceed 100.
+/// Returns the upper end of a percentage axis, chosen so that its quarters are short numbers. Values may slightly exceed 100.
 pub fn axis_maximum(max: f64) -> f64 {
     if max > 20.0 {
         return 100.0;
@@ -167,7 +165,6 @@ pub fn axis_range(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// Escapes text for HTML.
 pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

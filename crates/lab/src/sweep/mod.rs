@@ -28,7 +28,6 @@ use trodden_hardware::{Lane, Metric, ProfilerParameters, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
 use trodden_trace::sources::{Batch, Level};
 
-/// Runs an experiment.
 pub fn run(job: &Sweep) -> Result<ExitCode> {
     let text = fs::read_to_string(&job.experiment).with_context(|| format!("cannot read {}", job.experiment.display()))?;
     let experiment: SweepExperiment =
@@ -116,7 +115,6 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
     })
 }
 
-/// Maximum memory of the groups fed at the same time, in bytes.
 const MAX_MEMORY: u64 = 2 << 30;
 
 /// Configurations (by index) that share a lane.
@@ -125,7 +123,6 @@ struct LaneGroup {
     lane: Lane,
 }
 
-/// The settings for all sources.
 struct SweepJob<'a> {
     configurations: &'a [Configuration],
     metrics: Vec<Metric>,
@@ -215,7 +212,6 @@ impl SweepJob<'_> {
         Ok((outcomes, first_character.context("the experiment has no configurations")?))
     }
 
-    /// Reports the number of configurations of a source and the memory that they need.
     fn announce(&self, path: &Path, groups: &VecDeque<Vec<usize>>) {
         let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
         let memory: u64 = groups.iter().map(|members| self.table_memory(members)).sum();
@@ -233,7 +229,7 @@ impl SweepJob<'_> {
     /// Groups the configurations (by index) that share a detector and a processor. Groups whose tables would exceed the memory are split.
     fn form_groups(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
-        // With a branch queue, the first table affects timing, so such configurations do not share a lane.
+        // With a branch queue, the first table affects timing, so a configuration with a branch queue has its own lane.
         let shares = |one: &Configuration, other: &Configuration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };

@@ -15,12 +15,10 @@ th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right}t
 polyline{fill:none;stroke-width:1.8}\
 h1,h2{overflow-wrap:anywhere}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
 .scroll{overflow-x:auto}";
-/// Maximum number of configurations in a plot.
 const MAX_BARS: usize = 8;
-/// Maximum number of sources that the heading names.
 const MAX_NAMED: usize = 6;
 
-/// A plot: its title, the value of an outcome, and whether all metrics share the value.
+/// A plot: its title, the value that it shows, and whether the value is the same for all metrics.
 type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
 const PLOTS: [Plot; 4] = [

@@ -9,7 +9,6 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
 use std::sync::Arc;
 
-/// Encodes the results as a Parquet file.
 pub fn bytes(results: &SweepResults) -> Result<Vec<u8>> {
     let mut fields = vec![text_column("source")?];
     fields.extend(results.factors.iter().map(|f| text_column(f)).collect::<Result<Vec<_>>>()?);

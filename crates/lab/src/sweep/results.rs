@@ -4,7 +4,6 @@ use serde::Serialize;
 use trodden_hardware::character::Character;
 use trodden_hardware::experiment::Effect;
 
-/// The result of a configuration on a source, for a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct SweepOutcome {
     pub source: usize,
@@ -53,19 +52,18 @@ fn effects_json<S: serde::Serializer>(effects: &[Vec<Effect>], to: S) -> Result<
 }
 
 impl SweepResults {
-    /// Returns the levels of a configuration, as text.
     pub fn levels_of(&self, configuration: usize) -> impl Iterator<Item = &str> {
         self.combinations[configuration].iter().zip(&self.levels).map(|(level, levels)| levels[*level].as_str())
     }
 
-    /// Renders a row for each source, configuration and metric.
+    /// Returns a row for each source, configuration and metric.
     pub fn csv(&self) -> String {
         let mut text =
             format!("source,{},metric,overlap,dynamic_overlap,windows,cycles,slowdown,slowdown_frozen\n", self.factors.join(","));
         let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.4}"));
         for outcome in &self.outcomes {
-            let mut fields = vec![quoted(&self.sources[outcome.source])];
-            fields.extend(self.levels_of(outcome.configuration).map(quoted));
+            let mut fields = vec![quote_field(&self.sources[outcome.source])];
+            fields.extend(self.levels_of(outcome.configuration).map(quote_field));
             fields.push(self.metrics[outcome.metric].clone());
             fields.extend([number(outcome.overlap), number(outcome.dynamic_overlap), outcome.windows.to_string()]);
             fields.push(outcome.cycles.map_or_else(String::new, |c| c.to_string()));
@@ -75,11 +73,11 @@ impl SweepResults {
         text
     }
 
-    /// Renders a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
+    /// Returns a row for each point of the sources' distributions: skew and length of paths, and overlap of events with frequency.
     pub fn distributions_csv(&self) -> String {
         let mut text = String::from("source,what,of,percent\n");
         for (source, character) in self.sources.iter().zip(&self.characters) {
-            let source = quoted(source);
+            let source = quote_field(source);
             for skew in &character.skew {
                 skew.points.iter().for_each(|p| text += &format!("{source},paths-{},{},{:.4}\n", skew.metric, p.paths, p.percent));
             }
@@ -99,7 +97,7 @@ impl SweepResults {
 }
 
 /// Quotes a CSV field if necessary (RFC 4180).
-fn quoted(text: &str) -> String {
+fn quote_field(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 

@@ -21,7 +21,7 @@ use trodden_driver::experiment;
 use trodden_profile::private;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy, move_logs, streams_folder_of};
-use trodden_text::words::{plural, shell_word};
+use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap};
 
@@ -120,7 +120,7 @@ impl Partition for IterationPartition {
             move_logs(&files_with_extension(&copy_file(work, "logs", copy), LOG_EXTENSION)?, &own)?;
         }
         let shown = run.map_or_else(|| streams.display().to_string(), |run| run.to_string());
-        log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", shell_word(&shown));
+        log::info!("show paths across iterations with `trodden-lab patterns iterations {}`", quote_for_shell(&shown));
         Ok(())
     }
 }

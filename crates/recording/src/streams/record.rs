@@ -23,7 +23,7 @@ use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, counts,
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
-use trodden_text::words::{count, plural, shell_word};
+use trodden_text::words::{count, plural, quote_for_shell};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
@@ -98,7 +98,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &Re
                 "no streams of this run were stored: {1}. The stream files are kept in {0} (`trodden import {2}`)",
                 kept.display(),
                 reasons(&error),
-                shell_word(&kept.to_string_lossy())
+                quote_for_shell(&kept.to_string_lossy())
             );
             false
         }
@@ -170,7 +170,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         plural(logs.len() as u128, "log", "logs"),
         count(drained.bytes.into()),
         streams.display(),
-        delivered.run.map_or_else(|| shell_word(&streams.to_string_lossy()).into_owned(), |run| run.to_string())
+        delivered.run.map_or_else(|| quote_for_shell(&streams.to_string_lossy()).into_owned(), |run| run.to_string())
     );
     Ok(delivered.problems == 0 && lossy == 0)
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 use trodden_launch::process::cannot_run;
 use trodden_profile::{Run, RunStore, collect, raw_files};
-use trodden_text::words::{plural, shell_word};
+use trodden_text::words::{plural, quote_for_shell};
 
 /// A test and the command that runs it.
 pub struct TestCommand {
@@ -211,7 +211,7 @@ impl<'a> SuiteRecorder<'a> {
         if collected.problems.iter().any(|p| p.loses_counts() && !p.is_recorded_in_profile()) {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
-            let (folder, word) = (kept.display(), shell_word(&word));
+            let (folder, word) = (kept.display(), quote_for_shell(&word));
             log::warn!("cannot decode the counts of the test `{name}`; they are kept in {folder} (`trodden import {word}`)");
             return Ok((status, TestCounts::Lost));
         }

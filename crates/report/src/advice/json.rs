@@ -1,4 +1,4 @@
-//! Advice as JSON; the schema is described in the user guide.
+//! Advice as JSON. The user guide documents the schema.
 
 use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
@@ -10,13 +10,13 @@ use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-/// The findings of `trodden advise --json`.
-pub fn advice(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
+/// Returns the output of `trodden advise --json`.
+pub fn advice_json(view: &View, advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let findings = advice.savings.iter().chain(&advice.others).enumerate();
     json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "advice",
-        "run": crate::json::run(&view.profile.run),
+        "run": crate::json::run_json(&view.profile.run),
         "instructions": number(view.totals.instructions),
         "functions_analysed": advice.functions,
         "functions_without_bitcode": advice.without_bitcode.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
@@ -50,7 +50,6 @@ fn finding_json(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Va
     })
 }
 
-/// Writes the evidence for a finding in one function.
 struct EvidenceWriter<'t> {
     function: &'t Function<'t>,
     sources: &'t SourceCache<'t>,

@@ -1,5 +1,5 @@
-//! Advice: the findings of [`trodden_analysis::advise`] for a whole program, ranked. [`text`] writes them for terminals, [`json`] and
-//! [`sarif`] for other tools; `words.rs` has the sentences that these formats share.
+//! Advice for a program: ranked findings of [`trodden_analysis::advise`]. [`text`] writes them for terminals, [`json`] and [`sarif`] for
+//! other tools. These formats share the sentences in `words.rs`.
 
 pub mod json;
 pub mod sarif;
@@ -17,14 +17,13 @@ use trodden_unit::properties::{FunctionProperties, UnitProperties};
 /// Which findings to search for, and how many to show.
 #[derive(Clone, Debug)]
 pub struct AdviceSelection {
-    /// A function's name, or a regular expression for full names; all functions if `None`.
+    /// A function's name, or a regular expression for full names; `None` selects all functions.
     pub function: Option<String>,
-    /// The kinds of findings; all if empty.
+    /// The kinds of findings; an empty list selects all.
     pub kinds: Vec<AdviceKind>,
-    /// Maximum number of findings that save instructions, and separately of findings that save nothing.
+    /// Maximum number of findings that save instructions, and also of findings that save none.
     pub top: usize,
-    /// Minimum share of all executed instructions, from 0 to 1. A finding must save at least this share. Functions that execute less are
-    /// not analysed.
+    /// A finding must save at least this share of all executed instructions (0 to 1). Functions that execute less are not analysed.
     pub min_share: f64,
     /// Thresholds of the analyses.
     pub options: AdviseOptions,
@@ -36,8 +35,8 @@ impl Default for AdviceSelection {
     }
 }
 
-/// Merges findings of the same kind about the same source lines, which occur in unrolled or inlined copies. Returns each finding with
-/// its total savings and its number of copies.
+/// Merges findings of the same kind about the same source lines. They occur when the compiler unrolls a loop or inlines a function. Returns
+/// each finding with its total savings and its number of copies.
 fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
     let mut all: Vec<(AdviceFinding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
@@ -55,22 +54,22 @@ fn merge_copies(function: &Function, findings: impl Iterator<Item = AdviceFindin
     all
 }
 
-/// Looks up a function's block properties; `None` if its unit's bitcode is not available.
-pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
+/// Looks up a function's block properties. Returns `None` if the bitcode of the function's unit is not available.
+pub type FindProperties<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
-/// A finding and its estimated savings.
+/// A finding, its estimated savings and its function.
 pub struct RankedAdvice<'v, 'a> {
-    /// The function.
+    /// The function whose code has the finding.
     pub function: &'v Function<'a>,
-    /// The finding, as found in one of the copies.
+    /// The finding in one of the copies.
     pub finding: AdviceFinding,
-    /// Upper bound of the savings in all copies, as a share of all executed instructions.
+    /// Upper bound for the savings in all copies, as a share of all executed instructions.
     pub share: f64,
-    /// The number of copies of the code that have this finding, because the compiler unrolled a loop or inlined a function.
+    /// The number of copies of the code that have this finding. The compiler copies code when it unrolls loops and inlines functions.
     pub copies: usize,
 }
 
-/// The findings to show.
+/// Ranked findings, truncated to the requested number.
 pub struct ShownAdvice<'v, 'a> {
     /// Findings that save instructions, largest savings first.
     pub savings: Vec<RankedAdvice<'v, 'a>>,
@@ -78,17 +77,15 @@ pub struct ShownAdvice<'v, 'a> {
     pub others: Vec<RankedAdvice<'v, 'a>>,
     /// The lengths of `savings` and `others` before they were truncated to the requested number.
     pub found: (usize, usize),
-    /// The number of analysed functions.
+    /// Number of functions that were analysed.
     pub functions: usize,
-    /// Analysed functions without bitcode, in which redundant computations could not be searched for.
+    /// Analysed functions in which redundant computations could not be searched for, because their bitcode is not available.
     pub without_bitcode: Vec<&'v Function<'a>>,
 }
 
 impl AdviceSelection {
-    /// The functions to analyse: those that execute at least [`AdviceSelection::min_share`] of all instructions.
-    ///
-    /// # Errors
-    /// No function matches, or the pattern is not a valid regular expression.
+    /// Returns the functions to analyse: those that execute at least [`AdviceSelection::min_share`] of all instructions. Fails if no
+    /// function matches, or if the pattern is not a valid regular expression.
     pub fn functions<'v, 'a>(&self, view: &'v View<'a>) -> Result<Vec<&'v Function<'a>>, ReportError> {
         let selection = select::Selection { function: self.function.clone(), ..select::Selection::default() };
         let total = view.total(PathMeasure::Instructions);
@@ -101,11 +98,8 @@ impl AdviceSelection {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
-    /// Searches for findings and ranks them.
-    ///
-    /// # Errors
-    /// As for [`AdviceSelection::functions`].
-    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &PropertiesOf) -> Result<ShownAdvice<'v, 'a>, ReportError> {
+    /// Searches for findings and ranks them. Fails like [`AdviceSelection::functions`].
+    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &FindProperties) -> Result<ShownAdvice<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(PathMeasure::Instructions);
         let (mut savings, mut others, mut without_bitcode) = (Vec::new(), Vec::new(), Vec::new());

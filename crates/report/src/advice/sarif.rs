@@ -1,5 +1,5 @@
-//! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source. A finding's
-//! locations form a code flow.
+//! Advice as SARIF 2.1.0 (OASIS standard). Code review tools and editors show SARIF results beside the source. A finding's locations form a
+//! code flow.
 
 use super::{RankedAdvice, ShownAdvice, words as say};
 use crate::sarif::{self, location};
@@ -22,14 +22,14 @@ const RULES: [(AdviceKind, &str); 4] = [
 pub struct AlternatingIterations<'a> {
     /// Name of the loop's function in the stream.
     pub function: &'a str,
-    /// The finding and a suggestion.
+    /// A sentence with the finding and a suggestion.
     pub text: String,
     /// The property bag of the SARIF result.
     pub properties: Value,
 }
 
-/// Writes alternating loops as a SARIF log. A function without a known source position is located by name only.
-pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
+/// Writes alternating loops as a SARIF log. A function whose source position is unknown is located by its name only.
+pub fn write_alternating_iterations(view: &View, found: &[AlternatingIterations], sources: &SourceCache) -> Value {
     const RULE: &str = "iterations";
     let rules = json!([{ "id": RULE, "shortDescription": { "text": "A loop repeats a fixed sequence of different iterations" } }]);
     let result = |turns: &AlternatingIterations| {
@@ -48,8 +48,8 @@ pub fn iterations(view: &View, found: &[AlternatingIterations], sources: &Source
     sarif::build_log(rules, found.iter().map(result).collect())
 }
 
-/// Writes findings as a SARIF log. A finding without a known source position is located by its function's name only.
-pub fn advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
+/// Writes findings as a SARIF log. A finding whose source position is unknown is located by its function's name only.
+pub fn write_advice(advice: &ShownAdvice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result_json(r, sources));
     sarif::build_log(json!(rules), results.collect())
@@ -77,7 +77,7 @@ fn result_json(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     result
 }
 
-/// The labelled positions of a finding in execution order. The finding is reported at the last one.
+/// Returns the labelled positions of a finding in execution order. The finding is reported at the last one.
 fn labelled_positions(function: &Function, advice: &Advice) -> Vec<(Option<SourcePosition>, String)> {
     let branch = |block: Node, text: String| (say::branch_position(function, block), text);
     let from = |edge: trodden_flow::Edge| function.map.graph.from(edge);

@@ -1,10 +1,10 @@
-//! Writes advice as text for a terminal.
+//! Advice as text for a terminal.
 
 use super::{AdviceSelection, RankedAdvice, ShownAdvice, words as say};
 use crate::escape;
-use crate::paint::{self, fit, fit_name, left, right};
+use crate::paint::{self, align_left, align_right, fit, fit_name};
 use crate::source::SourceCache;
-use crate::text::{PageLayout, TextOptions, gutter, new_calls, paint_turn, render_call, run_summary};
+use crate::text::{PageLayout, TextOptions, calls_to_show, paint_turn, render_call, render_gutter, run_summary};
 use crate::view::{Function, View, file_of, inline_chain};
 use crate::words::{self, base_name, count, percent, plural, program_name};
 use std::cell::RefCell;
@@ -13,13 +13,18 @@ use trodden_flow::{Edge, Node};
 use trodden_unit::SourcePosition;
 use trodden_unit::experiment::Spelling;
 
-/// Maximum number of repeated results shown for one block.
 const MAX_REPEATED: usize = 6;
-/// Maximum number of patterns shown for one loop.
+/// Maximum number of patterns shown per loop.
 const MAX_PATTERNS: usize = 6;
 
-/// Writes a header, the possible savings, and the pairs of edges that are never taken on the same path.
-pub fn advice(view: &View, selection: &AdviceSelection, advice: &ShownAdvice, sources: &SourceCache, options: &TextOptions) -> String {
+/// Writes a header, the possible savings, and the pairs of edges that no path combines.
+pub fn write_advice(
+    view: &View,
+    selection: &AdviceSelection,
+    advice: &ShownAdvice,
+    sources: &SourceCache,
+    options: &TextOptions,
+) -> String {
     let page = &PageLayout::new(options);
     let mut out = render_header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
@@ -49,12 +54,12 @@ fn render_header(view: &View, selection: &AdviceSelection, advice: &ShownAdvice,
     let name = program_name(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::escape_line(&name))));
     let mut row = |name: &str, text: String| {
-        out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
+        out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &align_left(name, 10)), fit(&text, page.width - 14)));
     };
     if !run.command.is_empty() {
         row("command", escape::escape_line(&words::command(&run.command)));
     }
-    // Empty if the profile was not recorded from a run, but collected by other tools or simulated.
+    // The summary is empty for profiles that other tools collected or that were simulated.
     let summary = run_summary(view);
     if !summary.is_empty() {
         row("run", summary);
@@ -73,9 +78,13 @@ fn render_title(rank: usize, ranked: &RankedAdvice, page: &PageLayout) -> String
     let function = ranked.function;
     let saves = match ranked.finding.saves {
         0 => String::new(),
-        _ => format!("{} {}  ", right(&percent(ranked.share), 6), page.paint(paint::BAR, &paint::bar((ranked.share * 10.0).min(1.0), 5))),
+        _ => format!(
+            "{} {}  ",
+            align_right(&percent(ranked.share), 6),
+            page.paint(paint::BAR, &paint::bar((ranked.share * 10.0).min(1.0), 5))
+        ),
     };
-    let kind = page.paint(paint::OTHER, &left(ranked.finding.kind().name(), 10));
+    let kind = page.paint(paint::OTHER, &align_left(ranked.finding.kind().name(), 10));
     let main = say::main_position(function, &ranked.finding);
     let file = main
         .and_then(|p| Some(format!("  {}:{}", escape::escape_line(base_name(file_of(function.units_map(), p)?)), p.line)))
@@ -83,7 +92,7 @@ fn render_title(rank: usize, ranked: &RankedAdvice, page: &PageLayout) -> String
     let name = page.paint(paint::NAME, &fit_name(&function.name.short, page.width.saturating_sub(60).max(24)));
     let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
     let note = page.paint(paint::DIM, &format!("{file}{copies}"));
-    format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
+    format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &align_right(&rank.to_string(), 3)))
 }
 
 fn render_body(ranked: &RankedAdvice, sources: &SourceCache, page: &PageLayout) -> String {
@@ -108,15 +117,13 @@ fn capitalise(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Indentation of a finding's details, in columns.
 const INDENT: usize = 6;
 
-/// Writes the details of one finding.
 struct FindingWriter<'s> {
     function: &'s Function<'s>,
     sources: &'s SourceCache<'s>,
     page: &'s PageLayout,
-    /// The calls through which the previous line was inlined, so that they are not repeated.
+    /// The call chain of the previous line. Calls that the next line shares with it are not printed again.
     previous_chain: RefCell<Vec<SourcePosition>>,
 }
 
@@ -138,9 +145,14 @@ impl FindingWriter<'_> {
         let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(self.page.width / 3);
         for (label, times, outcomes, decided) in rows {
             let style = if decided { paint::DIRECTION } else { anstyle::Style::new() };
-            let times = self.page.paint(paint::COUNT, &right(&count(times.into()), 15));
+            let times = self.page.paint(paint::COUNT, &align_right(&count(times.into()), 15));
             let outcomes = fit(&outcomes, self.page.width.saturating_sub(INDENT + columns + 18));
-            out.push_str(&format!("{}{} {times}  {}\n", " ".repeat(INDENT), left(&label, columns), self.page.paint(style, &outcomes)));
+            out.push_str(&format!(
+                "{}{} {times}  {}\n",
+                " ".repeat(INDENT),
+                align_left(&label, columns),
+                self.page.paint(style, &outcomes)
+            ));
         }
         let path = format!("; given the whole path before it, {:.2} bits remain", c.entropy_after_path);
         let bits = format!("the first gives {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
@@ -151,8 +163,8 @@ impl FindingWriter<'_> {
         let mut out =
             self.render_source_line(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
         for pattern in l.patterns.iter().take(MAX_PATTERNS) {
-            let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
-            let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
+            let share = align_right(&percent(pattern.count as f64 / l.iterations as f64), 6);
+            let times = self.page.paint(paint::COUNT, &align_right(&count(pattern.count.into()), 15));
             let text = fit(&say::format_pattern(self.function, l, pattern), self.page.width.saturating_sub(INDENT + 25));
             out.push_str(&format!("{}{share} {times}  {text}\n", " ".repeat(INDENT)));
         }
@@ -204,7 +216,6 @@ impl FindingWriter<'_> {
         out
     }
 
-    /// A branch's source line, with the direction taken and its frequency.
     fn render_branch(&self, block: Node, edge: Edge, times: &str) -> String {
         self.render_annotated_line(say::branch_position(self.function, block), &say::format_turn(self.function, edge), times)
     }
@@ -213,7 +224,7 @@ impl FindingWriter<'_> {
         self.render_annotated_line(position, "", note)
     }
 
-    /// Renders a source line. The branch direction and the note are to its right, or below it if the line is too long.
+    /// Renders a source line with the branch direction and the note to its right. If the line is too long, they are below it.
     fn render_annotated_line(&self, position: Option<SourcePosition>, turn: &str, note: &str) -> String {
         let page = self.page;
         let room = page.width.saturating_sub(14);
@@ -223,29 +234,30 @@ impl FindingWriter<'_> {
             true => fit(&format!("{turn}{space}{note}"), room),
             false => format!("{}{space}{note}", paint_turn(turn, page)),
         };
-        let Some(position) = position else { return if wide == 0 { String::new() } else { format!("{} {note}\n", gutter("?", page)) } };
+        let Some(position) = position else {
+            return if wide == 0 { String::new() } else { format!("{} {note}\n", render_gutter("?", page)) };
+        };
         let map = self.function.units_map();
         let text = file_of(map, position).and_then(|f| self.sources.line(f, position.line)).unwrap_or_default();
         let chain = inline_chain(map, position);
         let mut previous = self.previous_chain.borrow_mut();
-        let calls: String = new_calls(&previous, &chain).map(|depth| render_call(map, &chain, depth, 0, page)).collect();
+        let calls: String = calls_to_show(&previous, &chain).map(|depth| render_call(map, &chain, depth, 0, page)).collect();
         *previous = chain;
-        let (text, number) = (text.trim_start(), gutter(&position.line.to_string(), page));
+        let (text, number) = (text.trim_start(), render_gutter(&position.line.to_string(), page));
         let beside = room.saturating_sub(wide + 2);
         match wide {
             0 => format!("{calls}{}\n", format!("{number} {}", fit(text, room)).trim_end()),
-            _ if beside >= 24 => format!("{calls}{number} {}  {note}\n", left(text, beside.min(room / 2))),
-            _ => format!("{calls}{number} {}\n{} {note}\n", fit(text, room), gutter("", page)),
+            _ if beside >= 24 => format!("{calls}{number} {}  {note}\n", align_left(text, beside.min(room / 2))),
+            _ => format!("{calls}{number} {}\n{} {note}\n", fit(text, room), render_gutter("", page)),
         }
     }
 
     fn render_labelled(&self, label: &str, text: &str) -> String {
         let wrapped = self.wrap(text, INDENT + 8);
-        let label = format!("{}{}", " ".repeat(INDENT), self.page.paint(paint::DIM, &left(label, 8)));
+        let label = format!("{}{}", " ".repeat(INDENT), self.page.paint(paint::DIM, &align_left(label, 8)));
         format!("{label}{}", wrapped.trim_start())
     }
 
-    /// Wraps text at the page's width and indents each line by `indent` columns.
     fn wrap(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {

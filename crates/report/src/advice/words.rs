@@ -1,4 +1,4 @@
-//! Describes findings in sentences, and suggests changes to the program.
+//! Sentences that describe findings and suggest changes to the program.
 
 use crate::escape;
 use crate::path_listing;
@@ -8,25 +8,24 @@ use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated,
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Maximum number of instructions that a suggestion proposes to copy.
+/// Suggestions to copy code must not copy more instructions than this.
 const MAX_COPIED_INSTRUCTIONS: u64 = 60;
 /// Maximum number of branch decisions shown for a pattern.
 const MAX_TURNS: usize = 8;
 
-/// The source position of a block's branch, or of its last instruction.
+/// Returns the source position of a block's branch, or of the block's last instruction if the branch has no position.
 pub fn branch_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let block = function.map.blocks.get(block.index())?;
     block.branch.or_else(|| block.positions.last().copied()).filter(|p| p.line > 0)
 }
 
-/// The first source position of a block, such as a loop's header.
 pub fn first_position(function: &Function, block: Node) -> Option<SourcePosition> {
     let found = function.map.blocks.get(block.index())?;
     let whole = found.positions.iter().copied().chain(found.branch).filter(|p| p.line > 0);
     whole.min_by_key(|p| inline_chain(function.units_map(), *p).iter().map(|p| p.line).collect::<Vec<_>>())
 }
 
-/// Formats a position as `line 12`, as `util.h:12` outside the function's file, or as `block 3` if it is unknown.
+/// Formats a position as `line 12`. In a file other than the function's, it is `util.h:12`; an unknown position is `block 3`.
 pub fn format_position(function: &Function, position: Option<SourcePosition>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
@@ -34,17 +33,16 @@ pub fn format_position(function: &Function, position: Option<SourcePosition>, bl
         .map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::escape_line(base_name(file)), position.line))
 }
 
-/// The position of a block's branch as text.
 pub fn format_branch(function: &Function, block: Node) -> String {
     format_position(function, branch_position(function, block), block)
 }
 
-/// Formats an edge's direction, with the line to which the branch did not go: `→ 14, not 20`.
+/// Formats where a branch went and where it did not: `→ 14, not 20`.
 pub fn format_turn(function: &Function, edge: Edge) -> String {
-    path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.graph.edge(edge)), |t| t.text)
+    path_listing::find_turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.graph.edge(edge)), |t| t.text)
 }
 
-/// Formats only the line to which an edge leads: `→ 14`.
+/// Formats only where the branch went: `→ 14`.
 pub fn format_direction(function: &Function, edge: Edge) -> String {
     let turn = format_turn(function, edge);
     turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
@@ -61,7 +59,7 @@ pub fn format_outcomes(function: &Function, outcomes: &[BranchOutcome]) -> Strin
     format!("{}{more}", words.collect::<Vec<_>>().join(", "))
 }
 
-/// The position at which a finding is reported; `None` if unknown.
+/// Returns the position at which a finding is reported; `None` if it is unknown.
 pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<SourcePosition> {
     match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.later),
@@ -71,7 +69,7 @@ pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Sou
     }
 }
 
-/// The two source lines that a finding relates, in execution order, each as file index and line; `None` if one is unknown.
+/// Returns the two source lines that a finding relates, in execution order, as file indices and line numbers; `None` if one is unknown.
 pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: SourcePosition| (p.file, p.line);
     let earlier = match &finding.advice {
@@ -83,7 +81,7 @@ pub fn related_lines(function: &Function, finding: &AdviceFinding) -> Option<[(u
     Some([line(earlier?), line(main_position(function, finding)?)])
 }
 
-/// States the finding in one sentence, without a capital letter or full stop.
+/// States the finding in a clause, without a capital letter or full stop.
 pub fn describe(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => describe_correlated(function, c),
@@ -138,7 +136,6 @@ fn describe_never_together(function: &Function, n: &NeverTogether) -> String {
     )
 }
 
-/// Suggests how to change the program.
 pub fn suggest(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
@@ -235,11 +232,11 @@ fn suggest_for_redundant(r: &Redundant) -> String {
     }
 }
 
-/// Formats a pattern as its branch decisions and how the iteration ends: `12 → 14, 20 case 3; next iteration`.
+/// Formats a pattern as its branch decisions, followed by how the iteration ends: `12 → 14, 20 case 3; next iteration`.
 pub fn format_pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.graph.kind(**e);
-        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()
+        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::find_turn(function, **e).is_some()
     };
     let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
     let decision_text = |e: &Edge| {

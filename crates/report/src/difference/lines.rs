@@ -1,10 +1,10 @@
-//! Compares functions of two builds by source lines if their graphs differ, so that their path numbers cannot be compared.
+//! Compares functions of two builds by source lines if their graphs differ, because then their path numbers cannot be compared.
 //!
-//! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is: a
+//! Different builds may inline, duplicate and merge code differently. Therefore source functions are compared, wherever their code is. A
 //! line's count is the sum over all its copies in the program ([`crate::lines`]), divided by the number of calls of its function. A line is
-//! identified by its distance from the function's declaration, since the code above may have changed. If the function itself was edited,
-//! the lines after the edit are compared with the wrong lines. Lines with code in only one of the builds are not compared. Loops that a
-//! build has unrolled, vectorised or rotated have other counts there.
+//! identified by its distance from the function's declaration, since code before the function may have changed. There are three
+//! limitations. If the function itself was edited, lines after the edit are compared with the wrong lines. Lines that have code in only one
+//! of the builds are not compared. And unrolling, vectorising or rotating a loop changes its lines' counts.
 
 use crate::lines::LineCounts;
 use crate::view::{Function, View, file_of};
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_profile::{DiffOptions, FunctionPlace, PathChange, ProfileDiff};
 use trodden_unit::{Identity, SourcePosition, UnitMap};
 
-/// The differences between two builds by source lines.
+/// The functions that differ between two builds by source lines.
 #[derive(Clone, Debug, Default)]
 pub struct LineDifference {
-    /// Source functions that have changed lines, by descending largest change.
+    /// Source functions that have changed lines. The largest change comes first.
     pub functions: Vec<FunctionLines>,
     /// Number of source functions that were compared.
     pub compared: usize,
@@ -37,10 +37,10 @@ pub struct FunctionLines {
     pub lines: Vec<LineChange>,
 }
 
-/// How a line changed.
+/// A line that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChange {
-    /// The kind of change. A line's share is its number of executions per call of the function.
+    /// The kind of change. `Share` refers to executions per call of the function.
     pub change: PathChange,
     /// Line numbers before and after.
     pub lines: (u32, u32),
@@ -62,8 +62,8 @@ impl FunctionLines {
     }
 }
 
-/// Compares the functions that `found` could not match. Functions with lines in common are removed from the lists of functions without a
-/// counterpart in `found`.
+/// Compares the functions that `found` could not match. Removes functions that have lines in common from `found`'s lists of functions
+/// without a counterpart.
 #[must_use]
 pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &DiffOptions) -> LineDifference {
     let mut difference = LineDifference::default();
@@ -89,14 +89,13 @@ pub fn compare(before: &View, after: &View, found: &mut ProfileDiff, options: &D
     difference
 }
 
-/// File and line of a function's declaration.
 type Declaration<'a> = (&'a str, u32);
 
 /// A program's source functions that have code, inlined or not.
 struct SourceFunctions<'a> {
     counts: LineCounts,
     functions: BTreeMap<Declaration<'a>, SourceFunction<'a>>,
-    /// Declarations by the file's base name and the linkage name.
+    /// Declarations by the file's base name and the function's linkage name.
     named: HashMap<(&'a str, &'a str), BTreeSet<Declaration<'a>>>,
 }
 
@@ -104,7 +103,6 @@ struct SourceFunctions<'a> {
 struct SourceFunction<'a> {
     /// Linkage names; a template has several.
     names: BTreeSet<&'a str>,
-    /// Lines with code.
     lines: BTreeSet<u32>,
 }
 
@@ -127,8 +125,8 @@ impl<'a> SourceFunctions<'a> {
         all
     }
 
-    /// Returns the declaration of the same function in the other build: the declaration in the same file, or else the only one in files
-    /// with the same base name.
+    /// Returns the function's declaration in the other build: the one in the same file, or else the only one in files with the same base
+    /// name.
     fn find_counterpart(&self, of: Declaration<'a>, other: &SourceFunctions<'a>) -> Option<Declaration<'a>> {
         let names = &self.functions.get(&of)?.names;
         let found: BTreeSet<Declaration> =
@@ -138,7 +136,7 @@ impl<'a> SourceFunctions<'a> {
     }
 }
 
-/// Returns the positions of a function's code, and of the calls that were replaced by inlined code.
+/// Returns the positions of a function's code, and of the calls that inlined code replaced.
 fn code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     let blocks = function.map.blocks.iter().flat_map(|block| block.positions.iter().copied().chain(block.branch));
     let mut left: Vec<SourcePosition> = blocks.chain(function.map.position).collect();
@@ -151,7 +149,7 @@ fn code_positions(function: &Function) -> BTreeSet<SourcePosition> {
     found
 }
 
-/// Returns the declaration and the linkage name of a scope's function; `None` if the debug information does not contain the line.
+/// Returns the declaration and linkage name of a scope's function; `None` if debug information lacks the declaration's line.
 fn declaration(map: &UnitMap, scope: u32) -> Option<(Declaration<'_>, &str)> {
     let scope = map.scopes.get(scope as usize).filter(|scope| scope.line > 0)?;
     let name = if scope.linkage_name.is_empty() { &scope.name } else { &scope.linkage_name };
@@ -163,7 +161,7 @@ fn find_functions<'v, 'a>(view: &'v View<'a>, places: &[FunctionPlace]) -> Vec<&
     places.iter().filter_map(|place| by_place.get(place).copied()).collect()
 }
 
-/// Returns the declarations of all functions that have code in these functions.
+/// Returns the declarations of all functions whose code is in `functions`, inlined or not.
 fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
     let of = |function: &&Function<'a>| {
         let map = function.units_map();
@@ -173,7 +171,7 @@ fn declarations<'a>(functions: &[&Function<'a>]) -> BTreeSet<Declaration<'a>> {
     functions.iter().flat_map(of).collect()
 }
 
-/// Keeps the names of functions that were not compared.
+/// Removes the names of functions that were compared by lines.
 fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared: &BTreeSet<Declaration>) {
     let is_compared = |function: &Function| {
         let own = function.map.position.and_then(|position| declaration(function.units_map(), position.scope));
@@ -183,7 +181,7 @@ fn retain_uncompared(names: &mut Vec<String>, unmatched: &[&Function], compared:
     names.retain(|name| left.contains(&**name));
 }
 
-/// Returns the number of lines compared, and the function if it differs; `None` if it has no common lines.
+/// Returns the number of compared lines, and the function if it differs. Returns `None` if the builds have no code lines in common.
 fn compare_function(
     old: &SourceFunctions,
     one: Declaration,
@@ -210,13 +208,13 @@ fn compare_function(
 }
 
 fn compare_line(lines: (u32, u32), (old, new): (u64, u64), calls: (u64, u64)) -> Option<LineChange> {
-    // A function that was already being executed when counting began may have no calls. Then the counts themselves are compared.
+    // A function that was already running when counting started may have no calls. Then the counts themselves are compared.
     let calls = (calls.0.max(1), calls.1.max(1));
     let change = match (old, new) {
         (0, 0) => return None,
         (0, _) => PathChange::Appeared,
         (_, 0) => PathChange::Vanished,
-        // Integer arithmetic, because rounding could make equal ratios differ.
+        // Integer arithmetic is used because rounding could make equal ratios differ.
         (a, b) if u128::from(a) * u128::from(calls.1) != u128::from(b) * u128::from(calls.0) => PathChange::Share,
         (a, b) if a != b => PathChange::Count,
         _ => return None,

@@ -1,5 +1,5 @@
-//! Writes rows as uncompressed Parquet. The file states the sort order of the rows, so that query engines can
-//! aggregate by path without keeping all paths in memory.
+//! Writes rows as uncompressed Parquet. The file states the sort order of its rows. With a known order, query engines can aggregate by path
+//! without keeping all paths in memory.
 
 use super::FieldRow;
 use parquet::basic::Compression;
@@ -24,17 +24,15 @@ const SCHEMA: &str = "message untested_paths {
     REQUIRED INT64 reports;
     REQUIRED INT64 executions;
 }";
-/// The sort order, as column indices: build, unit, counter, user.
+/// Column indices of the sort order: build, unit, counter, user.
 const SORT_ORDER: [i32; 4] = [0, 1, 4, 5];
 
-/// Writes a Parquet file.
 pub struct ParquetTable {
     writer: SerializedFileWriter<File>,
     rows: Vec<FieldRow>,
 }
 
 impl ParquetTable {
-    /// Starts a table in an empty file.
     pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
         let order = SORT_ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
@@ -44,13 +42,11 @@ impl ParquetTable {
         Ok(ParquetTable { writer, rows: Vec::with_capacity(ROWS_PER_GROUP) })
     }
 
-    /// Adds a row.
     pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
         self.rows.push(row);
         if self.rows.len() < ROWS_PER_GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
 
-    /// Completes the file.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush().map_err(io::Error::other)?;
         self.writer.close().map(drop).map_err(io::Error::other)
@@ -76,7 +72,7 @@ impl ParquetTable {
     }
 }
 
-/// Writes the next column of a row group. The definition levels matter only for optional columns.
+/// Writes the next column of a row group. Definition levels matter only for optional columns.
 fn write_column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: impl Iterator<Item = Option<T::T>>,
@@ -116,7 +112,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("rows.parquet");
-        // A full row group and a partial one.
+        // Fills one row group and starts a second.
         let count = ROWS_PER_GROUP as u64 + 10;
         let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());

@@ -19,17 +19,16 @@ use trodden_profile::CountedPath;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{EdgeKind, SourcePosition};
 
-/// Maximum number of source lines embedded for one function.
 const MAX_LINES: u32 = 4000;
 
-/// The details of each function as escaped JSON; `None` if the function was not executed or the budget is spent.
+/// Returns each function's details as escaped JSON; `None` if the function was not executed or the budget is spent.
 pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec<Option<String>> {
     let mut remaining = options.budget;
     let detail = |function: &Function| {
         if !function.is_executed() {
             return None;
         }
-        // A function that is too large for the rest of the budget may fit with fewer of its paths.
+        // Details that exceed the rest of the budget may fit with fewer paths.
         for paths in [options.paths, options.paths / 10, 1] {
             let text = escape_json(&Details::collect(view, function, sources, options, paths));
             if text.len() <= remaining {
@@ -42,7 +41,6 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-/// Summarises the run and lists all functions.
 pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
@@ -85,7 +83,7 @@ fn describe_run(view: &View) -> Vec<String> {
         about.push(format!("{} runs merged", words::count(run.runs.into())));
     }
     if run.started_ns > 0 {
-        about.push(words::utc_time(run.started_ns));
+        about.push(words::format_utc_time(run.started_ns));
     }
     if run.duration_ns > 0 {
         about.push(words::duration(run.duration_ns));
@@ -97,14 +95,14 @@ fn describe_run(view: &View) -> Vec<String> {
     about
 }
 
-/// Collects the details of one function. A line on several paths is written only once, to `places`.
+/// Collects one function's details. A line that is on several paths is written only once, to `places`.
 struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
     range: Option<LineRange>,
     inlined: InlinedIndent,
     places: Vec<Value>,
-    /// Indices into `places`. The key is a chain of inlined calls: the scope, file and line of each position.
+    /// Maps a chain of inlined calls to an index into `places`. A chain has the scope, file and line of each position.
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
@@ -156,7 +154,7 @@ impl<'v, 'a> Details<'v, 'a> {
         })
     }
 
-    /// The index of a line in `places`; -1 if the line is unknown.
+    /// Returns the index of a line in `places`, and adds the line if necessary; -1 if the line is unknown.
     fn place_index(&mut self, chain: &[SourcePosition]) -> i64 {
         let Some(at) = chain.last() else { return -1 };
         let key = chain.iter().map(|p| (p.scope, p.file, p.line)).collect();
@@ -207,7 +205,8 @@ fn blocks_json(function: &Function) -> Vec<Value> {
     function.map.blocks.iter().enumerate().map(describe).collect()
 }
 
-/// Each edge as `[from, to, label, count, style]`; style is 0 for plain, 1 for cut, 2 for a call that may not return.
+/// Writes each edge as `[from, to, label, count, style]`. The style is 0 for plain edges, 1 for cut edges, and 2 for calls that may not
+/// return.
 fn edges_json(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.graph.edge_count()];
     for (edge, _) in &function.map.cuts {
@@ -218,7 +217,7 @@ fn edges_json(function: &Function) -> Vec<Value> {
     let describe = |(at, edge): (usize, trodden_unit::FlowEdge)| {
         let style = if edge.kind == EdgeKind::Reach { 2 } else { style[at] };
         let label = match edge.kind {
-            // The optimised code's conditions may be the negation of the source's.
+            // The condition in the optimised code may be the negation of the source's condition.
             EdgeKind::True | EdgeKind::False => String::new(),
             _ => words::edge_label(&edge),
         };

@@ -1,4 +1,4 @@
-//! Summaries for `trodden info`: instrumented programs, with the code that they do not count, and stored profiles.
+//! Summaries for `trodden info`: of instrumented programs, including the code that they do not count, and of stored profiles.
 
 mod profile;
 
@@ -17,7 +17,7 @@ use trodden_profile::exactness;
 use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, count_distinct};
 
 const SCHEMA_VERSION: u32 = 3;
-/// Maximum number of list entries shown in text; JSON contains all entries.
+/// Maximum number of list entries shown as text. JSON has all entries.
 const MAX_SHOWN: usize = 12;
 
 /// Summary of an instrumented image.
@@ -28,21 +28,19 @@ pub struct ImageSummary {
     image: String,
     build_id: Option<String>,
     units: Vec<UnitSummary>,
-    /// Units whose map is neither in the file nor in the store.
+    /// Units whose map is neither in the image nor in the unit cache.
     units_without_map: Vec<String>,
     damage: Vec<String>,
-    /// The number of functions; copies in several units count once.
+    /// Number of functions. A function with copies in several units counts once.
     functions: usize,
-    /// The number of functions including copies.
+    /// Number of functions including copies.
     bodies: usize,
-    /// Reasons why the program's counts are not exact or complete.
     not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
-    /// Functions all of whose paths are counted, although only interesting paths were requested.
+    /// Functions whose paths are all counted although the build requested only interesting paths.
     counted_in_full: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
-    /// Functions that were compiled without trodden.
     uninstrumented: Vec<String>,
     libraries: Vec<NeededLibrary>,
     libraries_unknown: Option<String>,
@@ -78,23 +76,18 @@ struct CutFunction {
 #[derive(Debug, Serialize)]
 struct CutPlace {
     reason: &'static str,
-    /// The line of the branch; `None` if unknown.
     from_line: Option<u32>,
-    /// The line of the edge's target block; `None` if unknown.
     to_line: Option<u32>,
 }
 
-/// Returns true if the function belongs to the runtime. Runtime functions that were not inlined have mangled names.
+/// Returns true if a function is part of trodden's runtime. Runtime functions that were not inlined have mangled names.
 fn is_runtime(function: &str) -> bool {
     ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
 }
 
 impl ImageSummary {
-    /// Summarises an image. Maps that the image does not contain come from the unit cache. `libraries` are the shared libraries that the
-    /// image needs, or the reason why they are unknown.
-    ///
-    /// # Errors
-    /// A map is corrupt or belongs to a different build.
+    /// Summarises an image. Maps that are not in the image are read from the unit cache. `libraries` has the shared libraries that the
+    /// image needs, or the reason why they are unknown. Fails if a map is corrupt or belongs to a different build.
     pub fn new(
         path: &Path,
         image: &InstrumentedImage,
@@ -130,7 +123,7 @@ impl ImageSummary {
             }
         }
         out.functions = count_distinct(maps.iter().flat_map(|m| &m.functions));
-        // Sampling duplicates function bodies, and counting segments copies callees.
+        // Sampling duplicates functions, and counting segments copies callees.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {
             f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
@@ -159,7 +152,7 @@ impl ImageSummary {
         known.extend(map.skipped.iter().map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         self.skipped.extend(map.skipped.iter().map(named));
         self.counted_in_full.extend(map.fully_counted.iter().map(named));
-        // Only path counters are shown, not the counters of an edge profile.
+        // Counters of an edge profile are not shown.
         let paths = map.functions.iter().fold(0, |sum: u64, f| sum.saturating_add(f.counters));
         self.counters = self.counters.saturating_sub(map.words().unwrap_or_default()).saturating_add(paths);
         self.units.push(UnitSummary {
@@ -173,7 +166,7 @@ impl ImageSummary {
         });
     }
 
-    /// The summary as text; long lists are truncated.
+    /// Renders the summary as text. Long lists are truncated.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -245,7 +238,7 @@ impl ImageSummary {
     }
 }
 
-/// The edges other than back edges at which a function's paths are cut; `None` if there are none.
+/// Returns the edges other than back edges at which a function's paths are cut; `None` if there are none.
 fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     let line = |node: trodden_flow::Node, first: bool| {
         let block = function.blocks.get(node.0 as usize)?;
@@ -264,7 +257,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 
-/// The reason for a cut; `None` for cuts that every function with loops has, and for cuts in edge profiles.
+/// Returns the reason for a cut. Returns `None` if every function with loops has such cuts, and for cuts in edge profiles.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,

@@ -9,7 +9,7 @@ use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
 use trodden_unit::count_distinct;
 
-/// Summary of a stored profile.
+/// Summary of the parts of a profile that could be read.
 #[derive(Debug, Serialize)]
 pub struct ProfileSummary<'a> {
     schema_version: u32,
@@ -32,7 +32,7 @@ struct ProfiledImageSummary<'a> {
 }
 
 impl<'a> ProfileSummary<'a> {
-    /// Summarises the parts of a profile that could be read.
+    /// Summarises a profile.
     pub fn new(recovered: &'a Recovered) -> ProfileSummary<'a> {
         ProfileSummary {
             schema_version: SCHEMA_VERSION,
@@ -47,7 +47,7 @@ impl<'a> ProfileSummary<'a> {
         self.lost.is_empty()
     }
 
-    /// The summary as text; `size` is the size of the file in bytes.
+    /// Renders the summary as text. `size` is the size of the file in bytes.
     pub fn text(&self, file: &Path, size: u64) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -65,7 +65,7 @@ impl<'a> ProfileSummary<'a> {
         writeln!(out, "  suite      {}", line(run.suite.as_deref().unwrap_or("none")))?;
         writeln!(out, "  runs       {}", run.runs)?;
         writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
-        writeln!(out, "  ending     {}", ending_text(run.ending, run.runs))?;
+        writeln!(out, "  ending     {}", format_ending(run.ending, run.runs))?;
         writeln!(out, "  recorder   trodden {}", line(&run.recorder))?;
         for image in &self.images {
             writeln!(out, "\n{}", line(image.path))?;
@@ -88,9 +88,8 @@ impl<'a> ProfileSummary<'a> {
     }
 }
 
-/// Serialises a run in the form that all reports use.
 fn serialize_run<S: Serializer>(run: &&Run, serializer: S) -> Result<S::Ok, S::Error> {
-    json::run(run).serialize(serializer)
+    json::run_json(run).serialize(serializer)
 }
 
 fn summarise_image(image: &trodden_profile::ImageProfile) -> ProfiledImageSummary<'_> {
@@ -102,13 +101,13 @@ fn summarise_image(image: &trodden_profile::ImageProfile) -> ProfiledImageSummar
         units: image.units.len(),
         functions: count_distinct(functions().map(|(_, f)| f)),
         functions_entered: count_distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
-        // Only path counters: units may have other counters.
+        // A unit may also have counters that do not count paths.
         counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
         counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),
     }
 }
 
-fn ending_text(ending: Option<ProcessEnding>, runs: u64) -> String {
+fn format_ending(ending: Option<ProcessEnding>, runs: u64) -> String {
     match ending {
         None if runs > 1 => "several".into(),
         None => "unknown".into(),

@@ -1,9 +1,10 @@
-//! Corrects wrong counts of 0: lines that were executed, although the code that remains of them after optimisation was not.
+//! Corrects wrong counts of 0. They occur if a line was executed but its code that remains after optimisation was not.
 //!
-//! The optimiser may fold a condition, merge branches or move a load, so that the remaining code of an executed line was not executed. The
-//! graph before optimisation reveals such lines: the counts of other lines bound the count of each block ([`trodden_flow::bounds`]). A line
-//! with count 0 in a block that must have been executed gets the count of the block's other lines, or no count if there are none. Where
-//! copies of a function differ (templates), or not all of their paths were counted, nothing is corrected.
+//! The optimiser may fold a condition, merge branches or move a load. Then the remaining code of an executed line may not have been
+//! executed. The graph before optimisation reveals such lines: the counts of other lines bound the count of each block
+//! ([`trodden_flow::bounds`]). If a line with count 0 is in a block that must have been executed, it gets the count of the block's other
+//! lines, or no count if there are none. Nothing is corrected if copies of a function differ (templates), or if not all of their paths were
+//! counted.
 
 // Other lines with count 0 lose their count if the remaining code proves nothing:
 //
@@ -21,23 +22,23 @@ use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reacha
 use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
-/// A function, identified by the file and line of its declaration.
+/// File and line of a function's declaration.
 type LinePlace<'a> = (&'a str, u32);
 
-/// The relevant functions' graphs before optimisation.
+/// The graphs before optimisation of the functions in question.
 struct Graphs<'a> {
     /// The graph of each function; `None` if copies of the function differ or are not counted completely.
     by_place: BTreeMap<LinePlace<'a>, Option<&'a [LineBlock]>>,
     /// Functions in which an execution may have ended in a call.
     unfinished: BTreeSet<LinePlace<'a>>,
-    /// The number of blocks that contain each line.
+    /// Number of blocks that contain each line.
     blocks_of: BTreeMap<LinePlace<'a>, u32>,
-    /// Direct calls as caller, calling block and callee.
+    /// Direct calls, as caller, calling block and callee.
     calls: Vec<(LinePlace<'a>, u32, LinePlace<'a>)>,
 }
 
-/// Replaces or removes counts of 0 that are wrong or unproven.
-pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
+/// Replaces wrong counts of 0, and removes unproven ones.
+pub fn correct_zero_counts(counts: &mut LineCounts, functions: &[&Function]) {
     let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
     for &(file, line) in &graphs.called_without_code(counts) {
@@ -48,10 +49,10 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
         }
     }
     for (&(file, line), blocks) in &graphs.by_place {
-        let flow = blocks.and_then(|blocks| graphs.flow(counts, (file, line), blocks));
+        let flow = blocks.and_then(|blocks| graphs.block_flow(counts, (file, line), blocks));
         let Some(flow) = flow.filter(|flow| !flow.zero.is_empty() || !flow.jumps.is_empty()) else { continue };
         for (block, count) in flow.executed() {
-            // Executions may have stopped in a call in the middle of the block, so that the lines after it were not executed.
+            // Executions may have stopped in a call within the block. Then the lines after the call were not executed.
             let is_after_stop = |line: &u32| flow.may_end[block] && counts.files.get(file).is_some_and(|f| f.stopped.contains(line));
             let zero = flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0) && !is_after_stop(l));
             for &line in zero {
@@ -71,40 +72,40 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
     }
 }
 
-/// A function's graph with bounds for the counts of its blocks.
 struct BlockFlow<'a> {
     graph: Graph,
     blocks: &'a [LineBlock],
-    /// The counts of blocks, from lines that no other block contains; `None` if there is no such line or its count is 0.
+    /// For each block, its count according to a line that no other block contains; `None` if there is no such line or the line's count is
+    /// 0.
     known: Vec<Option<u64>>,
     /// Lines with count 0, each with its blocks.
     zero: BTreeMap<u32, Vec<usize>>,
-    /// Lines with count 0 that are only jumps.
+    /// Lines with count 0 whose only code is a jump.
     jumps: Vec<u32>,
-    /// Blocks in which an execution may have ended.
+    /// For each block, true if an execution may have ended in it.
     may_end: Vec<bool>,
-    /// Bounds from the known counts.
+    /// Bounds from the known counts alone.
     given: Vec<Bounds>,
     /// Bounds that follow from `given` and the graph.
     bounds: Vec<Bounds>,
 }
 
 impl BlockFlow<'_> {
-    /// The blocks that must have been executed, with their counts where known.
+    /// Returns the blocks that must have been executed, with their counts where known.
     fn executed(&self) -> Vec<(usize, Option<u64>)> {
         let executed = inevitable(&self.graph, &self.bounds, &self.may_end);
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
-    /// Lines whose remaining code does not prove their count of 0.
+    /// Returns the lines whose remaining code does not prove their count of 0.
     fn uncertain(&self) -> BTreeSet<u32> {
         let (unproven, needed) = (self.unproven(), self.contradicted_blocks());
         let lines = self.zero.iter().filter(|(line, blocks)| unproven.contains(line) || blocks.iter().any(|b| needed.contains(b)));
         lines.map(|(line, _)| *line).chain(self.jumps.iter().copied()).collect()
     }
 
-    /// Lines with count 0 that may have been executed according to the other lines' counts: the remaining code may belong to a different
-    /// part of the line, or to a path on which the optimiser did not know the condition.
+    /// Returns the lines with count 0 that may have been executed according to the other lines' counts. Their remaining code may belong to
+    /// a different part of the line, or to a path on which the optimiser did not know the condition.
     fn unproven(&self) -> BTreeSet<u32> {
         let copied = self.may_be_copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
@@ -118,21 +119,23 @@ impl BlockFlow<'_> {
         conditions.chain(arms).map(|(line, _)| *line).collect()
     }
 
-    /// Returns true if a line is in only one block and is not the block's condition. Such a line keeps its code wherever it is executed.
+    /// Returns true if a line is in only one block and is not the block's condition. The code of such a line remains wherever the line is
+    /// executed.
     fn is_statement(&self, line: u32, blocks: &[usize]) -> bool {
         let block = &self.blocks[blocks[0]];
         blocks.len() == 1 && (block.next.len() < 2 || block.lines.last() != Some(&line))
     }
 
-    /// The block after a `? :` expression if the line is the last of an arm: `? x` and `: y` jump to a later block on an earlier line.
+    /// Returns the block after a `? :` expression if `line` is the last line of one of its arms; otherwise `None`. An arm jumps to a later
+    /// block on an earlier line.
     fn block_after_arm(&self, line: u32, block: usize) -> Option<usize> {
         let block_of = |number: &u32| *number as usize;
         let after = self.blocks[block].next.first().map(block_of).filter(|next| *next > block);
         after.filter(|_| self.blocks[block].jump.is_some_and(|to| to < line))
     }
 
-    /// Blocks without remaining code that must have been executed, because a count of 0 contradicts the other counts. This happens when the
-    /// optimiser merges several blocks and keeps the line of only one.
+    /// Returns blocks without remaining code that must have been executed, because a count of 0 would contradict the other counts. They
+    /// arise when the optimiser merges several blocks and keeps the line of only one.
     fn contradicted_blocks(&self) -> BTreeSet<usize> {
         let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
@@ -142,8 +145,8 @@ impl BlockFlow<'_> {
         contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
 
-    /// Determines for each block whether the optimiser may have duplicated it. Only blocks that are reached from the entry through blocks
-    /// with a single incoming edge cannot be duplicates.
+    /// Determines for each block whether the optimiser may have duplicated it. It cannot have duplicated a block that is reached from the
+    /// entry through blocks with a single incoming edge.
     fn may_be_copied(&self) -> Vec<bool> {
         let mut copied = vec![true; self.graph.node_count()];
         let mut worklist = vec![self.graph.entry()];
@@ -157,9 +160,11 @@ impl BlockFlow<'_> {
     }
 }
 
-/// The bounds of a block's count. A block that `stops` the program cannot have been executed if all executions left the function.
+/// Returns bounds for a block's count. `stops` means that the block ends the program; it cannot have been executed if all executions left
+/// the function.
 fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
-    // A block with several predecessors may have been duplicated for some of them. Its lines then have the count of the hottest copy.
+    // The optimiser may have duplicated a block with several predecessors for some of them. The block's lines then have the count of the
+    // hottest copy.
     match count {
         Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => Bounds::at_least(count),
         Some(count) => Bounds::exactly(count),
@@ -168,7 +173,7 @@ fn bounds_from_count(graph: &Graph, block: usize, count: Option<u64>, stops: boo
     }
 }
 
-/// The function itself and all functions inlined into it, by declaration.
+/// Returns the declarations of a function and of all functions inlined into it.
 fn functions_in<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
     let map = function.units_map();
     let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
@@ -180,7 +185,7 @@ fn functions_in<'a>(function: &Function<'a>) -> BTreeSet<LinePlace<'a>> {
 impl<'a> Graphs<'a> {
     fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
-        // Only graphs of these functions and of functions inlined into them are read, because reports often show a single function.
+        // Reports often show a single function, so only the graphs of these functions and of functions inlined into them are read.
         let places: Vec<(&Function<'a>, BTreeSet<LinePlace<'a>>)> = functions.iter().map(|f| (*f, functions_in(f))).collect();
         let wanted: BTreeSet<LinePlace> = places.iter().flat_map(|(_, places)| places).copied().collect();
         let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
@@ -207,7 +212,8 @@ impl<'a> Graphs<'a> {
         graphs
     }
 
-    /// Marks the functions in `places` as unfinished or incompletely counted if `function`, which contains them, is.
+    /// If `function` is unfinished or incompletely counted, marks the functions in `places` accordingly. These are the functions whose code
+    /// it contains.
     fn mark_incomplete(&mut self, function: &Function, places: &BTreeSet<LinePlace<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
@@ -221,7 +227,8 @@ impl<'a> Graphs<'a> {
         }
     }
 
-    /// Functions that must have been called although no entries were counted: the optimiser left no code where it inlined them.
+    /// Returns functions that must have been called although no entries were counted, because the optimiser left no code where it inlined
+    /// them.
     fn called_without_code(&self, counts: &LineCounts) -> BTreeSet<LinePlace<'a>> {
         let has_none = |called: &LinePlace| self.by_place.contains_key(called) && counts.calls_at(*called) == Some(0);
         let mut callers: BTreeMap<LinePlace, Vec<(u32, LinePlace)>> = BTreeMap::new();
@@ -230,7 +237,7 @@ impl<'a> Graphs<'a> {
         }
         let mut found = BTreeSet::new();
         for (caller, calls) in callers {
-            let flow = self.by_place[&caller].and_then(|blocks| self.flow(counts, caller, blocks));
+            let flow = self.by_place[&caller].and_then(|blocks| self.block_flow(counts, caller, blocks));
             let executed: BTreeSet<usize> = flow.iter().flat_map(BlockFlow::executed).map(|(block, _)| block).collect();
             // An execution may have ended before the call, unless it continued after the block.
             let ends = |block: usize| flow.as_ref().is_some_and(|flow| flow.may_end[block]);
@@ -242,8 +249,8 @@ impl<'a> Graphs<'a> {
         found
     }
 
-    /// A function's graph with bounds; `None` if the function was not entered or its graph is invalid.
-    fn flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
+    /// Returns a function's graph with bounds; `None` if the function was not entered or its graph is invalid.
+    fn block_flow(&self, counts: &LineCounts, (file, line): LinePlace<'a>, blocks: &'a [LineBlock]) -> Option<BlockFlow<'a>> {
         let of_file = counts.files.get(file)?;
         let entries = counts.calls_at((file, line)).unwrap_or(0);
         let has_zero = |line: &&u32| of_file.lines.get(line) == Some(&0);

@@ -1,8 +1,9 @@
-//! Decides whether code in a block that was not executed proves that its line was not executed.
+//! Decides whether an unexecuted block with code of a line proves that the line was not executed.
 //!
 //! The optimiser moves code to where its result is used, for example from an executed line before a branch into an arm that was never
 //! taken. In the source, the code that a branch controls comes after the branch. So if a line comes before every untaken branch that leads
-//! to its code, the code was moved. Code reached by a backward `goto` looks moved, too; its line then gets no count instead of 0.
+//! to its code, the code was moved. Code that is reached by a backward `goto` also looks moved. Its line then gets no count instead of a
+//! count of 0.
 
 use super::LineCounts;
 use crate::view::{Function, inline_chain};
@@ -10,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, SourcePosition, UnitMap};
 
-/// Returns true for an empty function without entries. Inlining it leaves no code, so it is unknown whether it was called.
+/// Returns true for an empty function without entries. Inlining such a function leaves no code, so it is unknown whether it was called.
 pub fn is_empty_and_unentered(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
 
 /// Determines for each block whether it only cleans up while an exception unwinds through the function.
-pub fn cleanups(function: &Function) -> Vec<bool> {
+pub fn find_cleanup_blocks(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
     let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {
         let mut found = vec![false; exit + 1];
@@ -33,10 +34,10 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
     resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
 }
 
-/// Returns true if the optimiser moved the code of a position into a block that was not executed, so that the block proves nothing about
-/// the line. `untaken` are the blocks whose untaken branches lead to the block.
+/// Returns true if the optimiser moved the code of a position into an unexecuted block, so that the block proves nothing about the line.
+/// `untaken` has the blocks whose untaken branches lead to the block.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourcePosition, entries: &BTreeMap<u32, u64>) -> bool {
-    // If a body was never entered, none of its lines was executed, moved or not.
+    // If a body was never entered, none of its lines was executed, whether moved or not.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
     }
@@ -44,8 +45,8 @@ pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: SourceP
     !lines.is_empty() && lines.iter().all(|line| position.line < *line)
 }
 
-/// The executed blocks from which this block is reached through unexecuted blocks only.
-pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
+/// Returns the executed blocks from which `block` is reached through unexecuted blocks only.
+pub fn find_untaken_branches(function: &Function, block: Node) -> BTreeSet<Node> {
     let (mut found, mut left, mut seen) = (BTreeSet::new(), vec![block], vec![false; function.paths.blocks.len()]);
     while let Some(at) = left.pop() {
         for from in function.predecessors(at) {
@@ -59,7 +60,7 @@ pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     found
 }
 
-/// The line of a block's branch, in the scope and file of a position.
+/// Returns the line of a block's branch in the scope and file of `position`.
 fn branch_line(function: &Function, block: Node, position: SourcePosition) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
     let map = function.units_map();
@@ -69,9 +70,14 @@ fn branch_line(function: &Function, block: Node, position: SourcePosition) -> Op
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
 }
 
-/// Returns the functions in `places` (file and line of each declaration) that may have been called without being counted. This happens if
-/// an instance (of a template, or in a different unit) was inlined and merged with the surrounding code, so that it has no code left.
-pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
+/// Returns the functions in `places` (file and line of each declaration) that may have been called without being counted. A call is not
+/// counted if the function was inlined and its code was merged with the surrounding code. This may apply to a template instance or to the
+/// copy in a different unit.
+pub fn functions_without_code<'p>(
+    functions: &[&Function],
+    counts: &LineCounts,
+    places: &BTreeSet<(&'p str, u32)>,
+) -> BTreeSet<(&'p str, u32)> {
     let mut units: HashSet<*const UnitMap> = HashSet::new();
     let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
     let wanted: BTreeMap<(&str, u32), (&'p str, u32)> = places.iter().map(|place| (*place, *place)).collect();
@@ -90,12 +96,11 @@ pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &B
     found
 }
 
-/// The functions of a unit that still have code, and each function's callers.
 struct UnitInstances<'a> {
     map: &'a UnitMap,
     /// Numbers of calls of the functions that still have code, inlined or not, by linkage name; `None` if the number is unknown.
     calls: HashMap<&'a str, Option<u64>>,
-    /// The callers of each function, as indices into the unit's line graphs.
+    /// The callers of each function. Functions are indices into the unit's line graphs.
     callers: HashMap<u32, Vec<u32>>,
 }
 

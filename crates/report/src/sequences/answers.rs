@@ -1,11 +1,11 @@
-//! Occurrences, hot subpaths, segments and differences of sequences, as text.
+//! Writes answers about sequences as text: occurrences, hot subpaths, segments and differences.
 
 use super::source_lines::write_sources;
 use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::{FoundEvents, HotQuery, HotSubpaths, MAX_SHOWN, SequenceDifferences, SequenceSegments};
 
-/// Writes the positions at which events were found, each with its open calls.
+/// Writes the positions at which events were found, each with the calls that are open there.
 pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()> {
     writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
     for found in &document.found {
@@ -14,7 +14,7 @@ pub fn write_found(out: &mut dyn Write, document: &FoundEvents) -> io::Result<()
     Ok(())
 }
 
-/// Writes hot subpaths, each with its percentage and frequency.
+/// Writes hot subpaths, each with the percentage of paths that it covers and its frequency.
 pub fn write_hot(out: &mut dyn Write, question: &HotQuery, document: &HotSubpaths) -> io::Result<()> {
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! The sections about a recorded stream in reports and advice: paths across iterations, the last branches, phases.
+//! Sections about a recorded stream for reports and advice: paths across iterations, the last branches, and phases.
 //!
 //! Only the thread with the most events is examined. Iterations are counted in the expanded sequence, and therefore only in its first
 //! [`MAX_SYMBOLS`] symbols.
@@ -22,25 +22,25 @@ use trodden_stored::place::streams_folder_of;
 use trodden_stored::{Folders, streams as kept};
 use trodden_text::words::reasons;
 
-/// Length of a path across iterations, in iterations.
+/// Number of iterations in a path across iterations.
 const ITERATIONS: usize = 4;
-/// Length of a path of branches, in branches.
+/// Number of branches in a path of last branches.
 const BRANCHES: usize = 4;
 const MAX_SHOWN: usize = 5;
 /// A pattern is reported only if at least this percentage of paths continue it.
 const MIN_PERCENT: f64 = 90.0;
-/// Maximum number of symbols that are examined.
+/// Iterations after this many symbols are not counted.
 const MAX_SYMBOLS: u64 = 20_000_000;
 const MAX_PHASES: usize = 10;
 
-/// The sequence of the busiest thread of a run.
+/// The sequence of the thread with the most events in a run.
 pub struct BusiestThread {
     opened: OpenedSequence,
     number: usize,
     threads: usize,
 }
 
-/// The sequence of the busiest thread of a run; `None` if the run has no streams, or (with a warning) if they
+/// Loads the sequence of the thread with the most events. Returns `None` if the run has no streams, and also, with a warning, if they
 /// cannot be read.
 pub fn load_busiest_thread(wanted: &str, folders: &Folders) -> Option<BusiestThread> {
     let logs = kept::logs_of_run(wanted)?;
@@ -75,10 +75,7 @@ impl BusiestThread {
         IterationQuery { iterations: ITERATIONS, share: MIN_PERCENT, top: MAX_SHOWN, max_symbols: MAX_SYMBOLS }
     }
 
-    /// All patterns that loop iterations repeat.
-    ///
-    /// # Errors
-    /// No error is expected, because the parameters are constants within their ranges.
+    /// Returns all patterns that loop iterations repeat.
     pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
         Ok(iteration_document(&self.opened, IterationQuery { top: 0, ..self.iteration_query() })?.patterns)
     }
@@ -107,10 +104,7 @@ impl BusiestThread {
         Ok(())
     }
 
-    /// Paths across iterations, the last branches and phases, as a part of a JSON report.
-    ///
-    /// # Errors
-    /// No error is expected, because the parameters are constants within their ranges.
+    /// Returns paths across iterations, the last branches and phases, for a JSON report.
     pub fn json(&self) -> Result<Value> {
         let whole = IterationQuery { top: 0, ..self.iteration_query() };
         Ok(serde_json::json!({
@@ -124,10 +118,7 @@ impl BusiestThread {
         }))
     }
 
-    /// Phases and patterns as a section of an HTML page.
-    ///
-    /// # Errors
-    /// No error is expected, because the parameters are constants within their ranges.
+    /// Renders phases and patterns as a section of an HTML page.
     pub fn page(&self) -> Result<String> {
         let phases: PhaseDocument = phase_document(&self.opened, MAX_PHASES)?;
         let found = iteration_document(&self.opened, self.iteration_query())?;

@@ -1,4 +1,4 @@
-//! Paths across iterations and paths of the last branches, as text.
+//! Writes paths across iterations and paths of the last branches as text.
 
 use super::streams;
 use crate::words::plural;
@@ -9,11 +9,9 @@ use trodden_analysis::sequences::{
 };
 use trodden_stored::{Folders, streams as kept};
 
-/// Finds paths of consecutive iterations in a run recorded by copies that divide the functions among them. All threads are analysed
-/// together. `None` for other recordings.
-///
-/// # Errors
-/// The recording cannot be read, or a parameter is out of range.
+/// Finds paths of consecutive iterations in a run that was recorded by copies of the program. The copies divide the functions among them,
+/// so all threads are analysed together. Returns `None` for other recordings. Fails if the recording cannot be read, or if a parameter is
+/// out of range.
 pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, folders: &Folders) -> Result<Option<IterationDocument>> {
     let Some(copies) = kept::logs_of_copies(wanted)? else { return Ok(None) };
     ensure!(thread == 0, "the threads of a run recorded by several copies are analysed together. Omit --thread");
@@ -26,7 +24,7 @@ pub fn find_in_copies(wanted: &str, thread: usize, question: IterationQuery, fol
     iterations_of_copies(&grammars, &table, question).map(Some)
 }
 
-/// Writes paths across iterations and patterns.
+/// Writes paths across iterations, followed by patterns.
 pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
     let none = if document.paths.is_empty() { ": none" } else { "" };
     writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
@@ -39,7 +37,7 @@ pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()
     write_patterns(out, &document.patterns)
 }
 
-/// Writes patterns of iterations.
+/// Writes patterns that loop iterations repeat.
 pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
         writeln!(
@@ -53,7 +51,7 @@ pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io:
     Ok(())
 }
 
-/// Formats iterations as one line.
+/// Formats iterations on one line: events are separated by spaces, and iterations by `|`.
 pub fn format_iterations(iterations: &[Vec<String>]) -> String {
     iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }

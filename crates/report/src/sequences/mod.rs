@@ -1,4 +1,4 @@
-//! Sequences of paths and calls: reading recordings with names and sources, and writing the results of analyses as text, JSON and pages.
+//! Sequences of paths and calls: reads recordings with names and sources, and writes the results of analyses as text, JSON and pages.
 
 mod answers;
 pub mod in_report;

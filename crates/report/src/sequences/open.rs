@@ -1,4 +1,4 @@
-//! Opens one thread of a recording (a run's streams or a text) as a grammar.
+//! Opens one thread of a recording (a run's streams, or text) as a grammar.
 
 use super::streams;
 use crate::input_kind::InputKind;
@@ -10,30 +10,24 @@ use trodden_sequence::events::Convention;
 use trodden_sequence::{CompressionMethod, Grammar, WindowLimits};
 use trodden_stored::Folders;
 
-/// The thread of a recording to open.
+/// Which thread of a recording to open.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadChoice {
-    /// The thread's number, from 0.
+    /// Index of the thread.
     pub thread: usize,
-    /// The method by which to compress the sequence again. If `None`, a run's grammars are used as recorded, and text is compressed by
+    /// The method by which to compress the sequence again. With `None`, a run's grammars are used as recorded, and text is compressed by
     /// phrases.
     pub method: Option<CompressionMethod>,
 }
 
-/// Reads a thread into a new symbol table.
-///
-/// # Errors
-/// The recording cannot be read, or does not have the thread.
+/// Reads a thread into a new symbol table. Fails if the recording cannot be read or does not have the thread.
 pub fn open(wanted: &str, input: ThreadChoice, folders: &Folders) -> Result<OpenedSequence> {
     let mut table = EventTable::default();
     let (convention, grammar) = open_into(wanted, input, &mut table, folders)?;
     Ok(OpenedSequence { table, convention, grammar })
 }
 
-/// Reads a thread using the symbols of an existing table, so that several recordings can be compared.
-///
-/// # Errors
-/// As for [`open`].
+/// Like [`open`], but adds the thread's symbols to an existing table, so that several recordings can be compared.
 pub fn open_into(wanted: &str, input: ThreadChoice, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);

@@ -4,7 +4,6 @@ use crate::words::plural;
 use std::io::{self, Write};
 use trodden_analysis::sequences::PhaseDocument;
 
-/// Number of letters per line.
 const LINE_LENGTH: usize = 100;
 
 /// Writes phases as text.
@@ -15,14 +14,14 @@ pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
         let phases = plural(found.phases.len() as u128, "phase", "phases");
         writeln!(out, "\nby {name}: {phases}, {}", plural(found.changes.len() as u128, "change", "changes"))?;
         for line in found.phase_of_interval.chunks(LINE_LENGTH) {
-            writeln!(out, "  {}", line.iter().map(|phase| letter(*phase)).collect::<String>())?;
+            writeln!(out, "  {}", line.iter().map(|phase| phase_letter(*phase)).collect::<String>())?;
         }
         for (number, phase) in found.phases.iter().enumerate() {
             let hot: Vec<String> = phase.hot.iter().map(|(label, share)| format!("{label} {share:.1} %")).collect();
             writeln!(
                 out,
                 "  {}  {:>5} {}, represented by number {}: {}",
-                letter(number),
+                phase_letter(number),
                 phase.intervals,
                 if phase.intervals == 1 { "interval" } else { "intervals" },
                 phase.representative,
@@ -37,6 +36,6 @@ pub fn write(out: &mut dyn Write, document: &PhaseDocument) -> io::Result<()> {
 }
 
 /// Returns the letter for a phase. After Z, letters repeat from A.
-pub fn letter(phase: usize) -> char {
+pub fn phase_letter(phase: usize) -> char {
     (b'A' + (phase % 26) as u8) as char
 }

@@ -1,7 +1,7 @@
-//! The chart of phases as HTML without scripts: for paths and for basic blocks, a strip of intervals coloured by phase,
-//! and a table of what each phase executes.
+//! A chart of phases as HTML without scripts. For paths and for basic blocks, the chart has a strip of intervals coloured by phase, and a
+//! table of what each phase executes.
 
-use super::phases::letter;
+use super::phases::phase_letter;
 use crate::words::plural;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,10 +15,10 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:c
 th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}td.n{text-align:right}\
 svg{width:100%;height:3.2rem;display:block}.key{display:inline-block;width:.9rem;height:.9rem;margin-right:.4rem;vertical-align:-.1rem}\
 code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}@media(max-width:600px){th,td{padding:.2rem .25rem}}";
-/// Colours that are distinguishable with colour vision deficiencies (Okabe and Ito).
+/// Colours that people with colour vision deficiencies can distinguish (Okabe and Ito).
 const COLOURS: [&str; 10] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
 
-/// The chart as a page.
+/// Renders the chart as a page.
 pub fn page(title: &str, document: &PhaseDocument) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
@@ -31,7 +31,7 @@ pub fn page(title: &str, document: &PhaseDocument) -> String {
     page
 }
 
-/// The strips with their tables, as a part of a page.
+/// Renders the strips with their tables, to be inserted in a page.
 pub fn render_strips(document: &PhaseDocument) -> String {
     let mut page = String::new();
     render_strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
@@ -59,7 +59,7 @@ fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, Str
             "<rect x=\"{start}\" width=\"{}\" height=\"1\" fill=\"{}\"><title>phase {}: intervals {start} to {}</title></rect>",
             run.len(),
             COLOURS[phase % COLOURS.len()],
-            letter(phase),
+            phase_letter(phase),
             end - 1
         );
         start = end;
@@ -70,7 +70,7 @@ fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, Str
         let _ = write!(
             page,
             "<tr><td><span class=\"key\" style=\"background:{colour}\"></span>{}<td class=\"n\">{}<td class=\"n\">{}<td>",
-            letter(number),
+            phase_letter(number),
             phase.intervals,
             phase.representative
         );
@@ -82,7 +82,7 @@ fn render_strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, Str
     page.push_str("</table>");
 }
 
-/// Escapes text for HTML.
+/// Replaces the characters that have a meaning in HTML.
 pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

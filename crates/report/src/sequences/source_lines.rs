@@ -1,9 +1,9 @@
-//! The source lines of paths, listed below the results that name them.
+//! Lists the source lines of paths below the results that name the paths.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Writes the source lines for each path label; writes nothing if there are no lines.
+/// Writes the source lines for each path label. Writes nothing if `sources` is empty.
 pub fn write_sources(out: &mut dyn Write, sources: &BTreeMap<String, String>) -> io::Result<()> {
     if !sources.is_empty() {
         writeln!(out, "\npaths:")?;

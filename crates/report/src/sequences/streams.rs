@@ -1,9 +1,9 @@
 //! Reads the logs of programs built with `--stream` as bracketed sequences, one for each thread.
 //!
-//! A log has no symbol for a return: paths that leave their frame are marked, and a separate symbol gives the number of frames that an
-//! exception or `longjmp` unwound. Here each of these frames gets a `leave` event. The path up to a call is a separate event before the
-//! complete path (the prefix convention). The symbols of the stored grammars are substituted without expanding them, in O(items) rather
-//! than O(events).
+//! A log has no symbol for a return. Instead, it marks paths that leave their frame, and has a symbol with the number of frames that an
+//! exception or `longjmp` unwound. Here each of these frames gets a `leave` event. The path up to a call is an event that precedes the
+//! event of the complete path (the prefix convention). The symbols of the stored grammars are substituted without expanding the grammars,
+//! in O(items) rather than O(events).
 
 use crate::streams::EventNames;
 use crate::words::plural;
@@ -18,10 +18,8 @@ use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_stored::maps::load_maps;
 use trodden_stored::{Folders, streams as kept};
 
-/// Reads the sequence of one thread, numbered from 0 over all logs of the run.
-///
-/// # Errors
-/// The run has no streams, they cannot be read, or they do not have the thread.
+/// Reads the sequence of one thread. Threads are numbered from 0 over all logs of the run. Fails if the run has no streams or too few
+/// threads.
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folders) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in kept::find_logs(wanted)? {
@@ -39,7 +37,6 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable, folders: &Folde
     anyhow::bail!("the streams of `{wanted}` have {threads}. Pass --thread with a number from 0 to {}", before - 1)
 }
 
-/// Reads the sequences of all threads of a log.
 pub fn read_all(file: &Path, table: &mut EventTable, folders: &Folders) -> Result<Vec<Grammar>> {
     let log = kept::open_log(file)?;
     log.threads().iter().map(|thread| read_thread(&log, thread, table, folders)).collect()
@@ -69,12 +66,11 @@ struct SequenceReader<'r, 'a> {
     event_names: &'r EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionIndex, u32>,
-    /// The number of different events of units without a map.
+    /// Number of different events in units without a map.
     unknown: u64,
 }
 
 impl SequenceReader<'_, '_> {
-    /// Converts a symbol of the log to symbols of the table.
     fn replace_symbol(&mut self, symbol: Symbol) -> Vec<u64> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave_symbol(); frames as usize],
@@ -103,7 +99,7 @@ impl SequenceReader<'_, '_> {
         if let Some(number) = self.functions.get(&place) {
             return *number;
         }
-        // The key distinguishes functions of the same name in different units, but is the same in all runs of a program.
+        // The key distinguishes functions with the same name in different units, but is the same in all runs of a program.
         let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
         let number = self.table.intern_function_with_key(&key, &self.event_names.function_name(place));
         self.functions.insert(place, number);
@@ -113,7 +109,7 @@ impl SequenceReader<'_, '_> {
     fn path_symbol(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
-            // After a path that stops at a call that does not return, the frame can continue only by `longjmp`, on a different path.
+            // If a path stops at a call that does not return, only `longjmp` can continue the frame, on a different path.
             PathRole::Continues | PathRole::DoesNotReturn => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };

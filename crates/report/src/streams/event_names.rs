@@ -1,4 +1,4 @@
-//! Describes a stream's events: functions by name, paths by their lines, calls by their position.
+//! Describes a stream's events: functions by name, paths by their lines, and calls by their position.
 
 use crate::path_listing::{PathEnds, PathListing};
 use crate::view::{Function, file_of, inline_chain};
@@ -10,35 +10,34 @@ use trodden_profile::stream::{CounterLookup, FunctionIndex, PathRole, StreamHead
 use trodden_profile::{EventPaths, FunctionPaths, ImageProfile};
 use trodden_stored::maps::StreamMaps;
 
-/// Maximum number of source lines shown per path.
 const MAX_OUTLINE: usize = 12;
 
-/// Names and descriptions for the events of a stream.
+/// Provides names and descriptions for the events of a stream.
 pub struct EventNames<'a> {
     /// Maps counters to functions.
     pub places: CounterLookup<'a>,
     counted: &'a ImageProfile,
-    /// Maps events to paths, for functions that have more events than paths.
+    /// Maps events to paths for functions that have more events than paths; `None` if a function's map is corrupt.
     paths: RefCell<HashMap<FunctionIndex, Option<EventPaths>>>,
     functions: HashMap<FunctionIndex, &'a Function<'a>>,
-    /// Short and qualified names that several functions share, such as instances of a template and overloads.
+    /// Short names, and qualified names, that several functions share, such as template instances and overloads.
     shared: [HashSet<String>; 2],
     sources: &'a SourceCache<'a>,
 }
 
-/// A source line.
+/// A source line and its position.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SourceLine {
-    /// The file, as named in the debug information.
+    /// The file's name in debug information.
     pub file: String,
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: u32,
     /// The text; `None` if the source is not available.
     pub text: Option<String>,
 }
 
 impl<'a> EventNames<'a> {
-    /// Creates the names for a stream's image. `view` shows the stream's [events](StreamMaps::events).
+    /// Prepares names for a stream's image. `view` shows the stream's [events](StreamMaps::events).
     pub fn new(header: &StreamHeader, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = maps.image();
         let mut functions = HashMap::new();
@@ -54,20 +53,20 @@ impl<'a> EventNames<'a> {
             counted: &maps.counted,
             paths: RefCell::default(),
             functions,
-            shared: shared_names(image),
+            shared: find_shared_names(image),
             sources,
         }
     }
 
-    /// The shortest unambiguous name of a function.
+    /// Returns the shortest unambiguous name of a function.
     pub fn function_name(&self, place: FunctionIndex) -> String {
         let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
     }
 
-    /// The number of an event's path, the same as in builds without streams. Events at calls, which only streams record, have separate
-    /// numbers with the prefix `c`. `None` if the unit has no map.
+    /// Returns the number of an event's path, which is the same as in builds without streams. Events at calls, which only streams record,
+    /// have separate numbers with the prefix `c`. Returns `None` if the unit has no map.
     pub fn path_number(&self, counter: u32) -> Option<String> {
         let (place, event) = self.places.path(counter)?;
         let function = &self.counted.units[place.unit].map.functions[place.function];
@@ -77,7 +76,7 @@ impl<'a> EventNames<'a> {
         Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
     }
 
-    /// The listing of a counter's path; `None` if it is unknown.
+    /// Lists the path that an event represents. Returns `None` if the path is unknown.
     pub fn listing(&self, counter: u32) -> Option<PathListing> {
         let (place, id) = self.places.path(counter)?;
         let function = self.functions.get(&place)?;
@@ -86,7 +85,7 @@ impl<'a> EventNames<'a> {
         Some(PathListing::from_path(function, path))
     }
 
-    /// Describes a path in one line of text: its source lines, and how it ends.
+    /// Describes an event's path in one line: its source lines, and how it ends.
     pub fn describe_path(&self, counter: u32) -> String {
         let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
         let ends = match listing.ends {
@@ -98,14 +97,14 @@ impl<'a> EventNames<'a> {
         format!("{}: {ends}", listing.outline(MAX_OUTLINE))
     }
 
-    /// The function's own lines in the block in which a path ends or reaches a call.
+    /// Returns the function's own lines in the block in which a path ends or reaches a call.
     pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.decode(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
         let mut lines: Vec<(String, u32)> = Vec::new();
         for position in block.positions.iter().chain(&block.branch) {
-            // Inlined code is attributed to the call in the function itself.
+            // Inlined code has the position of the call in the function itself.
             let own = *inline_chain(unit, *position).first().unwrap_or(position);
             if let Some(file) = file_of(unit, own).filter(|_| own.line > 0) {
                 lines.push((file.to_owned(), own.line));
@@ -116,7 +115,7 @@ impl<'a> EventNames<'a> {
         lines.into_iter().map(|(file, line)| SourceLine { text: self.sources.line(&file, line), file, line }).collect()
     }
 
-    /// The line of a function's declaration; `None` without debug information.
+    /// Returns the line of a function's declaration; `None` without debug information.
     pub fn declaration(&self, place: FunctionIndex) -> Option<SourceLine> {
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let position = function.position?;
@@ -124,7 +123,7 @@ impl<'a> EventNames<'a> {
         Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
     }
 
-    /// The name of the event kind for a path's role.
+    /// Returns the word for the kind of event that a path with this role represents.
     pub fn kind_name(&self, role: PathRole) -> &'static str {
         match role {
             PathRole::Call => "call",
@@ -135,8 +134,7 @@ impl<'a> EventNames<'a> {
     }
 }
 
-/// Short and qualified names that several functions of an image share.
-fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
+fn find_shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
     let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
     for Name { short, qualified, .. } in linkage.into_iter().map(Name::from_linkage) {
@@ -149,7 +147,7 @@ fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
     shared
 }
 
-/// Formats the range of those lines that are in the same file as the last line: `list.c:12`, `list.c:12-14`. `None` if there are no lines.
+/// Formats the range of those lines that are in the last line's file: `list.c:12`, `list.c:12-14`. Returns `None` if there are no lines.
 pub fn format_lines(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;

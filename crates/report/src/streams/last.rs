@@ -1,8 +1,7 @@
 //! The last events of each thread of a stopped program, for `trodden show`.
 //!
-//! The live frames come from the shadow stack in the stream file, each with the path up to its last call and the lines of
-//! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after
-//! its last event.
+//! Live frames come from the shadow stack in the stream file. For each frame, it has the path up to the frame's last call and the lines of
+//! that call. Earlier paths come from the ring buffer of events. Only a core file shows where the innermost frame was after its last event.
 
 use super::event_names::{EventNames, SourceLine, format_lines};
 use super::stopped::{Core, Stopped};
@@ -19,10 +18,9 @@ use trodden_stored::{Folders, streams as kept};
 use trodden_wire::stream::Event;
 
 const SCHEMA_VERSION: u32 = 2;
-/// Maximum number of source lines shown per frame.
 const MAX_SOURCE_LINES: usize = 6;
 
-/// The last events and live frames of threads. Serialisation yields the JSON report.
+/// The last events and the live frames of threads. Serialising a report yields its JSON.
 #[derive(Serialize)]
 pub struct LastReport {
     schema_version: u32,
@@ -33,7 +31,6 @@ pub struct LastReport {
 struct StreamReport {
     file: PathBuf,
     image: PathBuf,
-    /// Threads that could not be recorded.
     lost_threads: u64,
     threads: Vec<ThreadReport>,
 }
@@ -42,28 +39,27 @@ struct StreamReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
-    /// Where the thread stopped, if a core file was given.
+    /// Where the thread stopped; `None` unless a core file has the thread.
     stopped: Option<Stopped>,
-    /// The innermost frame's path to that instruction, if the thread stopped in that frame's function.
+    /// The innermost frame's path to the instruction at which the thread stopped; `None` if the instruction is in a different function.
     unfinished: Option<Unfinished>,
     /// Live frames, innermost first.
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
-    /// Whether the thread was running when the file was read, so that its frames are more recent than its events.
+    /// True if the thread was running when the file was read, so that its frames are more recent than its events.
     running: bool,
-    /// The number of earlier events that are recorded but not listed.
+    /// Number of earlier events that are recorded but not listed.
     known_before: u64,
 }
 
 #[derive(Serialize)]
 struct FrameReport {
     function: String,
-    /// The path up to the last call, as lines; `None` if the frame made no call.
+    /// The lines of the path up to the last call; `None` if the frame made no call.
     path: Option<String>,
-    /// The lines of the block with that call, or of the function's declaration if there was no call.
+    /// The lines of the block with the last call. Without a call, the line of the function's declaration.
     lines: Vec<SourceLine>,
-    /// Whether the frame made a call.
     at_call: bool,
 }
 
@@ -75,28 +71,26 @@ struct EventReport {
     path: Option<String>,
 }
 
-/// The parameters of [`LastReport::read`].
+/// Parameters of [`LastReport::read`].
 pub struct LastReportRequest<'a> {
     /// Stream files, or folders with stream files.
     pub files: &'a [PathBuf],
-    /// Maximum number of events of each thread; 0 for all.
+    /// Maximum number of events per thread; 0 shows all.
     pub paths: usize,
-    /// The core file of the process.
+    /// A core file of the process.
     pub core: Option<&'a Path>,
-    /// Folders to search for source files that were moved.
+    /// Folders in which moved source files are searched for.
     pub source: &'a [PathBuf],
 }
 
 impl LastReport {
-    /// Reads the last events and live frames from stream files.
-    ///
-    /// # Errors
-    /// No stream files are given, they cannot be read, or the core file belongs to none of them.
+    /// Reads the last events and live frames from stream files. Fails if no stream files are given, if they cannot be read, or if none of
+    /// them belongs to the core file's process.
     pub fn read(request: &LastReportRequest, folders: &Folders) -> Result<LastReport> {
         let mut streams = Vec::new();
         for path in request.files {
             match path.is_dir() {
-                true => streams.extend(kept::streams_in(path)?),
+                true => streams.extend(kept::stream_files_in(path)?),
                 false => streams.push(path.clone()),
             }
         }
@@ -113,7 +107,7 @@ impl LastReport {
         Ok(report)
     }
 
-    /// The report as text.
+    /// Renders the report as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for stream in &self.streams {
@@ -130,7 +124,7 @@ impl LastReport {
     }
 }
 
-/// Checks that the core file belongs to one of the processes.
+/// Fails if the core file belongs to none of the processes.
 fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastReport) -> Result<()> {
     let (Some(core), Some(file)) = (core, request.core) else { return Ok(()) };
     let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
@@ -184,7 +178,7 @@ fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) ->
     }
 }
 
-/// A live frame, from its slot in the shadow stack; `None` if its unit has no map.
+/// Describes a live frame from its slot in the shadow stack. Returns `None` if the frame's unit has no map.
 fn frame_report(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {

@@ -1,4 +1,4 @@
-//! A thread's paths and calls, starting at a given event, for `trodden show`.
+//! A thread's paths and calls, from a given event on, for `trodden show`.
 
 use super::event_names::EventNames;
 use crate::words::plural;
@@ -16,33 +16,30 @@ use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The events to write, and their format.
+/// Which events to write, and how.
 pub struct ShownEvents<'a> {
-    /// The number of the thread, from 0 over all logs.
+    /// Index of the thread over all logs of the run.
     pub thread: usize,
-    /// The number of the first event.
+    /// Number of the first event.
     pub from: u64,
-    /// Maximum number of events; 0 for all.
+    /// Maximum number of events; 0 writes all.
     pub count: u64,
-    /// Whether to write JSON rather than text.
+    /// True for JSON, false for text.
     pub json: bool,
-    /// Folders to search for source files that were moved.
+    /// Folders in which moved source files are searched for.
     pub source: &'a [PathBuf],
 }
 
-/// The events that were not written.
+/// What follows the written events.
 #[derive(Clone, Copy, Debug)]
 pub struct RemainingEvents {
-    /// The number of the first event after the written events; `None` if there are no further events.
+    /// Number of the event after the last written event; `None` if there are no more events.
     pub next: Option<u64>,
-    /// The number of events of the thread, if the range begins after the last one.
+    /// Number of events in the thread if the range starts after the last one; otherwise `None`.
     pub length: Option<u64>,
 }
 
-/// Writes events of a thread of a run.
-///
-/// # Errors
-/// The run does not have the thread, its log cannot be read, or the output cannot be written.
+/// Writes events from one thread of a run. Fails if the run does not have the thread.
 pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut dyn Write) -> Result<RemainingEvents> {
     let logs = kept::find_logs(run)?.iter().map(|file| kept::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
@@ -91,7 +88,7 @@ pub fn write_events(run: &str, range: &ShownEvents, folders: &Folders, out: &mut
     Ok(RemainingEvents { next: events.next().map(|(next, _)| next), length })
 }
 
-/// Inserts return events, so that event numbers match `trodden find --events`: a path that ends its frame has two numbers, and an
+/// Inserts return events, so that event numbers match those of `trodden find --events`. A path that ends its frame has two numbers, and an
 /// unwinding has one for each frame.
 fn with_return_events(stored: &Grammar) -> Result<Grammar> {
     /// Represents a return. No symbol has this number.
@@ -112,22 +109,21 @@ struct ShownEvent {
     number: u64,
     /// `enter`, `call`, `path`, `stop`, `exit`, `unwound`, or `unknown` for a unit without a map.
     kind: &'static str,
-    /// Live frames, including the event's own.
+    /// Number of live frames, including the frame of the event.
     depth: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<String>,
     /// The path in the syntax of `trodden find --events`.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The path's lines and how it ends.
+    /// The path's lines, and how it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     lines: Option<String>,
-    /// Number of frames that were unwound.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames: Option<usize>,
 }
 
-/// The event to show for a step; `None` for an unwinding that removes no frames.
+/// Describes a step as an event. Returns `None` for an unwinding that removes no frames.
 fn shown_event(event_names: &EventNames, number: u64, step: NestingStep, live: usize) -> Option<ShownEvent> {
     let event = ShownEvent { number, kind: "unknown", depth: live, function: None, path: None, lines: None, frames: None };
     Some(match step {

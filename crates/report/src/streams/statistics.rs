@@ -1,6 +1,6 @@
-//! Statistics of recorded streams for `trodden info RUN`, computed from the grammars without expanding them.
+//! Statistics of recorded streams for `trodden info RUN`, computed without expanding the streams' grammars.
 //!
-//! Complexity: O(items) for each window, times the number of frames that a rule leaves open or closes.
+//! Complexity for each window: O(items), times the number of frames that a rule opens or closes.
 
 use crate::words::{count, plural};
 use anyhow::Result;
@@ -13,7 +13,7 @@ use trodden_stored::{Folders, streams as kept};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Statistics of streams. Serialisation yields the JSON report.
+/// Statistics of streams. Serialising them yields the JSON report.
 #[derive(Serialize)]
 pub struct StreamStatistics {
     schema_version: u32,
@@ -33,39 +33,31 @@ struct LogReport {
 struct ThreadStatistics {
     process: u32,
     thread: u32,
-    /// The process from which this process was forked.
     parent: Option<u32>,
     events: u64,
     lost: u64,
-    /// Entered frames.
+    /// Number of entered frames.
     calls: u64,
-    /// Completed paths.
     paths: u64,
-    /// Arrivals at calls that may not return.
+    /// Number of times a call that may not return was reached.
     arrivals: u64,
-    /// Frames unwound by exceptions and `longjmp`.
     unwound: u64,
     deepest: u64,
-    /// Paths that left a different function's frame, usually because the program switched stacks.
+    /// Number of paths that left a different function's frame, usually because the program switched stacks.
     mismatched: u64,
-    /// The number of windows, each of which has a grammar.
+    /// Number of windows. Each window has a grammar.
     windows: usize,
-    /// Items in the rules of all windows.
     items: usize,
-    /// Size of all windows in the log.
     bytes: u64,
 }
 
 impl StreamStatistics {
-    /// Reads the streams of a run or a folder.
-    ///
-    /// # Errors
-    /// The run or folder has no streams, or they cannot be read.
+    /// Reads the streams of a run or a folder. Fails if there are none.
     pub fn read(run: &str, folders: &Folders) -> Result<StreamStatistics> {
         StreamStatistics::of_logs(&kept::find_logs(run)?, folders)
     }
 
-    /// Reads the given logs.
+    /// Reads the streams in the given logs.
     pub fn of_logs(logs: &[PathBuf], folders: &Folders) -> Result<StreamStatistics> {
         let mut report = StreamStatistics { schema_version: SCHEMA_VERSION, logs: Vec::new() };
         for file in logs {
@@ -85,9 +77,9 @@ impl StreamStatistics {
         Ok(report)
     }
 
-    /// The statistics as text.
+    /// Renders the statistics as text.
     pub fn text(&self) -> String {
-        statistics_text(self)
+        render_statistics(self)
     }
 }
 
@@ -130,7 +122,7 @@ fn thread_report(log: &StreamLog, thread: &ThreadLog, places: &CounterLookup) ->
 /// The effect of a subsequence on the stack of frames.
 #[derive(Default)]
 struct StackEffect {
-    /// Functions of the earlier frames that the subsequence closes, in order; `None` if unwound or unknown.
+    /// Functions of earlier frames that the subsequence closes, in order; `None` if the frame was unwound or is unknown.
     closes: Vec<Option<FunctionIndex>>,
     /// Functions of the frames that the subsequence leaves open, outermost first.
     opens: Vec<Option<FunctionIndex>>,
@@ -169,7 +161,7 @@ impl StackEffect {
     }
 }
 
-fn statistics_text(report: &StreamStatistics) -> String {
+fn render_statistics(report: &StreamStatistics) -> String {
     let mut out = String::new();
     let mut number = 0;
     for log in &report.logs {

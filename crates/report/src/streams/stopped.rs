@@ -1,4 +1,4 @@
-//! Finds where threads stopped, from a core file. Stream files do not record this for the innermost frame.
+//! Finds where threads stopped, from a core file. For the innermost frame, stream files do not record this.
 
 use super::event_names::SourceLine;
 use crate::{Name, SourceCache};
@@ -8,40 +8,33 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use trodden_binary::{Binary, CoreFile, SourceLocations};
 
-/// The position at which a thread stopped.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stopped {
-    /// The function's short name; `None` if there is no symbol.
+    /// The function's short name; `None` if no symbol covers the position.
     pub function: Option<String>,
-    /// The executable or library; `None` for code without a file.
+    /// The executable or library; `None` for code that is in no file.
     pub image: Option<PathBuf>,
-    /// The address of the instruction in the image's file.
+    /// Address of the instruction in the image's file.
     pub address: u64,
-    /// The instruction's line and the lines of the enclosing inlined calls, innermost first.
+    /// The instruction's line, followed by the lines of the inlined calls around it, innermost first.
     pub lines: Vec<SourceLine>,
 }
 
-/// A core file, and the images whose code its threads were executing.
 pub struct Core {
     file: CoreFile,
     images: BTreeMap<PathBuf, Option<(Binary, Option<SourceLocations>)>>,
 }
 
 impl Core {
-    /// Reads a core file.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is not a core file.
     pub fn read(path: &Path) -> Result<Core> {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
 
-    /// The numbers of the threads in the core file.
     pub fn threads(&self) -> impl Iterator<Item = u32> + '_ {
         self.file.threads.iter().map(|t| t.thread)
     }
 
-    /// The position of a thread; `None` if it is not in the core file.
+    /// Returns where a thread stopped; `None` if the thread is not in the core file.
     pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<Stopped> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {

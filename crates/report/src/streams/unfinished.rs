@@ -1,9 +1,9 @@
-//! The unfinished path of a thread's innermost frame, from its last event to the instruction at which the thread stopped.
+//! The unfinished path of a thread's innermost frame, from the frame's last event to the instruction at which the thread stopped.
 //!
-//! The last event shows how far the path had come: to the function's entry, past a back edge, or past a call. From there, the search
-//! follows all paths to blocks with code of the instruction's line. It takes no cut edge and passes no recorded call, because both would be
-//! events. If it finds only one path, this is the unfinished path; otherwise only the blocks common to all found paths are certain. (The
-//! path register cannot be read, because its location is unknown.)
+//! The last event shows how far the path had come: to the function's entry, past a back edge, or past a call. From there, a search follows
+//! all paths to blocks with code from the instruction's line. It takes no cut edges and passes no recorded calls, because both would be
+//! events. If only one path is found, it is the unfinished path. Otherwise only the blocks common to all found paths are certain. The path
+//! register cannot be read, because its location is unknown.
 
 use super::event_names::{EventNames, SourceLine};
 use super::stopped::Stopped;
@@ -19,20 +19,18 @@ use trodden_unit::{EdgeKind, FunctionMap, SourcePosition, UnitMap};
 /// If more paths lead to the instruction, none is reported.
 const MAX_PATHS: usize = 256;
 
-/// The path of a thread from its last event to where it stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unfinished {
     pub function: String,
-    /// The lines of the path, or, if there are several, of the blocks that all of them have in common.
+    /// The lines of the path. If there are several paths, the lines of the blocks that all of them have in common.
     pub path: String,
-    /// The number of paths that lead to the instruction.
     pub paths: usize,
 }
 
-/// Finds the unfinished path of a stopped thread. `None` if the thread stopped in a different function's code, if no path leads there or
-/// too many do, or if events or lines are unknown.
+/// Finds the unfinished path of a stopped thread. Returns `None` if the thread stopped in a different function, if no path or too many
+/// paths lead to where it stopped, or if events or lines are unknown.
 pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
-    let (place, begun) = open_path(thread, names)?;
+    let (place, begun) = find_open_path(thread, names)?;
     let name = names.function_name(place);
     if stopped.function.as_ref() != Some(&name) {
         return None;
@@ -53,8 +51,8 @@ pub fn find_unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stoppe
     Some(Unfinished { function: name, path, paths: paths.len() })
 }
 
-/// The function of the innermost frame and the blocks of its path so far; `None` if its events are not known.
-fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, Vec<Node>)> {
+/// Returns the innermost frame's function, and the blocks of the frame's path so far; `None` if the frame's events are not known.
+fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, Vec<Node>)> {
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
@@ -78,7 +76,7 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIndex, 
     Some((nesting.frames().last()?.function, blocks))
 }
 
-/// Returns true if a block has code with the instruction's line that was inlined through calls on the same lines.
+/// Returns true if a block has code from the instruction's line that was inlined through calls on the same lines.
 fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
     let is = |position: SourcePosition, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);
@@ -92,7 +90,7 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]
         })
 }
 
-/// All paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
+/// Returns all paths without events that start with the blocks `begun` and lead to one of `ends`; `None` if there are too many.
 fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
     let is_event = |node: Node| function.graph.flow_edges().any(|e| e.from == node && e.kind == EdgeKind::Reach);
@@ -120,7 +118,7 @@ fn find_paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> 
     Some(found)
 }
 
-/// The function's own lines in a block, in order.
+/// Returns a block's lines in the function's own source, in order.
 fn own_lines(unit: &UnitMap, block: &trodden_unit::UnitBlock) -> Vec<u32> {
     let own = |position: &SourcePosition| inline_chain(unit, *position).first().map_or(0, |own| own.line);
     let mut lines: Vec<u32> = block.positions.iter().chain(&block.branch).map(own).filter(|line| *line > 0).collect();

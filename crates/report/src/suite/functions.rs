@@ -1,5 +1,5 @@
-//! Selects the functions whose paths are compared between tests. A test harness and its libraries should not be among them, because they
-//! take different paths in each test.
+//! Selects the functions whose paths are compared between tests. A test harness and its libraries should be excluded, because they take
+//! different paths in each test.
 
 use crate::words::plural;
 use crate::{Name, select};
@@ -13,32 +13,28 @@ use trodden_analysis::suite::Suite;
 struct ExecutedFunction {
     key: UnitFunction,
     name: Name,
-    /// The file that declares the function; `None` if it is unknown.
     file: Option<String>,
 }
 
 /// Selects the functions whose paths are compared. A function must meet all criteria.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedFunctions<'a> {
-    /// A name, or a regular expression for names; all functions if `None`.
+    /// A name, or a regular expression for names; `None` accepts all functions.
     pub function: Option<&'a str>,
-    /// Files and folders that declare the functions; all if empty.
+    /// Files and folders in which the function may be declared. An empty list accepts all functions.
     pub files: &'a [PathBuf],
-    /// Names and regular expressions of functions to exclude.
+    /// Names, and regular expressions for names, of functions to exclude.
     pub exclude: &'a [String],
 }
 
 impl ComparedFunctions<'_> {
-    /// Returns true if there is any criterion.
+    /// Returns true if there is a criterion.
     pub fn is_restricted(&self) -> bool {
         self.function.is_some() || !self.files.is_empty() || !self.exclude.is_empty()
     }
 }
 
-/// Removes the paths of all other functions from a suite.
-///
-/// # Errors
-/// A name or a file matches no function, or no function is left.
+/// Removes the paths of all other functions from a suite. Fails if a name or file matches no function, or if no function is left.
 pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result<()> {
     if !criteria.is_restricted() {
         return Ok(());
@@ -53,7 +49,7 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         wanted.retain(|at| places.iter().any(|place| place.contains(at)));
     }
     for text in criteria.exclude {
-        // Not an error: the functions to exclude may have been inlined into others.
+        // This is not an error, because the functions to exclude may have been inlined into others.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
             log::info!("--except {text} matches no function that the tests execute");

@@ -1,4 +1,4 @@
-//! Reports on test suites for `trodden suite`: lists of tests, redundant tests, test orders.
+//! Reports on test suites for `trodden suite`: lists of tests, redundant tests, and test orders.
 
 mod functions;
 
@@ -16,21 +16,20 @@ use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 /// Version of the JSON schema.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// The cost of a set of tests.
+/// How the cost of a set of tests is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuiteCost {
-    /// The number of tests.
+    /// As the number of tests.
     Tests,
-    /// The time that the tests take.
+    /// As the time that the tests take.
     Time,
 }
 
-/// The number of paths that no other test takes.
 fn count_unique_paths(test: &SuiteTest, takers: &[u32]) -> usize {
     test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count()
 }
 
-/// The tests of a suite, as JSON.
+/// Lists the tests of a suite as JSON.
 pub fn tests_json(name: &str, suite: &Suite) -> Value {
     let takers = suite.tests_per_path();
     let tests = suite.tests.iter().map(|t| {
@@ -42,7 +41,7 @@ pub fn tests_json(name: &str, suite: &Suite) -> Value {
     json!({ "schema_version": SCHEMA_VERSION, "kind": "suite", "suite": name, "paths": suite.paths.len(), "tests": tests })
 }
 
-/// The tests of a suite, for a terminal.
+/// Lists the tests of a suite for a terminal.
 pub fn tests_text(suite: &Suite) -> String {
     let takers = suite.tests_per_path();
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
@@ -61,32 +60,32 @@ pub fn tests_text(suite: &Suite) -> String {
 
 /// The result of a search for redundant tests.
 pub struct RedundantTests<'a> {
-    /// The suite.
+    /// The suite that was searched.
     pub suite: &'a Suite,
     /// The suite's name.
     pub name: &'a str,
     /// The cost that was minimised.
     pub by: SuiteCost,
-    /// The set of tests that a greedy search finds.
+    /// The set of tests that a greedy search found.
     pub greedy: &'a Cover,
     /// The cheapest set of tests that was found.
     pub best: &'a Cover,
 }
 
 impl RedundantTests<'_> {
-    /// The tests that are not in the best set.
+    /// Returns the tests that are not in the best set.
     fn redundant(&self) -> impl Iterator<Item = &SuiteTest> {
         let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
 
-    /// The number of tests with a path that no other test takes.
+    /// Counts the tests that take a path that no other test takes.
     fn count_essential(&self) -> usize {
         let takers = self.suite.tests_per_path();
         self.suite.tests.iter().filter(|t| t.paths.iter().any(|p| takers[p.0 as usize] == 1)).count()
     }
 
-    /// The result as JSON.
+    /// Returns the result as JSON.
     pub fn json(&self) -> Value {
         let kept: Vec<Value> = self.best.selected.iter().map(|at| test_json(&self.suite.tests[*at])).collect();
         json!({
@@ -106,7 +105,7 @@ impl RedundantTests<'_> {
         })
     }
 
-    /// The result as text.
+    /// Renders the result as text.
     pub fn text(&self) -> String {
         let (suite, best) = (self.suite, self.best);
         let mut out = String::new();
@@ -146,9 +145,9 @@ impl RedundantTests<'_> {
     }
 }
 
-/// A test order.
+/// A suite's tests in the order in which to run them.
 pub struct TestOrder<'a> {
-    /// The suite.
+    /// The suite that is ordered.
     pub suite: &'a Suite,
     /// The suite's name.
     pub name: &'a str,
@@ -156,14 +155,14 @@ pub struct TestOrder<'a> {
     pub tests: &'a [OrderedTest],
     /// The paths that a change touches; `None` if no change was given.
     pub changed_paths: Option<&'a BTreeSet<PathIndex>>,
-    /// Average percentage of paths covered (APC) by this order; `None` if there are no paths to cover.
+    /// Average percentage of paths covered (APC) in this order; `None` if there are no paths to cover.
     pub average: Option<f64>,
-    /// Average percentage of paths covered by the order in which tests were recorded.
+    /// Average percentage of paths covered in the order of recording; `None` if there are no paths to cover.
     pub average_recorded: Option<f64>,
 }
 
 impl TestOrder<'_> {
-    /// The result as JSON.
+    /// Returns the order as JSON.
     pub fn json(&self) -> Value {
         let place = |(at, p): (usize, &OrderedTest)| {
             let mut test = test_json(&self.suite.tests[p.test]);
@@ -184,7 +183,7 @@ impl TestOrder<'_> {
         })
     }
 
-    /// The result as text.
+    /// Renders the order as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if let Some(wanted) = self.changed_paths {

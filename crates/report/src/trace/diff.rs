@@ -8,7 +8,7 @@ use trodden_distributed::differences::TraceDifferences;
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// The differences as JSON.
+/// Returns the differences as JSON.
 pub fn json(found: &TraceDifferences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": found.same_build, "differences": found.differences })
 }

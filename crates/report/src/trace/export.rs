@@ -1,8 +1,8 @@
-//! Exports traces to the formats of other tools. Time is the number of executed blocks, since a trace has no clock.
+//! Exports traces to the formats of other tools. A trace has no clock, so time is the number of executed blocks.
 //!
-//! Folded stacks, for flame graph tools, have a line for each calling context with the number of blocks that its innermost function
-//! executed. Chrome trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. An address is an executed
-//! block's address in its file.
+//! Folded stacks are for flame graph tools. They have a line for each calling context, with the number of blocks that the innermost
+//! function executed. Chrome trace events (`B` and `E`) open in Perfetto and in the browser's own viewer. An address export lists the
+//! addresses of executed blocks in their files.
 
 use crate::escape;
 use anyhow::Result;
@@ -12,8 +12,8 @@ use trodden_distributed::calls::{CallStep, TraceFilter, walk_calls};
 use trodden_distributed::place::format_address;
 use trodden_trace::{TraceFile, TraceFunction};
 
-/// Maximum depth of a folded stack. Deeper frames are attributed to the frame at this depth, because the output's size is quadratic in the
-/// depth.
+/// Maximum depth of a folded stack. Blocks of deeper frames count for the frame at this depth, because the size of the output is quadratic
+/// in the depth.
 const MAX_FOLDED_DEPTH: usize = 1000;
 
 /// Writes folded stacks.
@@ -38,7 +38,7 @@ pub fn folded(trace: &TraceFile, filter: &TraceFilter, out: &mut dyn Write) -> R
         })?;
     }
     for (stack, blocks) in &counts {
-        // Semicolons separate frames; they do not occur in C++ names.
+        // Semicolons separate frames. They do not occur in C++ names.
         let names: Vec<String> = stack.iter().map(|f| escape::escape_line(trace.name(*f))).collect();
         writeln!(out, "{} {blocks}", names.join(";"))?;
     }

@@ -7,12 +7,12 @@ use trodden_distributed::occurrences::PlaceOccurrences;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The executions as JSON.
+/// Returns the executions as JSON.
 pub fn json(all: &PlaceOccurrences) -> Value {
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": all.seen, "found": all.found })
 }
 
-/// Writes the executions as text. `is_nth` is true if a single execution was requested by its number.
+/// Writes the executions as text. `is_nth` means that a single execution was requested by its number.
 pub fn write(out: &mut impl Write, all: &PlaceOccurrences, is_nth: bool) -> io::Result<()> {
     let PlaceOccurrences { seen, found } = all;
     for f in found {

@@ -1,9 +1,10 @@
-//! A trace as one self-contained HTML page: a zoomable, searchable chart of the calls of a thread over time, and the source and machine
-//! code of the chosen call with execution counts.
+//! A trace as a self-contained HTML page. It has a zoomable, searchable chart of a thread's calls over time, and the source and machine
+//! code of the selected call with execution counts.
 //!
-//! Everything that comes from the program is JSON in a script block, escaped so that no text can close it, and is shown as text only. The
-//! `MAX_` constants bound the page's size, and the page says what is omitted. The first pass over the trace measures the lengths of calls,
-//! the second pass collects what is shown; memory is proportional to the shown data and the open calls.
+//! Everything that comes from the program is JSON in a script block. It is escaped so that no text can close the block, and the page's
+//! script inserts it as text, never as HTML. The `MAX_` constants limit the page's size, and the page says what is omitted. A first pass
+//! over the trace measures the lengths of calls, and a second pass collects what is shown. Memory is proportional to the shown data and the
+//! open calls.
 
 use crate::Sources;
 use crate::words::plural;
@@ -19,22 +20,20 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Maximum number of calls shown individually; shorter ones are merged with their neighbours.
+/// Maximum number of calls shown individually. Shorter calls are merged with their neighbours.
 const MAX_CALLS: usize = 100_000;
-/// Maximum number of steps (blocks, beginnings and ends of calls) in the page; longer traces are not shown block by block.
+/// Maximum number of steps in the page. A step is a block, or the start or end of a call. Longer traces are not shown block by block.
 const MAX_STEPS: u64 = 600_000;
-/// Maximum number of instructions in the page; the least executed functions' instructions are left out.
+/// Maximum number of instructions in the page. The instructions of the least executed functions are omitted.
 const MAX_INSTRUCTIONS: usize = 60_000;
-/// Maximum number of source lines in the page.
 const MAX_LINES: usize = 30_000;
-/// Source lines shown before and after each line with code.
 const CONTEXT_LINES: u32 = 3;
-/// The step that begins a call. The step for a block is the block's number.
+/// The step that starts a call. The step for a block is the block's number.
 const CALL_BEGIN: i64 = -1;
 /// The step that ends a call.
 const CALL_END: i64 = -2;
 
-/// Writes the page. `files` are the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
+/// Writes the page. `files` has the trace's binaries, whose machine code is shown, or the reason why they cannot be read.
 pub fn page(trace: &TraceFile, filter: &TraceFilter, files: &Result<TracedFiles>, sources: &Sources) -> Result<String> {
     let threads: Vec<ThreadNumber> = filter.threads(trace).collect();
     let lengths = Lengths::new(trace, &threads, filter)?;
@@ -99,7 +98,7 @@ impl Lengths {
         Ok(lengths)
     }
 
-    /// The smallest length (a power of two, or 0) such that at most `max_calls` calls are at least that long.
+    /// Returns the smallest length (a power of two, or 0) such that at most `max_calls` calls have at least that length.
     fn shortest(&self, max_calls: usize) -> u64 {
         let mut calls = 0;
         for bits in (0..self.by_bits.len()).rev() {
@@ -112,31 +111,27 @@ impl Lengths {
     }
 }
 
-/// A call, or several merged short calls.
+/// A call, or several short calls that are merged.
 struct PageCall {
-    /// The called function; `None` for merged calls.
     function: Option<TraceFunction>,
-    /// The number of calls that this entry represents.
     calls: u64,
     depth: u32,
     from: u64,
     to: u64,
-    /// The index of the step after the call's beginning.
+    /// Index of the step after the start of the call.
     step: u64,
 }
 
-/// A thread's calls, in the order in which they begin.
+/// A thread's calls, in the order in which they start.
 #[derive(Default)]
 struct Calls {
     shortest: u64,
     with_steps: bool,
     calls: Vec<PageCall>,
-    /// Indices of the open calls.
     open: Vec<usize>,
     steps: Vec<i64>,
-    /// Executions of each block.
     executed: BTreeMap<TraceBlock, u64>,
-    /// Calls of each function, shown or not.
+    /// Calls of each function, including calls that are not shown.
     called: BTreeMap<TraceFunction, u64>,
 }
 
@@ -167,7 +162,7 @@ impl Calls {
         if number - self.calls[place].from >= self.shortest {
             return;
         }
-        // Its callees are no longer than the call itself, so only short calls follow it in the list.
+        // A callee is not longer than its caller, so only short calls follow the call in the list.
         let inner: u64 = self.calls[place + 1..].iter().map(|c| c.calls).sum();
         self.calls.truncate(place + 1);
         let call = self.calls.pop().expect("the call is the last one");
@@ -181,7 +176,7 @@ impl Calls {
         }
     }
 
-    /// The calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
+    /// Returns the calls by column: function (-1 for merged calls), number of calls, depth, from, to, step.
     fn columns_json(&self) -> Value {
         let function: Vec<i64> = self.calls.iter().map(|c| c.function.map_or(-1, |f| i64::from(f.0))).collect();
         let column = |of: &dyn Fn(&PageCall) -> u64| self.calls.iter().map(of).collect::<Vec<u64>>();
@@ -196,7 +191,6 @@ impl Calls {
     }
 }
 
-/// Determines for each function whether any of its blocks was executed.
 fn executed_functions(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
     let mut executed_functions = vec![false; trace.description().functions.len()];
     let blocks = trace.description().blocks.iter().zip(executed).filter(|(_, n)| **n > 0);
@@ -204,14 +198,14 @@ fn executed_functions(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
     executed_functions
 }
 
-/// Names and entry addresses of the executed functions; null for the others.
+/// Returns the names and entry addresses of executed functions; null for other functions.
 fn functions_json(trace: &TraceFile, executed: &[u64]) -> Value {
     let is_executed = executed_functions(trace, executed);
     let all = trace.description().functions.iter().zip(is_executed);
     all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", split_address(f.address).1)]) } else { Value::Null }).collect()
 }
 
-/// The blocks of the executed functions as function, address, lines, machine code; null for the others.
+/// Returns the blocks of executed functions as function, address, lines and machine code; null for other blocks.
 fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>) -> Value {
     let is_executed = executed_functions(trace, executed);
     let all = (0u32..).zip(&trace.description().blocks);
@@ -222,7 +216,7 @@ fn blocks_json(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<Str
     .collect()
 }
 
-/// The instructions of blocks by number, and a note if some or all are missing.
+/// Disassembles blocks, by block number. Also returns a note if instructions are missing.
 fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.description();
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
@@ -259,7 +253,6 @@ fn collect_machine_code(trace: &TraceFile, files: &Result<TracedFiles>, executed
     (code, note)
 }
 
-/// The disassembly of a block.
 fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
     let (binary, start) = files.locate(block.address);
@@ -273,7 +266,7 @@ fn disassemble(files: &TracedFiles, trace: &TraceFile, block: TraceBlock) -> Vec
     texts
 }
 
-/// The source lines of the executed functions with their context, by file; null for a file that cannot be read.
+/// Returns the source lines of executed functions and the lines near them, by file; null for a file that cannot be read.
 fn source_json(trace: &TraceFile, sources: &Sources, executed: &[u64]) -> Value {
     let about = trace.description();
     let is_executed = executed_functions(trace, executed);

@@ -8,7 +8,7 @@ use trodden_witness::bound::bound;
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The plan as JSON, in the format that a recording accepts as its distribution.
+/// Returns the plan as JSON, in the format that `--distribution` accepts.
 pub fn json(planner: &Planner, plan: &DistributionPlan) -> Value {
     let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
     serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,

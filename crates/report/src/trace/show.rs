@@ -10,40 +10,38 @@ use trodden_distributed::place::{TraceLocation, address_in_file, describe_block,
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 2;
-/// Default maximum depth of the calls shown.
+/// Maximum depth of shown calls, by default.
 pub const DEFAULT_DEPTH: usize = 40;
 
-/// The view of a trace.
+/// How a trace is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceView {
-    /// A tree of calls with their numbers and lengths.
+    /// As a tree of calls, with the number and length of the calls.
     Tree,
-    /// Blocks with source lines. The value is the maximum number of blocks per thread; 0 for all.
+    /// Block by block, with source lines. The value is the maximum number of blocks per thread; 0 shows all.
     Blocks(u64),
 }
 
-/// The part of a trace to show, and its format.
+/// Which part of a trace to show, and how.
 #[derive(Clone, Debug)]
 pub struct TraceShowOptions {
-    /// The view.
+    /// Tree or blocks.
     pub view: TraceView,
-    /// The thread; all threads if `None`.
+    /// The thread's number; `None` shows all threads.
     pub thread: Option<u32>,
-    /// The location to begin at; the beginning of the trace if `None`.
+    /// The location to start at; `None` starts at the beginning of the trace.
     pub from: Option<String>,
-    /// The location to end at, inclusive; the end of the trace if `None`.
+    /// The location to end at, inclusive; `None` ends at the end of the trace.
     pub to: Option<String>,
-    /// Maximum depth of calls.
+    /// Maximum depth of shown calls.
     pub depth: usize,
-    /// Whether to write JSON rather than text.
+    /// True for JSON, false for text.
     pub json: bool,
 }
 
-/// Writes a part of a trace. Returns the number of the first block omitted because of the maximum number, in the first thread with omitted
-/// blocks; `None` if no block was omitted.
-///
-/// # Errors
-/// The trace cannot be read, does not have the thread or place, or the output cannot be written.
+/// Writes a part of a trace. Returns the number of the first block that was omitted because of the maximum number of blocks; `None` if no
+/// block was omitted. If several threads have omitted blocks, the number is from the first of them. Fails if the trace does not have the
+/// thread or location, or if it cannot be read.
 pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u64>> {
     let threads: Vec<ThreadNumber> = TraceFilter::new(trace, &[], options.thread)?.threads(trace).collect();
     let from = options.from.as_deref().map(|p| TraceLocation::parse(p, trace)).transpose()?;
@@ -64,19 +62,17 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     }
 }
 
-/// The selected blocks of a trace.
 struct Blocks<'a> {
     trace: &'a TraceFile,
     span: [Option<TraceLocation>; 2],
     depth: usize,
-    /// Maximum number of blocks per thread; 0 for all.
     count: u64,
 }
 
 impl Blocks<'_> {
-    /// Calls `visit` with the number of each selected block of a thread, its call depth, and the block. Returns the number of the first
-    /// block beyond the maximum; `None` if there is none.
-    fn for_each(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
+    /// Calls `visit` with the number of each selected block of a thread, the block's call depth, and the block. Returns the number of the
+    /// first block beyond the maximum, or `None` if there is none.
+    fn for_each_block(&self, thread: ThreadNumber, mut visit: impl FnMut(u64, usize, TraceBlock) -> Result<()>) -> Result<Option<u64>> {
         let mut span = EventSpan::new(self.span.clone());
         let mut frames = TraceFrames::default();
         let mut seen = 0;
@@ -103,14 +99,13 @@ impl Blocks<'_> {
     }
 }
 
-/// Writes the blocks of threads, one per line.
 fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let mut remaining = None;
     for thread in threads {
         if threads.len() > 1 {
             writeln!(out, "# thread {}", thread.0)?;
         }
-        let more = blocks.for_each(*thread, |number, depth, block| {
+        let more = blocks.for_each_block(*thread, |number, depth, block| {
             Ok(writeln!(out, "#{number:<8} {:indent$}{}", "", describe_block(blocks.trace, block), indent = 2 * depth)?)
         })?;
         remaining = remaining.or(more);
@@ -120,11 +115,10 @@ fn text_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
 
 #[derive(Serialize)]
 struct ShownBlock<'a> {
-    /// The number of blocks of the thread before this one.
+    /// Number of the block within the thread, from 0.
     block: u64,
-    /// The number of calls around the function.
+    /// Number of calls around the function.
     depth: usize,
-    /// The address in the file.
     address: String,
     /// The file; `None` if the trace has only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +127,7 @@ struct ShownBlock<'a> {
     lines: Vec<(&'a str, u32)>,
 }
 
-/// Writes the blocks of threads as a JSON document, block by block since there may be millions.
+/// Writes the blocks of threads as a JSON document. Blocks are written one by one, since there may be millions.
 fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) -> Result<Option<u64>> {
     let (trace, about) = (blocks.trace, blocks.trace.description());
     let command = serde_json::to_string(&about.command)?;
@@ -143,7 +137,7 @@ fn json_blocks(blocks: &Blocks, threads: &[ThreadNumber], out: &mut impl Write) 
         let separator = if number > 0 { "," } else { "" };
         write!(out, r#"{separator}{{"thread":{},"blocks":["#, thread.0)?;
         let mut separator = "";
-        let more = blocks.for_each(*thread, |number, depth, block| {
+        let more = blocks.for_each_block(*thread, |number, depth, block| {
             let data = trace.block(block);
             let (address, image) = address_in_file(trace, data.address);
             let lines = data.lines.iter().map(|(file, line)| (about.files[*file as usize].as_str(), *line)).collect();
@@ -170,7 +164,6 @@ struct EventSpan {
     blocks: u64,
 }
 
-/// Where an event is relative to a [`EventSpan`].
 enum SpanPosition {
     Before,
     Inside,
@@ -182,7 +175,7 @@ impl EventSpan {
         Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
     }
 
-    /// The position of the next event relative to the span. The block that ends the span is part of it.
+    /// Advances to the next event, and returns its position relative to the span. The block at the end of the span is part of the span.
     fn step(&mut self, event: TraceEvent, is_call: bool, trace: &TraceFile) -> SpanPosition {
         let number = self.blocks;
         self.blocks += u64::from(matches!(event, TraceEvent::Block(_)));
@@ -230,7 +223,6 @@ struct Tree {
 }
 
 impl Tree {
-    /// Collects a thread's calls between two locations.
     fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![CalledFunction::default()], by_callee: HashMap::new(), depth };
         let mut span = EventSpan::new(span);
@@ -281,14 +273,14 @@ impl Tree {
         node
     }
 
-    /// A node and its callees as they are shown. `has_run` is the result of [`Tree::has_run`].
+    /// Converts a node and its callees for output. `has_run` is the result of [`Tree::has_run`].
     fn to_shown_call<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> ShownCall<'a> {
         let called = &self.nodes[node];
         let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.to_shown_call(trace, *c, has_run)).collect();
         ShownCall { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
-    /// Determines for each node whether it or one of its callees executed a block. Callees come after their callers in `nodes`.
+    /// Determines for each node whether it or one of its callees executed a block. In `nodes`, callees come after their callers.
     fn has_run(&self) -> Vec<bool> {
         let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
         for (number, node) in self.nodes.iter().enumerate().rev() {

@@ -1,12 +1,12 @@
-//! The timeline as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show: a slice for each block, call and
-//! wait, and an arrow from the location that released a wait to the wait's end. `trodden report` can read it back.
+//! The timeline as Chrome trace JSON (Trace Event Format), which Perfetto and chrome://tracing show. Each block, call and wait is a slice.
+//! An arrow leads from the location that released a wait to the end of the wait. `trodden report` can read the trace.
 
 use serde_json::{Value, json};
 use trodden_waits_file::summary::WaitSummary;
 use trodden_waits_file::timeline::{Activity, Bar};
 
 /// Converts a recording's timeline to a Chrome trace.
-pub fn value(summary: &WaitSummary) -> Value {
+pub fn chrome_trace(summary: &WaitSummary) -> Value {
     let locations = (0..summary.replayed.locations.len() as u32).map(trodden_waits::LocationId);
     let mut events: Vec<Value> = Vec::new();
     for location in locations {

@@ -11,21 +11,21 @@ use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step,
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Maximum number of terms printed per path.
 const MAX_TERMS: usize = 12;
 
-/// A term's name and time in ns.
+/// A term's name, and its time in ns.
 type Term = (String, i128);
 
-/// The expression of a class's first wait.
+/// Formats the expression of the first wait in a class.
 pub fn representative_formula(summary: &WaitSummary, first: &Representative) -> String {
     let part = |(id, ns): &(StepId, u64)| (PathPart::Step(*id), i128::from(*ns));
     let [plus, minus] = [&first.paths.plus, &first.paths.minus].map(|path| path.iter().map(part).collect());
     ExpressionNames::new(summary).format_formula(&WaitExpression { plus, minus })
 }
 
-/// Writes the expressions of the first `top` waits in up to three forms: the paths since the two locations last synchronised; these paths
-/// with each wait on them replaced by its own expression; the result without common steps.
+/// Writes the expressions of the first `top` waits, each in up to three forms. The first form has the paths since the two locations last
+/// synchronised. In the second form, each wait on these paths is replaced by its own expression. In the third form, steps that both paths
+/// share are removed.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let names = ExpressionNames::new(summary);
     let waits = &summary.replayed.outcome.expanded;
@@ -43,7 +43,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
         )?;
         let first = names.format_formula(&wait.first);
         writeln!(out, "       {first}")?;
-        let replaced: Vec<usize> = waits_of(&wait.first);
+        let replaced: Vec<usize> = list_waits_in(&wait.first);
         for other in &replaced {
             writeln!(out, "       where {} = {}", names.wait_name(*other), names.format_formula(&waits[*other].expanded))?;
         }
@@ -57,7 +57,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
             writeln!(out, "     = {shorter}, without the steps that both paths have in common")?;
         }
         writeln!(out, "     = {}", names.format_times(&left))?;
-        writeln!(out, "       {}", class_of(waits, number))?;
+        writeln!(out, "       {}", describe_class(waits, number))?;
     }
     if waits.len() > top {
         writeln!(out, "  {} (--top)", plural((waits.len() - top) as u128, "more wait", "more waits"))?;
@@ -65,7 +65,7 @@ pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Res
     Ok(())
 }
 
-/// The expressions of all waits as JSON.
+/// Returns the expressions of all waits as JSON.
 pub fn json(summary: &WaitSummary) -> Value {
     let names = ExpressionNames::new(summary);
     let waits = summary.replayed.outcome.expanded.iter().map(|wait| {
@@ -80,8 +80,8 @@ pub fn json(summary: &WaitSummary) -> Value {
     waits.collect()
 }
 
-/// Describes a wait's class, identified by the class's first wait, and the wait's distance from that first wait.
-fn class_of(waits: &[ExpandedWait], number: usize) -> String {
+/// Describes a wait's class and its distance from the first wait in the class. The class is identified by that first wait.
+fn describe_class(waits: &[ExpandedWait], number: usize) -> String {
     let placement = &waits[number].placement;
     let is_first = |wait: &ExpandedWait| (wait.location, wait.enter_ns) == (placement.location, placement.enter_ns);
     match waits.iter().position(is_first) {
@@ -90,15 +90,14 @@ fn class_of(waits: &[ExpandedWait], number: usize) -> String {
     }
 }
 
-/// The numbers of the waits that an expression contains.
-fn waits_of(expression: &WaitExpression) -> Vec<usize> {
+fn list_waits_in(expression: &WaitExpression) -> Vec<usize> {
     let mut seen = HashSet::new();
     let parts = expression.plus.iter().chain(&expression.minus);
     let waits = parts.filter_map(|(part, _)| if let PathPart::Wait(number) = part { Some(*number) } else { None });
     waits.filter(|number| seen.insert(*number)).collect()
 }
 
-/// A wait's two paths without redundant steps.
+/// Returns a wait's two paths without the steps that they share.
 fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
     let steps = &summary.replayed.outcome.steps;
     let mut paths = [trodden_waits::hash::Map::default(), trodden_waits::hash::Map::default()];
@@ -119,10 +118,10 @@ fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
     WaitExpression { plus: parts(&explanation.plus), minus: parts(&explanation.minus) }
 }
 
-/// Short, unambiguous names of parts.
+/// Assigns short, unambiguous names to the parts of expressions.
 struct ExpressionNames<'a> {
     summary: &'a WaitSummary,
-    /// The number of waits with each name.
+    /// For each name, the number of waits that have it.
     waits: BTreeMap<String, usize>,
 }
 
@@ -135,13 +134,13 @@ impl<'a> ExpressionNames<'a> {
         ExpressionNames { summary, waits }
     }
 
-    /// The name of a wait's call, with the wait's number if several waits have this name.
+    /// Returns the name of a wait's call. If several waits have this name, the wait's number is appended.
     fn wait_name(&self, number: usize) -> String {
         let name = call_name(self.summary, self.summary.replayed.outcome.expanded[number].site);
         if self.waits[&name] > 1 { format!("{name} [wait {}]", number + 1) } else { name }
     }
 
-    /// The name of a step without its location.
+    /// Returns a step's name without the location.
     fn step_name(&self, step: &Step) -> String {
         let code = self.summary.code(step.code);
         let function = escape::escape_line(code.function());
@@ -154,7 +153,7 @@ impl<'a> ExpressionNames<'a> {
         }
     }
 
-    /// The terms of both paths. A name that occurs at several locations is followed by the location.
+    /// Returns the terms of both paths. The location is appended to a name that occurs at several locations.
     fn terms(&self, expression: &WaitExpression) -> [Vec<Term>; 2] {
         let steps = &self.summary.replayed.outcome.steps;
         let mut locations: HashMap<String, HashSet<_>> = HashMap::new();
@@ -199,12 +198,12 @@ impl<'a> ExpressionNames<'a> {
 
 fn call_name(summary: &WaitSummary, site: trodden_waits::CodeId) -> String {
     let code = summary.code(site);
-    // A slice of an imported trace is not a call, so its name is the function's name.
+    // A slice of an imported trace is not a call, so it has the function's name.
     code.call.filter(|call| *call != SLICE_CALL).map_or_else(|| escape::escape_line(code.function()), str::to_owned)
 }
 
-/// A path as a sum: 0 if it is empty, in brackets if it has several terms or starts with a minus. Terms beyond [`MAX_TERMS`] are only
-/// counted.
+/// Formats a path as a sum. An empty path is 0. A sum is in brackets if it has several terms or starts with a minus. Terms beyond
+/// [`MAX_TERMS`] are only counted.
 fn format_sum(terms: &[Term], word: impl Fn(&Term) -> String) -> String {
     let mut sum = String::new();
     for (index, term) in terms.iter().take(MAX_TERMS).enumerate() {

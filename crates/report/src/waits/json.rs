@@ -1,8 +1,9 @@
 //! The waiting time report as JSON. All times are in nanoseconds.
 //!
-//! `causes` lists code that computes or sleeps, longest first; `communication` lists calls that take long to complete. Both together add
-//! up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`, which is its first wait (location, time,
-//! expression of its two paths), and the mean and maximum `distance` of its waits from the representative.
+//! `causes` lists code that computes or sleeps, longest first, and `communication` lists calls that take long to complete. The times in
+//! both lists add up to `wait_ns`. `waits` lists wait sites with their classes. A class has a `representative`, which is its first wait
+//! (location, time, and the expression of its two paths). A class also has the mean and maximum `distance` of its waits from the
+//! representative.
 
 use super::expression;
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// The report as a JSON value.
-pub fn value(summary: &WaitSummary) -> Value {
+/// Returns the report as JSON.
+pub fn wait_report(summary: &WaitSummary) -> Value {
     let replayed = &summary.replayed;
     let outcome = &replayed.outcome;
     json!({

@@ -1,5 +1,5 @@
-//! A self-contained HTML page: wait sites with the two paths of each class, source with the waiting time that each line causes, and a
-//! timeline.
+//! The waiting time report as a self-contained HTML page. It has wait sites with the two paths of each class, source with the waiting time
+//! that each line causes, and a timeline.
 
 use super::{json, text};
 use crate::Sources;
@@ -11,19 +11,17 @@ use trodden_waits_file::timeline::Activity;
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-/// Source lines shown before and after each line that causes waits.
 const CONTEXT_LINES: u32 = 8;
-/// Maximum number of source lines in the page.
 const MAX_LINES: usize = 4000;
 
 /// Writes the page.
 pub fn page(summary: &WaitSummary, title: &str, sources: &Sources) -> String {
-    let mut data = json::value(summary);
+    let mut data = json::wait_report(summary);
     data["timeline"] = timeline_json(summary);
     data["source"] = source_json(summary, sources);
     data["title"] = title.into();
     data["calls"] = summary.replayed.calls.into();
-    // The text report's notes also mention threads that had to wait for a processor.
+    // The notes also mention threads that had to wait for a processor.
     data["notes"] = text::notes(summary).into();
     // The data must not close the script element.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\!--");
@@ -44,7 +42,7 @@ fn timeline_json(summary: &WaitSummary) -> Value {
     json!({"bars": bars.collect::<Vec<_>>(), "min_bar_ns": summary.replayed.timeline.min_bar_ns})
 }
 
-/// The lines that cause waits with their context, by file.
+/// Returns the source lines that cause waits and the lines near them, by file.
 fn source_json(summary: &WaitSummary, sources: &Sources) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {

@@ -1,7 +1,7 @@
 //! Finds the paths that samples interrupted. With each sample, the recorder stored the current position in the thread's stream.
 //!
-//! The stream of a program built with `trodden build --stream` has an event when a path reaches a call or ends. So the first event after a
-//! sample belongs to the innermost instrumented frame, and the path that this frame completes is the one that was being executed.
+//! If a program is built with `trodden build --stream`, its stream has an event whenever a path reaches a call or ends. So the first event
+//! after a sample belongs to the innermost instrumented frame. The path that this frame completes is the path that the sample interrupted.
 
 use crate::source_files;
 use crate::streams::EventNames;
@@ -17,7 +17,7 @@ use trodden_waits_file::process_file::ProcessFile;
 use trodden_waits_file::sample_paths::{SamplePaths, TimedPath};
 use trodden_wire::waits::SampleRecord;
 
-/// The streams of a run.
+/// The streams of a run, in which the paths of samples are searched for.
 pub struct StreamPaths {
     logs: Vec<(StreamLog, StreamMaps)>,
     notes: BTreeSet<String>,
@@ -25,10 +25,7 @@ pub struct StreamPaths {
 }
 
 impl StreamPaths {
-    /// Opens the streams of a run or a folder.
-    ///
-    /// # Errors
-    /// The run or folder has no streams, or they cannot be read.
+    /// Opens the streams of a run or a folder. Fails if there are none.
     pub fn open(run: &str, folders: &Folders) -> Result<StreamPaths> {
         let open = |file: &std::path::PathBuf| {
             let log = streams::open_log(file)?;
@@ -121,7 +118,7 @@ fn find_paths(
     Ok(note)
 }
 
-/// The samples whose paths have not ended yet, and the found paths.
+/// Samples whose paths have not ended yet, and paths that were found.
 struct SampleWalk<'p, 'a> {
     nesting: Nesting<'p, 'a>,
     /// Samples with the depth of their frame; `None` until the first event after the sample.

@@ -9,14 +9,11 @@ use trodden_waits::{LocationState, Step};
 use trodden_waits_file::causes::CodeCause;
 use trodden_waits_file::summary::{ClassSummary, SiteSummary, WaitSummary};
 
-/// Maximum number of steps shown per path.
 const MAX_STEPS: usize = 4;
-/// Maximum number of callers shown per cause.
 const MAX_CALLERS: usize = 3;
-/// Maximum number of classes shown per wait site.
 const MAX_CLASSES: usize = 3;
 
-/// Writes the report, with at most `top` causes and wait sites.
+/// Writes the report, with at most `top` causes and at most `top` wait sites.
 pub fn write(out: &mut impl Write, summary: &WaitSummary, top: usize) -> Result<()> {
     write_headline(out, summary)?;
     write_all_causes(out, summary, top)?;
@@ -88,7 +85,7 @@ fn write_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[CodeCause
     Ok(())
 }
 
-/// The callers of a cause; if there are several, each with its share of the waiting time.
+/// Formats the callers of a cause. If there are several, each has its share of the waiting time.
 fn format_callers(cause: &CodeCause) -> String {
     let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
     match cause.callers.as_slice() {
@@ -224,7 +221,7 @@ fn write_overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io
     Ok(())
 }
 
-/// Lists the limits of the report: unexplained time, inconsistent events, threads that had to wait for a processor.
+/// Lists what the report does not explain: unexplained time, inconsistent events, and threads that had to wait for a processor.
 pub(super) fn notes(summary: &WaitSummary) -> Vec<String> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();
@@ -265,7 +262,7 @@ fn write_notes(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     Ok(())
 }
 
-/// ` (file:line)` with a leading space; empty if the file is unknown.
+/// Formats ` (file:line)` with a leading space. Returns an empty string if the file is unknown.
 fn format_place(file: &str, line: u32) -> String {
     let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
     match (name.is_empty(), line) {

@@ -1,5 +1,5 @@
-//! A profile with everything that reports have to show: loops, inlined code, a switch, a call that did not return, a function cut into
-//! pieces, a function without debug information, a name with markup.
+//! A profile with everything that reports have to show: loops, inlined code, a switch, a call that did not return, a function whose paths
+//! are cut, a function without debug information, and a name with markup.
 
 use super::{FunctionBuilder, UnitBuilder, profile};
 use trodden_profile::Profile;
@@ -60,7 +60,6 @@ static inline int smaller(int a, int b)
 }
 "#;
 
-/// The text of the demo's source files.
 pub fn sources(path: &str) -> Option<String> {
     match path {
         DEMO_C => Some(DEMO.into()),
@@ -69,7 +68,6 @@ pub fn sources(path: &str) -> Option<String> {
     }
 }
 
-/// The demo's profile.
 pub fn demo() -> Profile {
     let mut unit = UnitBuilder::new("demo.c", &[DEMO_C, UTIL_H, "/src/demo/generated.c"]);
     classify(&mut unit);
@@ -174,7 +172,7 @@ fn blob(unit: &mut UnitBuilder) {
     unit.walk(&walker, &[0, 1, 2], true, 40);
 }
 
-/// A name that no C compiler emits, but that an object file may contain.
+/// A name that no C compiler emits but that an object file may contain.
 pub const HOSTILE: &str = "x</script><img src=y onerror=\"document.title='owned'\">&amp;\u{1b}[31m;";
 
 fn hostile(unit: &mut UnitBuilder) {
@@ -182,7 +180,7 @@ fn hostile(unit: &mut UnitBuilder) {
     unit.walk(&walker, &[0], true, 5);
 }
 
-/// Forty branches in a row, which have too many paths, so that they are cut. The source file is missing.
+/// A function with forty branches in a row. It has too many paths, so they are cut. Its source file is missing.
 fn table(unit: &mut UnitBuilder) {
     const BRANCHES: u32 = 40;
     let own = unit.scope("table", 2, 10, None);

@@ -1,6 +1,6 @@
-//! Builds profiles from functions described block by block and from walks through them.
+//! Builds profiles from functions that are described block by block, and from walks through them.
 //!
-//! A walk performs the actions of the function's [`Plan`], so that the counts are those that an instrumented program would write.
+//! A walk performs the actions of the function's [`Plan`]. So the counts are those that an instrumented program would write.
 #![allow(dead_code)] // Each test file uses only a part.
 
 use std::collections::BTreeMap;
@@ -16,13 +16,11 @@ use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FlowGraph, FunctionMap, Identi
 pub mod demo;
 pub mod webdriver;
 
-/// A unit under construction.
 pub struct UnitBuilder {
     pub map: UnitMap,
     counts: BTreeMap<u64, u64>,
 }
 
-/// A function under construction.
 pub struct FunctionBuilder {
     name: String,
     position: Option<SourcePosition>,
@@ -30,7 +28,6 @@ pub struct FunctionBuilder {
     edges: Vec<FlowEdge<'static>>,
 }
 
-/// A function that can be walked through.
 pub struct Walker {
     graph: FlowGraph,
     plan: Plan,
@@ -61,13 +58,13 @@ impl UnitBuilder {
         UnitBuilder { map, counts: BTreeMap::new() }
     }
 
-    /// Adds the scope of a function, or of a function inlined at a position. Returns the scope's number.
+    /// Adds the scope of a function. `inlined_at` is the call if the function is inlined. Returns the scope's number.
     pub fn scope(&mut self, name: &str, file: u32, line: u32, inlined_at: Option<SourcePosition>) -> u32 {
         self.map.scopes.push(Scope { name: name.into(), linkage_name: String::new(), file, line, inlined_at });
         self.map.scopes.len() as u32 - 1
     }
 
-    /// Adds a function and numbers its paths as the plugin does.
+    /// Adds a function, and numbers its paths as the plugin does.
     pub fn add(&mut self, function: FunctionBuilder) -> Walker {
         let FunctionBuilder { name, position, blocks, edges } = function;
         let graph = FlowGraph::new(blocks.len(), edges).unwrap();
@@ -97,8 +94,8 @@ impl UnitBuilder {
         walker
     }
 
-    /// Counts `times` walks through blocks. If `returns`, the walk leaves the function after the last block; otherwise it stops at a call
-    /// there.
+    /// Counts `times` walks through blocks. After the last block, the walk leaves the function if `returns` is true, or else stops at a
+    /// call.
     pub fn walk(&mut self, walker: &Walker, blocks: &[u32], returns: bool, times: u64) {
         let mut register = 0i64;
         for (at, &block) in blocks.iter().enumerate() {
@@ -140,7 +137,7 @@ impl FunctionBuilder {
         FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
     }
 
-    /// Sets the position, by number, of the last block's call that may not return.
+    /// Sets the index of the position at which the last block has a call that may not return.
     pub fn call_at(mut self, position: u32) -> FunctionBuilder {
         self.blocks.last_mut().expect("a block").up_to_calls = position + 1;
         self
@@ -152,7 +149,7 @@ impl FunctionBuilder {
         self
     }
 
-    /// Adds an edge; `to` is `None` for the exit. All blocks must have been added before.
+    /// Adds an edge; `to` is `None` for the exit. All blocks must already exist.
     pub fn edge(mut self, from: u32, to: impl Into<Option<u32>>, kind: EdgeKind) -> FunctionBuilder {
         let to = to.into().map_or(Node(self.blocks.len() as u32), Node);
         let cases = if let EdgeKind::Case(value) = kind { vec![value] } else { Vec::new() };
@@ -160,7 +157,7 @@ impl FunctionBuilder {
         self
     }
 
-    /// Adds further case values to the last edge.
+    /// Adds case values to the last edge.
     pub fn cases(mut self, values: &[i64]) -> FunctionBuilder {
         self.edges.last_mut().unwrap().cases.to_mut().extend(values);
         self
@@ -199,7 +196,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
     }
 }
 
-/// Compares a text with `tests/golden/NAME`; with `TRODDEN_BLESS=1`, updates the file instead.
+/// Compares a text with the file `tests/golden/NAME`, or updates the file if `TRODDEN_BLESS=1` is set.
 pub fn golden(name: &str, actual: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("TRODDEN_BLESS").is_some_and(|v| v == "1") {

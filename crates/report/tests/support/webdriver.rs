@@ -1,4 +1,4 @@
-//! A small chromedriver client with those parts of the WebDriver protocol (W3C recommendation) that the browser test needs, over HTTP.
+//! A small chromedriver client. It has the parts of the WebDriver protocol (W3C recommendation) that the browser tests need, over HTTP.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 const MISSING: &str = "this test needs Chromium and its driver; `cargo xtask test` installs them (Debian: chromium, chromium-driver)";
 
-/// A browser with one window, and its data folder.
 pub struct Browser {
     driver: Child,
     port: u16,
@@ -18,7 +17,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser with `home` as its data folder, which is created and later removed.
+    /// Starts a browser with `home` as its data folder. The folder is created, and removed when the browser is dropped.
     pub fn start(home: &Path) -> Browser {
         std::fs::create_dir_all(home).unwrap();
         let (driver, port) = start_driver();
@@ -49,7 +48,7 @@ impl Browser {
         self.post("/url", json!({ "url": format!("file://{}", file.display()) }));
     }
 
-    /// Sets the width of the page, which may be less than a window can have.
+    /// Sets the width of the page. It may be less than the minimum width of a window.
     pub fn set_width(&self, width: u32) {
         self.command(
             "Emulation.setDeviceMetricsOverride",
@@ -57,13 +56,14 @@ impl Browser {
         );
     }
 
-    /// Emulates a user's preference for the `light` or `dark` colour scheme.
+    /// Sets the user's preferred colour scheme, `light` or `dark`.
     pub fn set_scheme(&self, scheme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.command("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// Checks that the open page has no sideways scroll bar on a phone and on a desktop, and light text on dark ground in dark mode.
+    /// Checks that the open page has no horizontal scroll bar on a phone and on a desktop, and that dark mode has light text on a dark
+    /// background.
     pub fn check_widths_and_schemes(&self) {
         for width in [480, 1400] {
             self.set_width(width);
@@ -82,7 +82,6 @@ impl Browser {
         }
     }
 
-    /// Calls a method of the browser's DevTools protocol.
     fn command(&self, method: &str, parameters: Value) {
         self.post("/goog/cdp/execute", json!({ "cmd": method, "params": parameters }));
     }
@@ -91,7 +90,6 @@ impl Browser {
         self.get("/title").as_str().unwrap().to_string()
     }
 
-    /// Runs a script and returns its value.
     pub fn eval(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
@@ -114,13 +112,13 @@ impl Browser {
         self.post("/actions", actions);
     }
 
-    /// Messages on the console: script errors, and requests that failed or were refused.
+    /// Returns the messages on the console: script errors, and requests that failed or were rejected.
     pub fn console(&self) -> Vec<String> {
         let log = self.post("/se/log", json!({ "type": "browser" }));
         log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_string()).collect()
     }
 
-    /// A screenshot of the window as base64-encoded PNG.
+    /// Returns a screenshot of the window as a base64-encoded PNG.
     pub fn screenshot(&self) -> String {
         self.get("/screenshot").as_str().unwrap().to_string()
     }
@@ -160,7 +158,6 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// Stops the browser, then its driver, even if the test fails.
     fn drop(&mut self) {
         if !self.session.is_empty() {
             self.request("DELETE", &self.session, "").ok();
@@ -174,7 +171,7 @@ impl Drop for Browser {
 fn start_driver() -> (Child, u16) {
     let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut driver = driver.unwrap_or_else(|error| panic!("chromedriver cannot be started ({error}): {MISSING}"));
-    // "ChromeDriver was started successfully on port 12345."
+    // The driver prints "ChromeDriver was started successfully on port 12345."
     let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
     let port = lines.filter_map(|l| l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()).next();
     if port.is_none() {

@@ -35,17 +35,17 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     // Only a recorded sequence has the order of iterations.
     let patterns = if selection.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
-        let mut log = sarif::advice(&advice, &sources);
+        let mut log = sarif::write_advice(&advice, &sources);
         if !patterns.is_empty() {
-            append(&mut log, sarif::iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
+            append(&mut log, sarif::write_alternating_iterations(&view, &in_report::alternating_iterations(&patterns), &sources));
         }
         output::write_report(file, &output::json_text(&log)?, "the findings are")?;
     } else if job.json {
-        let mut document = json::advice(&view, &advice, &sources);
+        let mut document = json::advice_json(&view, &advice, &sources);
         document["iterations"] = serde_json::to_value(&patterns)?;
         output::print(&output::json_text(&document)?)?;
     } else {
-        let mut report = text::advice(&view, &selection, &advice, &sources, &output::text_options(color, 0)).into_bytes();
+        let mut report = text::write_advice(&view, &selection, &advice, &sources, &output::text_options(color, 0)).into_bytes();
         in_report::write_advice(&mut report, &patterns)?;
         output::print_text(&String::from_utf8_lossy(&report))?;
     }

@@ -113,8 +113,8 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(context(), &profile)?,
         Format::Proftext => profdata::text(&profile)?,
-        Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
-        Format::Pprof => pprof::pprof(&view, &selection)?,
+        Format::Folded => folded::write_folded_stacks(&view, &selection)?.into_bytes(),
+        Format::Pprof => pprof::write_pprof(&view, &selection)?,
         Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
         Format::LlvmJson => llvm_json(&profile, &coverage_file_selection(job))?,
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,

@@ -19,7 +19,7 @@ use trodden_stored::named;
 const FOUND: u8 = 1;
 
 /// Exit status if it is unknown whether a path matches.
-const UNKNOWN: u8 = 2;
+const UNKNOWN_BECAUSE_CUT: u8 = 2;
 
 /// Advice for functions whose paths are split at cut edges: a match that crosses a cut edge is missed.
 const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
@@ -64,7 +64,7 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     remarks::note_inexact(&profile);
     remarks::report_missing(&view, &sources);
     Ok(match found.answer() {
-        FoundAnswer::Unknown => ExitCode::from(UNKNOWN),
+        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_BECAUSE_CUT),
         FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),
         FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })

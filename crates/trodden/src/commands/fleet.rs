@@ -27,7 +27,7 @@ use trodden_recording::copies::distribute::{self, DistributedOptions};
 use trodden_recording::new_run;
 use trodden_report::field_rows::FieldTable;
 use trodden_report::select::limit;
-use trodden_report::users::{AllTaken, TakenPath, Tomography, profile_without_counts, users_json, users_text};
+use trodden_report::users::{TakenPath, TakenPaths, Tomography, profile_without_counts, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
@@ -203,7 +203,7 @@ fn show(job: &Aggregate, color: Color, sums: &FieldAggregate, tomography: Option
     let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();
-    let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
+    let all = TakenPaths { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = rust_sources::sources(&source_folders(), ".");
     let sources = SourceCache::new(&provider);
     let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, output::DEFAULT_STEPS)));

@@ -119,7 +119,7 @@ impl StorageLocations {
 
 /// Describes a profile or a run, with the statistics of its streams.
 fn profile(info: &Info, name: &str) -> Result<ExitCode> {
-    let files = named::files(name)?;
+    let files = named::profile_files(name)?;
     let [file] = files.as_slice() else {
         bail!("`{name}` is a suite of {}: name one of its runs", plural(files.len() as u128, "run", "runs"))
     };

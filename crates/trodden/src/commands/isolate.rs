@@ -32,7 +32,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         &isolation,
         &view,
         &SuspectSelection {
-            by: job.choices.score.unwrap_or(SuspiciousnessFormula::Ochiai),
+            formula: job.choices.score.unwrap_or(SuspiciousnessFormula::Ochiai),
             top: output::max_results(job.top, job.json),
             function: job.function.as_deref(),
         },

@@ -17,7 +17,7 @@ const INCOMPLETE: u8 = 1;
 pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {
-        files.extend(named::files(name)?);
+        files.extend(named::profile_files(name)?);
     }
     let mut seen = HashSet::new();
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {

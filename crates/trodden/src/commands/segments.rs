@@ -65,7 +65,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
 }
 
 fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
-    segment.last().is_some_and(|path| Name::from_linkage(function_map(image, path.function).plain_name()).is(name))
+    segment.last().is_some_and(|path| Name::from_linkage(function_map(image, path.function).plain_name()).matches(name))
 }
 
 /// Removes the segments that the build or `--known` names.

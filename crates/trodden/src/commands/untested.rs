@@ -17,7 +17,7 @@ use trodden_analysis::segments::{UntestedSegmentSelection, UntestedSegments};
 use trodden_analysis::untested;
 use trodden_coverage::FilePatterns;
 use trodden_recording::{cpu_time, new_run};
-use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_json, hot_text};
+use trodden_report::residual::{ResidualReport, UntestedInput, UntestedSelection, hot_paths_json, render_hot_paths};
 use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
@@ -142,8 +142,8 @@ pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, col
         bail!("no known path belongs to these programs: record the tests with the same build");
     }
     let bytes = match as_json {
-        true => json_text(&hot_json(&view, &paths, share))?,
-        false => hot_text(&view, &paths, share, &output::text_options(color, output::DEFAULT_STEPS)).into_bytes(),
+        true => json_text(&hot_paths_json(&view, &paths, share))?,
+        false => render_hot_paths(&view, &paths, share, &output::text_options(color, output::DEFAULT_STEPS)).into_bytes(),
     };
     output::write_or_print(None, &bytes)?;
     Ok(ExitCode::SUCCESS)

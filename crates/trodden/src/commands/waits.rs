@@ -86,7 +86,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         let page = page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok());
         write_report(path, page.as_bytes(), "the page is")?;
     } else if job.json {
-        let mut value = json::value(&summary);
+        let mut value = json::wait_report(&summary);
         if expand {
             value["expressions"] = expression::json(&summary);
         }
@@ -106,7 +106,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 /// Runs `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
-    write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
+    write_or_print(job.output.as_deref(), chrome::chrome_trace(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

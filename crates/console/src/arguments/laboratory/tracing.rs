@@ -41,7 +41,6 @@ pub struct TraceChoices {
     pub keep_runs: Option<PathBuf>,
 }
 
-/// Strategies that distribute witnesses over the runs.
 const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Fine, "fine", "Assign each diamond or cycle to the run with the least load"),
     (DistributionStrategy::Function, "function", "Assign all witnesses of a function to the same run"),
@@ -49,7 +48,7 @@ const WITNESS_STRATEGIES: [Choice<DistributionStrategy>; 4] = [
     (DistributionStrategy::Weighted, "weighted", "Assign by measured costs; the best balance"),
 ];
 
-/// A sufficient condition for distributing witnesses over runs.
+/// A condition that is sufficient for the partial traces to determine the execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WitnessCondition {
     /// For each pair of a branch's successors, a run in which their sets of first witnesses are disjoint.

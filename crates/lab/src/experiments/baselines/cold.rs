@@ -1,9 +1,9 @@
-//! Plans that omit cold edges: paths that take a cold edge are not distinguished.
+//! Plans that omit cold edges. Paths that take a cold edge are not distinguished.
 //!
 //! The remaining paths are numbered from 0 to N-1. An omitted edge sets the path register to a value ("poison") from which all later
-//! increments lead to N or above. Such executions are counted by additional counters after those of the N paths, so no check is needed
-//! ("free poisoning", Bond and McKinley 2005). The sums of increments from each block to the exit determine the number of additional
-//! counters. If no edge is omitted, the plan is the exact plan of all paths.
+//! increments lead to N or above. Executions of omitted paths are therefore counted by additional counters after those of the N paths, and
+//! no check is needed ("free poisoning", Bond and McKinley 2005). The number of additional counters follows from the sums of increments
+//! from each block to the exit. If no edge is omitted, the plan is the exact plan for all paths.
 use super::{Baseline, PartialPlan};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::cut_to_limit;
@@ -11,16 +11,15 @@ use trodden_flow::plan::{Plan, PlanOptions, edge_frequencies, probe_costs};
 use trodden_flow::trim::restrict_to;
 use trodden_flow::{CutReason, Dag, DagEdgeId, DagEdgeSet, Edge, EdgeSet, Graph, Node, Numbering, Origin, Probes};
 
-/// Edges to omit, by edge of the graph.
 #[derive(Clone, Debug)]
 pub struct OmittedEdges {
-    /// Edges that are not part of the flow and never taken: they mark that a call was reached.
+    /// Edges that are never taken and not part of the flow. They mark that a call was reached.
     pub excluded: EdgeSet,
-    /// Edges that are rarely taken. Edges to the exit are kept regardless.
+    /// Rarely taken edges. Edges to the exit are kept even if they are in this set.
     pub cold: EdgeSet,
 }
 
-/// Numbers the paths that take no omitted edge.
+/// Plans counters for the paths that take no omitted edge.
 pub fn omit_edges(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -53,7 +52,7 @@ pub fn omit_edges(
     Baseline { dag, numbering, increments, partial: Some(partial) }
 }
 
-/// Reorders the edges of the acyclic graph by descending frequency, so that the hottest get the value 0.
+/// Reorders the edges of the acyclic graph by descending frequency, so that the hottest edges get the value 0.
 fn hottest_first(
     dag: &Dag,
     graph: &Graph,
@@ -91,8 +90,8 @@ fn cut_kept_part(
     Dag::new(graph, &cuts, options.entries)
 }
 
-/// Returns the increments by edge of the complete graph, the poison, and the number of counters, starting at N, that poisoned sums can
-/// reach.
+/// Returns three values: the increments by edge of the complete graph, the poison, and how many counters after the N path counters poisoned
+/// sums can reach.
 fn find_poison(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Numbering, probes: &Probes) -> (Vec<i64>, i64, u64) {
     let increments: Vec<i64> = kept.iter().map(|k| k.map_or(0, |id| probes.increment(id))).collect();
     let inside = |node: Node| node == hot.entry() || !hot.incoming(node).is_empty();

@@ -1,9 +1,10 @@
 //! A scheme's cost in a run whose paths are known: the number of operations that the scheme executes.
 //!
-//! The operations are non-zero additions to the path register, assignments to it, and counter increments of the schemes as published,
-//! without trodden's optimisation passes. All schemes are thus compared with Ball and Larus's by the same machine-independent measure.
+//! The operations are non-zero additions to the path register, assignments to it, and counter increments. The schemes are costed as
+//! published, without trodden's optimisation passes. So all schemes are compared with Ball and Larus's by the same machine-independent
+//! measure.
 
-use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
+use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
@@ -11,21 +12,17 @@ use trodden_flow::{CutReason, Edge, EdgeSet, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-/// Schemes, in the order of the table.
 pub const SCHEMES: [&str; 5] = ["ball-larus", "targeted", "practical", "structural", "continuous, switch off"];
 
-/// Operations that a scheme executes in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemeCost {
-    /// Additions and assignments to the path register.
+    /// Number of additions and assignments to the path register.
     pub register: u64,
-    /// Counter increments.
     pub counts: u64,
     /// Executions of paths that are not counted individually.
     pub unknown: u64,
 }
 
-/// A function with its execution counts.
 struct Executed<'a> {
     map: &'a FunctionMap,
     graph: Graph,
@@ -35,7 +32,7 @@ struct Executed<'a> {
     forced: Vec<(Edge, CutReason)>,
 }
 
-/// Computes the cost of each scheme in the run of a profile that counts all paths, with that run's own edge frequencies.
+/// Computes the cost of each scheme in the run of a profile that counts all paths. The schemes use the edge frequencies of the same run.
 pub fn compute_costs(profile: &Profile) -> Result<[SchemeCost; SCHEMES.len()], MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
@@ -61,7 +58,7 @@ impl Executed<'_> {
         let graph = (*map.graph).clone();
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = EdgeSet::from_fn(map.graph.edge_count(), |e| map.graph.kind(e) == EdgeKind::Reach);
-        // The other cuts follow from the graph.
+        // All other cuts follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
         Ok(Executed { map, graph, paths, frequencies, excluded, forced })
@@ -72,10 +69,10 @@ impl Executed<'_> {
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
         let ball_larus = self.cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
-        let targeted = targeted(graph, forced, frequencies, excluded, &options);
+        let targeted = plan_targeted(graph, forced, frequencies, excluded, &options);
         let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { SchemeCost::default() } else { self.cost(&targeted) };
-        let practical = self.cost(&practical(graph, forced, frequencies, excluded, all, &options));
-        let structural = self.cost(&structural(graph, forced, frequencies, &options));
+        let practical = self.cost(&plan_practical(graph, forced, frequencies, excluded, all, &options));
+        let structural = self.cost(&plan_structural(graph, forced, frequencies, &options));
         let continuous = SchemeCost { counts: 0, unknown: self.paths.total(), ..ball_larus };
         [ball_larus, targeted, practical, structural, continuous]
     }
@@ -92,7 +89,7 @@ impl Executed<'_> {
             cost.register += register * executions;
             cost.counts += counts * executions;
         }
-        // A path is omitted if it takes an omitted edge, unless the scheme cuts paths there.
+        // A path is omitted if it takes an omitted edge, unless the scheme cuts paths at that edge.
         let is_omitted = |edge: Edge| baseline.dag.real(edge).is_some_and(|id| !baseline.keeps(id));
         let own = self.map.dag.as_slice();
         for path in &self.paths.complete {

@@ -1,9 +1,9 @@
 //! Compares partial and structural plans with random walks that are logged edge by edge.
 //!
-//! The expected counts come from looking up the logged edges among the counted paths, without registers or increments.
+//! The expected counts are computed without registers or increments, by looking up the logged edges among the counted paths.
 
 use super::cold::{OmittedEdges, omit_edges};
-use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
+use super::{Baseline, RegisterStep, is_obvious, plan_practical, plan_structural, plan_targeted};
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
@@ -24,7 +24,7 @@ impl Baseline {
 
 const GRAPHS: u64 = 20_000;
 
-/// A walked path: the block where it begins after a cut edge (`None` at the entry), its edges, and how it ends.
+/// A path that was walked: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
 type Walked = (Option<Node>, Vec<Edge>, End);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,12 +33,12 @@ enum End {
     Cut(Edge),
 }
 
-/// Walks at random, and counts according to the plan. Excluded edges are never taken.
+/// Walks at random, counts as the plan says, and logs the paths. Excluded edges are never taken.
 fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet, counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
-        // A walk that is abandoned does not count its last path.
+        // The last path of an abandoned walk is not counted.
         if step >= 60 && at != graph.exit() {
             return;
         }
@@ -47,7 +47,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
             return log.push((begin, edges, End::Exit));
         }
         if out.is_empty() {
-            // Graphs of real functions have no such blocks.
+            // Graphs of real functions have no blocks without out-edges.
             return;
         }
         let edge = random.pick(&out);
@@ -76,7 +76,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
     }
 }
 
-/// Finds the edges of a path in a DAG. Returns `None` if an edge is missing.
+/// Finds a path's edges in an acyclic graph. Returns `None` if an edge is missing.
 fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>> {
     let find = |wanted: &dyn Fn(Origin, Node) -> bool| dag.edge_ids().find(|id| wanted(dag.edge(*id).origin, dag.edge(*id).to));
     let mut path = Vec::new();
@@ -93,8 +93,8 @@ fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>
     Some(path)
 }
 
-/// Returns a random graph with frequencies, or `None` if an edge leaves its exit or enters its entry.
-fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
+/// Returns a random graph with frequencies, or `None` if the graph has an edge out of the exit or into the entry.
+fn random_graph(random: &mut Random) -> Option<(Graph, Frequencies)> {
     let graph = graph(random, 9, 20, Cycles::Some);
     if !graph.out(graph.exit()).is_empty() || !graph.incoming(graph.entry()).is_empty() {
         return None;
@@ -104,7 +104,7 @@ fn subject(random: &mut Random) -> Option<(Graph, Frequencies)> {
     Some((graph, frequencies))
 }
 
-/// Random options with shared entries, so that paths can be identified by the block where they begin.
+/// Returns random options with shared entries. With these, a path is identified by its edges and the block where it starts.
 fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..plan_options(random) }
 }
@@ -135,14 +135,14 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
     let (mut partial, mut obvious) = (0, 0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0xc01d);
-        let Some((graph, frequencies)) = subject(&mut random) else { continue };
+        let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let options = shared_entries(&mut random);
         let excluded = EdgeSet::from_fn(graph.edge_count(), |e| graph.to(e) == graph.exit() && random.chance(10));
         let none = EdgeSet::empty(graph.edge_count());
         let plan = match random.below(3) {
-            0 => targeted(&graph, &cuts, &frequencies, &excluded, &options),
-            1 => practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
+            0 => plan_targeted(&graph, &cuts, &frequencies, &excluded, &options),
+            1 => plan_practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
             _ => {
                 let cold = EdgeSet::from_fn(graph.edge_count(), |_| random.chance(30));
                 omit_edges(&graph, &cuts, &frequencies, &OmittedEdges { excluded: excluded.clone(), cold }, &options)
@@ -160,8 +160,8 @@ fn kept_paths_are_counted_exactly_and_omitted_ones_in_the_overflow() {
 fn structural_paths_are_counted_exactly() {
     for seed in 0..GRAPHS / 4 {
         let mut random = Random::new(seed ^ 0x1e7e1);
-        let Some((graph, frequencies)) = subject(&mut random) else { continue };
-        let plan = structural(&graph, &[], &frequencies, &shared_entries(&mut random));
+        let Some((graph, frequencies)) = random_graph(&mut random) else { continue };
+        let plan = plan_structural(&graph, &[], &frequencies, &shared_entries(&mut random));
         check(seed, &mut random, &graph, &plan, &EdgeSet::empty(graph.edge_count()));
     }
 }

@@ -1,22 +1,20 @@
 //! Compares two benchmark results and separates real changes from noise.
 //!
-//! The figures compared are ratios of a variant to its base. Time ratios are computed round by round, because base and variant run one
-//! after the other, so that a change of the machine affects both. A change of time is real if it is at least 1 % and the exact rank test at
-//! the 1 % level distinguishes the rounds, which needs at least five rounds. For instructions, which hardly vary, 0.2 % suffices.
+//! The compared figures are ratios of a variant to its base. Time ratios are computed round by round: base and variant run one after the
+//! other, so a change of the machine affects both. A change of time counts as real if it is at least 1 % and the exact rank test
+//! distinguishes the rounds at the 1 % level. The test needs at least five rounds. Instruction counts hardly vary, so a change of 0.2 %
+//! counts as real.
 
 use super::result::BenchResult;
-use super::statistics::{Spread, geometric_mean, rank_test};
+use super::statistics::{Spread, geometric_mean, rank_sum_p_value};
 use anyhow::{Result, bail};
 use std::fmt::Write;
 
-/// Significance level of the rank test.
 const SIGNIFICANCE: f64 = 0.01;
-/// Smaller changes of time are irrelevant, and may be caused by code alignment.
+/// Smaller changes of time are irrelevant. Code alignment alone may cause them.
 const MIN_TIME_CHANGE: f64 = 0.01;
-/// Smaller changes of instruction counts are irrelevant.
 const MIN_INSTRUCTIONS_CHANGE: f64 = 0.002;
 
-/// A variant of a program in two results.
 #[derive(Debug, PartialEq)]
 pub struct VariantComparison {
     program: String,
@@ -42,16 +40,12 @@ enum ComparisonVerdict {
 }
 
 impl VariantComparison {
-    /// Returns true if time or instructions got significantly worse.
     pub fn is_slower(&self) -> bool {
         [self.time, self.instructions].iter().flatten().any(|change| change.verdict == ComparisonVerdict::Slower)
     }
 }
 
-/// Compares the variants that both results contain.
-///
-/// # Errors
-/// The results have different inputs, or have no variant of a program in common.
+/// Compares the variants that both results contain. Fails if the results have different inputs or no variant of a program in common.
 pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantComparison>> {
     if old.input != new.input {
         bail!(
@@ -79,10 +73,10 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantCompar
     Ok(all)
 }
 
-/// Returns the ratios of a variant's time to its base's, by round.
+/// Returns the ratios of a variant's time to its base's time, by round.
 fn time_ratios(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
     let base = suite.base_of(variant).and_then(|base| suite.figures(program, base));
-    // Figures measured under callgrind have no rounds.
+    // Figures that were measured under callgrind have no rounds.
     let (Some(own), Some(base)) = (suite.figures(program, variant).filter(|f| f.base_user_s.is_none()), base) else { return Vec::new() };
     own.user_s.iter().zip(&base.user_s).filter(|(_, base)| **base > 0.0).map(|(own, base)| own / base).collect()
 }
@@ -93,10 +87,10 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     }
     let (old_median, new_median) = (Spread::from_values(old).median, Spread::from_values(new).median);
     // The smallest p-value that samples of these sizes can have.
-    let min_p_value = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
+    let min_p_value = rank_sum_p_value(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
         () if min_p_value > SIGNIFICANCE => ComparisonVerdict::TooFewRuns,
-        () if rank_test(old, new) > SIGNIFICANCE => ComparisonVerdict::Same,
+        () if rank_sum_p_value(old, new) > SIGNIFICANCE => ComparisonVerdict::Same,
         () => classify(old_median, new_median, MIN_TIME_CHANGE),
     };
     Some(Change { old: old_median, new: new_median, verdict })
@@ -110,7 +104,7 @@ fn classify(old: f64, new: f64, threshold: f64) -> ComparisonVerdict {
     }
 }
 
-/// Renders a line per comparison, and the geometric means.
+/// Renders a line for each comparison, and the geometric means.
 pub fn render(old: &BenchResult, new: &BenchResult, all: &[VariantComparison]) -> String {
     let mut out = format!("\n{} ({}) -> {} ({})\n", old.date, old.commit, new.date, new.commit);
     let _ = writeln!(
@@ -166,7 +160,7 @@ fn format_row(program: &str, variant: &str, time: Option<Change>, instructions: 
     format!("{program:<16}{variant:<28}{}{}", cells(time), cells(instructions)).trim_end().to_owned()
 }
 
-/// Returns the tool that counted instructions, and the run whose instructions it counted.
+/// Returns the tool that counted instructions, and the input of the run in which it counted them.
 fn instruction_source(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }
@@ -208,7 +202,7 @@ mod tests {
 
     #[test]
     fn small_change_or_too_few_runs_give_no_verdict() {
-        // Statistically significant, but less than 1 %.
+        // The change is statistically significant, but less than 1 %.
         assert_eq!(verdicts(&with(&PLAIN, 1000), &with(&PLAIN.map(|v| v * 1.005), 1000)).0, ComparisonVerdict::Same);
         assert_eq!(verdicts(&with(&[1.2, 1.2, 1.2], 1000), &with(&[2.0, 2.0, 2.0], 1000)).0, ComparisonVerdict::TooFewRuns);
     }

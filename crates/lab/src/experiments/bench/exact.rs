@@ -1,5 +1,5 @@
-//! Checks counts against the oracles of `crates/oracle` on the short run: LLVM's own profile of the same bitcode, and a counter in
-//! every block.
+//! Checks counts of the short run against the oracles in `crates/oracle`: LLVM's own profile of the same bitcode, and a counter in every
+//! block.
 
 use super::result::{ExactnessCheck, OracleVerdict};
 use std::path::Path;
@@ -8,7 +8,6 @@ use trodden_corpus::oracle;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// Checks a program's counts.
 pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -> ExactnessCheck {
     match oracle::verdict(corpus, program, variant, Input::Train, oracle) {
         Ok(text) => parse_verdicts(&text),
@@ -16,7 +15,7 @@ pub fn check(corpus: &Corpus, program: &str, variant: &Variant, oracle: &Path) -
     }
 }
 
-/// Parses the verdicts, and adds up each oracle's verdicts over all processes.
+/// Parses verdicts, and adds up each oracle's verdicts over all processes.
 fn parse_verdicts(text: &str) -> ExactnessCheck {
     let mut all: Vec<OracleVerdict> = Vec::new();
     for one in text.lines().filter(|l| !l.starts_with(' ')).filter_map(parse_verdict) {

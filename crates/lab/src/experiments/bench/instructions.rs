@@ -1,4 +1,4 @@
-//! Counts the instructions of a run, which vary far less than its time.
+//! Counts the instructions of a run. They vary far less than the run's time.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -11,12 +11,12 @@ use trodden_corpus::{Corpus, Input};
 pub enum InstructionCounter {
     /// Hardware counters, read with `perf stat`.
     Perf,
-    /// Valgrind, about twenty times slower, for machines without accessible hardware counters.
+    /// Valgrind. It is about twenty times slower, and serves machines without accessible hardware counters.
     Valgrind,
 }
 
 impl InstructionCounter {
-    /// Returns the best tool that works on this machine, if any.
+    /// Returns the best tool that works on this machine; `None` if neither does.
     pub fn available() -> Option<InstructionCounter> {
         let counts = |line: &str| !line.contains("<not") && line.starts_with(|c: char| c.is_ascii_digit());
         let perf = Command::new("perf").args(["stat", "-x,", "-e", "instructions:u", "true"]).output();
@@ -33,7 +33,6 @@ impl InstructionCounter {
         }
     }
 
-    /// Counts the instructions of a program's run.
     pub fn count_run(self, corpus: &Corpus, program: &str, variant: &Variant, input: Input) -> Result<u64> {
         let log = steps::process_file("trodden-lab-instructions", "log");
         let _ = std::fs::remove_file(&log);
@@ -59,7 +58,7 @@ impl InstructionCounter {
         }
     }
 
-    /// Sums up the counts of all processes in a log. Returns `None` if there are none.
+    /// Adds up the counts of all processes in a log. Returns `None` if there are none.
     pub fn total(self, log: &str) -> Option<u64> {
         let number = |line: &str| match self {
             InstructionCounter::Perf => {

@@ -1,4 +1,4 @@
-//! Measurement of one program: builds all variants, runs them in turns, and records the resource usage of each.
+//! Measures one program: builds all variants, runs them in turns, and records the resource usage of each.
 
 use super::exact;
 use super::instructions::InstructionCounter;
@@ -15,33 +15,29 @@ use trodden_corpus::Variant;
 use trodden_corpus::steps;
 use trodden_corpus::{Corpus, Input};
 
-/// The settings with which all programs are measured.
 pub struct Bench<'a> {
     pub corpus: &'a Corpus,
-    /// Variants, each after its base.
+    /// The variants. Each variant comes after its base.
     pub variants: Vec<PreparedVariant>,
-    /// Input of the timed runs.
     pub input: Input,
     pub rounds: usize,
     pub counter: Option<InstructionCounter>,
-    /// Path of the oracle program, if counts are to be checked.
+    /// Path of the oracle program; `None` if counts are not checked.
     pub oracle: Option<PathBuf>,
     /// Input of the run whose instructions are counted.
     pub counted: Input,
-    /// Whether to rebuild variants that are already built.
     pub rebuild: bool,
-    /// Cache of the results that do not vary between runs.
+    /// Caches results that do not vary between runs.
     pub cache: ResultCache,
 }
 
-/// A variant and, if it is not available on this machine, the reason.
+/// A variant, and the reason if it is not available on this machine.
 pub struct PreparedVariant {
     variant: Variant,
     missing: Option<String>,
 }
 
 impl PreparedVariant {
-    /// Installs the tools that a variant needs, if possible.
     pub fn from_variant(variant: &Variant) -> PreparedVariant {
         let missing = variant.ensure().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
@@ -51,16 +47,15 @@ impl PreparedVariant {
     }
 }
 
-/// The runs of a variant of the current program.
 struct VariantRuns<'a> {
     variant: &'a Variant,
     usage: Vec<Usage>,
     sums: Vec<String>,
-    /// For sampled runs: the overlap of each profile with the full one.
+    /// For sampled runs, the overlap of each profile with the full profile.
     overlaps: Vec<f64>,
-    /// For sampled runs: how many true counts are within the margins of their estimates.
+    /// For sampled runs, statistics of how true counts compare with the estimates' margins.
     margins: Margins,
-    /// Why the variant is no longer run; `None` while it is run.
+    /// Why the variant no longer runs; `None` while it runs.
     ended: Option<BenchOutcome>,
 }
 
@@ -72,11 +67,11 @@ impl VariantRuns<'_> {
     }
 }
 
-/// Accuracy of a sampled run: its overlap with the full profile, and its margins compared with true counts.
+/// A sampled run's overlap with the full profile, and its margins compared with true counts.
 type SampleAccuracy = (f64, Margins);
 
 impl Bench<'_> {
-    /// Measures a program. Failures of a variant are reported in its row.
+    /// Measures a program. If a variant fails, its row has the reason.
     pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
@@ -97,8 +92,8 @@ impl Bench<'_> {
         Ok(rows)
     }
 
-    /// Builds a program and computes all figures that do not depend on the state of the machine, without timing anything.
-    /// Failures of a variant are only printed, since measuring it will fail again.
+    /// Builds a program and computes the figures that do not depend on the state of the machine; times nothing. If a variant fails, the
+    /// reason is only printed, since measuring the variant will fail, too.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
@@ -145,7 +140,6 @@ impl Bench<'_> {
         }
     }
 
-    /// Runs all variants once per round.
     fn run_in_turns(&self, program: &str, all: &mut [VariantRuns]) {
         let full = self.full_profile(program, all);
         for round in 1..=self.rounds {
@@ -179,7 +173,7 @@ impl Bench<'_> {
         Ok((usage, sum, Some((overlap::compute(full, &sampled)?, Margins::compare(full, &sampled)?))))
     }
 
-    /// Returns the full profile if there are sampled variants, which fail without it.
+    /// Returns the full profile if there are sampled variants. If recording the profile fails, these variants fail, too.
     fn full_profile(&self, program: &str, all: &mut [VariantRuns]) -> Option<PathBuf> {
         let sampled: Vec<&mut VariantRuns> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_sampled()).collect();
         if sampled.is_empty() {
@@ -218,7 +212,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Returns the instruction count of a run. `None` if no counting tool is available or the variant is sampled.
+    /// Returns the instruction count of a run; `None` if no counting tool is available or the variant is sampled.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_sampled()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };
@@ -230,7 +224,7 @@ impl Bench<'_> {
         self.cache.get_or_compute(&what, &[&self.corpus.program(program, variant)], |_| true, compute).map(Some)
     }
 
-    /// Checks the counts of an exact variant, if an oracle was built.
+    /// Checks the counts of a variant. Returns `None` if the variant is not exact or no oracle was built.
     fn exact(&self, program: &str, variant: &Variant) -> Result<Option<ExactnessCheck>> {
         let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let compute = || {
@@ -242,8 +236,8 @@ impl Bench<'_> {
         self.cache.get_or_compute(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), has_verdict, compute).map(Some)
     }
 
-    /// Measures one short run under a tool, and one of the base build. Only the ratio's order of magnitude matters, so a cached result
-    /// suffices.
+    /// Measures one short run under a tool, and one of the base build. Only the order of magnitude of the ratio matters, so a cached result
+    /// is good enough.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
         let base = variant.base().context("the variant has no base to compare with")?;
         let compute = || {

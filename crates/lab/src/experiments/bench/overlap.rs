@@ -1,5 +1,5 @@
-//! The accuracy of sampled profiles: their overlap with the full profile of the same run, as computed by `trodden diff`, and how many
-//! true counts are within the margins of their estimates.
+//! The accuracy of sampled profiles. It has two parts: the overlap with the full profile of the same run, as `trodden diff` computes it,
+//! and how many true counts are within the margins of their estimates.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -9,26 +9,25 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Margins are only judged for paths with at least this many executions counted in bursts.
+/// Margins are judged only for paths with at least this many executions counted in bursts.
 const MIN_SEEN: u64 = 100;
-/// A margin is narrow if it is below this fraction of the estimate.
+/// A margin is narrow if it is less than this fraction of the estimate.
 const NARROW: f64 = 0.3;
 
-/// Statistics of margins compared with true counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Margins {
-    /// Paths with at least [`MIN_SEEN`] counted executions and a margin.
+    /// Number of paths with at least [`MIN_SEEN`] counted executions and a margin.
     judged: usize,
-    /// Judged paths whose true count is within the margin.
+    /// Number of judged paths whose true count is within the margin.
     inside: usize,
-    /// Judged paths with a narrow margin.
+    /// Number of judged paths with a narrow margin.
     narrow: usize,
-    /// Paths with at least [`MIN_SEEN`] counted executions, but without an estimate or margin.
+    /// Number of paths with at least [`MIN_SEEN`] counted executions but no estimate or margin.
     missing: usize,
 }
 
 impl Margins {
-    /// Compares a sampled profile with the full one of the same run.
+    /// Compares a sampled profile with the full profile of the same run.
     pub fn compare(full: &Path, sampled: &Path) -> Result<Margins> {
         let report = |profile: &Path| -> Result<Value> {
             let mut report = Command::new(steps::target().join("release/trodden"));
@@ -56,7 +55,6 @@ impl Margins {
         Ok(found)
     }
 
-    /// Adds the statistics of another run.
     pub fn add(&mut self, other: Margins) {
         self.judged += other.judged;
         self.inside += other.inside;
@@ -64,7 +62,6 @@ impl Margins {
         self.missing += other.missing;
     }
 
-    /// Returns true if no path was compared.
     pub fn is_empty(&self) -> bool {
         self.judged + self.missing == 0
     }
@@ -88,10 +85,7 @@ impl fmt::Display for Margins {
 /// Identifies a path in all builds: its unit's source file, its function's linkage name, and its number.
 type PathName = (String, String, u64);
 
-/// Returns a report's paths with their names.
-///
-/// # Errors
-/// The report lacks a field.
+/// Returns the paths in a JSON report with their names. Fails if the report lacks a field.
 fn paths(report: &Value) -> Result<Vec<(PathName, &Value)>> {
     let images = report["images"].as_array().with_context(|| lacks("images"))?;
     let units = images.iter().filter_map(|image| image["units"].as_array()).flatten();
@@ -111,10 +105,8 @@ fn lacks(field: &str) -> String {
     format!("the output of `trodden report --json` lacks the field `{field}`")
 }
 
-/// Returns the overlap of two profiles, between 0 and 1: the sum over all paths of the smaller of their two shares of executions.
-///
-/// # Errors
-/// A profile is missing or belongs to a different program.
+/// Returns the overlap of two profiles, between 0 and 1. It is the sum over all paths of the smaller of the path's two shares of
+/// executions. Fails if the profiles belong to different programs.
 pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
     let mut diff = Command::new(steps::target().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)

@@ -1,6 +1,6 @@
 //! A bar chart of the time that each variant adds to each program, with geometric means.
 //!
-//! The colours are those of Okabe and Ito (2008), which are distinguishable with all kinds of colour vision. A bar that exceeds the chart
+//! The colours are those of Okabe and Ito (2008), which people with any kind of colour vision can distinguish. A bar that exceeds the chart
 //! is truncated and labelled with its value. Runs under a simulator (callgrind) are omitted, because all their bars would be truncated.
 
 use super::result::BenchResult;
@@ -24,9 +24,8 @@ const FAINT: RGBColor = RGBColor(222, 222, 222);
 const FONT: &str = "sans-serif";
 /// Bars are truncated at this percentage.
 const MAX_PERCENT: f64 = 200.0;
-/// Fraction of a group's width that its bars occupy.
+/// The fraction of a group's width that its bars occupy.
 const FILLED: f64 = 0.84;
-/// Height of the chart, in pixels.
 const HEIGHT: u32 = 560;
 
 #[derive(Debug, PartialEq)]
@@ -36,7 +35,7 @@ struct Chart {
     groups: Vec<BarGroup>,
 }
 
-/// The bars of a program or of the means, one per variant.
+/// The bars of a program, or of the means. There is one bar per variant.
 #[derive(Debug, PartialEq)]
 struct BarGroup {
     name: String,
@@ -52,7 +51,7 @@ struct OverheadBar {
     greatest: f64,
 }
 
-/// Returns the chart as SVG, or `None` if there is nothing to draw or drawing failed.
+/// Returns the chart as SVG; `None` if there is nothing to draw or drawing failed.
 pub fn svg(suite: &BenchResult) -> Option<String> {
     let chart = Chart::from_suite(suite);
     if chart.variants.is_empty() {
@@ -90,7 +89,7 @@ impl Chart {
         let bars = || self.groups.iter().flat_map(|g| g.bars.iter().flatten());
         let lowest = bars().map(|b| b.height).fold(0.0, f64::min);
         let highest = bars().map(|b| b.height).fold(10.0, f64::max);
-        // Leave room for the labels of the means. The limits keep one outlier from squeezing all other bars.
+        // The labels of the means need room. The limits keep an outlier from squeezing all other bars.
         (lowest.max(-MAX_PERCENT) * 1.2, (highest * 1.15).min(MAX_PERCENT))
     }
 }
@@ -123,9 +122,7 @@ fn draw(chart: &Chart) -> Result<String> {
     Ok(out)
 }
 
-/// A part of a chart.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// Whether a part of a chart was drawn.
 pub type DrawResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
@@ -162,7 +159,7 @@ fn draw_legend(area: &Area, chart: &Chart, width: u32) -> DrawResult {
 
 fn colour(at: usize) -> RGBColor {
     let RGBColor(red, green, blue) = COLOURS[at % COLOURS.len()];
-    // Pale on the second round through the palette, dark on the third.
+    // Colours are pale in the second round through the palette and dark in the third.
     let mix = |part: u8| match at / COLOURS.len() % 3 {
         0 => part,
         1 => 255 - (255 - part) / 5 * 2,
@@ -193,7 +190,8 @@ fn draw_bars(area: &Area, chart: &Chart) -> DrawResult {
         .draw()?;
     for (at, group) in chart.groups.iter().enumerate() {
         draw_group(&mut canvas, chart, at, group, (lowest, highest))?;
-        // The label is below the axis. The canvas uses coordinates of the complete drawing; the area uses its own.
+        // The label is below the axis. Positions in the canvas refer to the complete drawing, but `area` needs positions relative to
+        // itself.
         let (x, y) = canvas.backend_coord(&(at as f64 + 0.5, lowest));
         let (left, top) = area.get_base_pixel();
         let place = (x - left, y - top + 8);

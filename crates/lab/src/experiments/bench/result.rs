@@ -1,4 +1,4 @@
-//! The stored form of a benchmark result, which is read again for comparing, resuming and drawing.
+//! The stored form of a benchmark result. Comparing, resuming and drawing read it.
 
 use super::statistics::Spread;
 use anyhow::{Context, Result, bail};
@@ -12,30 +12,24 @@ pub struct BenchResult {
     pub schema_version: u32,
     /// UTC date, such as 2026-01-31.
     pub date: String,
-    /// Commit of the project.
     pub commit: String,
     pub machine: BenchMachine,
     /// Input of the timed runs: `train` or `ref`.
     pub input: String,
-    /// Number of timed runs of each variant.
     pub rounds: usize,
-    /// Tool that counted instructions, if any.
+    /// Name of the tool that counted instructions; `None` if they were not counted.
     pub instructions_by: Option<String>,
     /// Input of the run whose instructions were counted: `train` or `ref`.
     #[serde(default = "default_instructions_input")]
     pub instructions_input: String,
-    /// Variants, in the order of the tables.
     pub variants: Vec<VariantInfo>,
-    /// One row per variant of each program.
     pub rows: Vec<BenchRow>,
 }
 
-/// Default input of the run whose instructions are counted.
 fn default_instructions_input() -> String {
     "train".into()
 }
 
-/// Name, description and base of a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantInfo {
     pub name: String,
@@ -44,7 +38,6 @@ pub struct VariantInfo {
     pub base: Option<String>,
 }
 
-/// The machine on which a result was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BenchMachine {
     pub processor: String,
@@ -52,7 +45,6 @@ pub struct BenchMachine {
     pub kernel: String,
 }
 
-/// One variant of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
     pub program: String,
@@ -61,7 +53,6 @@ pub struct BenchRow {
     pub outcome: BenchOutcome,
 }
 
-/// Outcome of measuring a variant of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum BenchOutcome {
@@ -70,13 +61,12 @@ pub enum BenchOutcome {
     Skipped {
         reason: String,
     },
-    /// The build or a run failed.
+    /// A build or run failed.
     Failed {
         reason: String,
     },
 }
 
-/// Measurements of a variant of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// User time by round, in seconds.
@@ -85,45 +75,40 @@ pub struct Figures {
     pub user: Spread,
     /// Elapsed time by round, in seconds.
     pub wall_s: Vec<f64>,
-    /// User time of the base's run, in seconds, if its input differs from that of the base's row.
+    /// User time of the base's run, in seconds; `None` if the base's row has it. A variant has its own value if its input differs from the
+    /// base's.
     pub base_user_s: Option<f64>,
     pub instructions: Option<u64>,
-    /// Size of the code section, in bytes.
     pub code_bytes: Option<u64>,
-    /// Peak memory of a process, in kilobytes.
+    /// Maximum memory of a process, in kilobytes.
     pub memory_kb: u64,
     pub build_s: Option<f64>,
-    /// Whether the output of all runs equals that of the base.
+    /// True if the output of all runs equals the output of the base.
     pub same_output: bool,
-    /// Comparison of the counts with those of independent oracles.
     pub exact: Option<ExactnessCheck>,
-    /// For sampled runs: the overlap of their estimates with the full profile, over the rounds.
+    /// For sampled runs, the overlap of their estimates with the full profile, over the rounds.
     #[serde(default)]
     pub overlap: Option<Spread>,
 }
 
-/// Comparison of counts with those of independent oracles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExactnessCheck {
     Checked(Vec<OracleVerdict>),
-    /// The check failed, for this reason.
     Failed(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OracleVerdict {
     pub oracle: String,
-    /// Number of functions that were compared.
     pub functions: u64,
     /// Number of functions whose counts are all equal.
     pub equal: u64,
-    /// Number of functions with a difference.
     pub different: u64,
 }
 
 impl ExactnessCheck {
-    /// Returns true if functions were compared by all oracles and no count differs.
+    /// Returns true if all oracles compared functions and no count differs.
     pub fn is_equal(&self) -> bool {
         match self {
             ExactnessCheck::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
@@ -133,7 +118,7 @@ impl ExactnessCheck {
 }
 
 impl BenchRow {
-    /// Returns the measurements, if there are any.
+    /// Returns the measurements; `None` if the variant was skipped or failed.
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
             BenchOutcome::Measured(figures) => Some(figures),
@@ -142,11 +127,11 @@ impl BenchRow {
     }
 }
 
-/// Ratios of a row's figures to its base's.
+/// Ratios of a variant's figures to its base's; `None` where one of them was not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ratios {
     pub user: Option<f64>,
-    /// Ratio of minimum user times, which other load affects least. `None` if the base was not timed in the same rounds.
+    /// Ratio of minimum user times, which other load on the machine affects least. `None` if the base was not timed in the same rounds.
     pub least: Option<f64>,
     pub instructions: Option<f64>,
     pub code: Option<f64>,
@@ -155,10 +140,7 @@ pub struct Ratios {
 }
 
 impl BenchResult {
-    /// Reads a stored result.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has a different schema version.
+    /// Reads a stored result. Fails if it has a different schema version.
     pub fn read(path: &Path) -> Result<BenchResult> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is not valid JSON", path.display()))?;
@@ -179,17 +161,14 @@ impl BenchResult {
         programs
     }
 
-    /// Returns the measurements of a variant of a program.
     pub fn figures(&self, program: &str, variant: &str) -> Option<&Figures> {
         self.rows.iter().find(|r| r.program == program && r.variant == variant)?.figures()
     }
 
-    /// Returns the name of a variant's base.
     pub fn base_of(&self, variant: &str) -> Option<&str> {
         self.variants.iter().find(|v| v.name == variant)?.base.as_deref()
     }
 
-    /// Compares a variant with its base. Ratios are `None` where one of them was not measured.
     pub fn ratios(&self, program: &str, variant: &str) -> Ratios {
         let base = self.base_of(variant).and_then(|base| self.figures(program, base));
         let (Some(own), Some(base)) = (self.figures(program, variant), base) else { return Ratios::default() };
@@ -226,7 +205,7 @@ pub mod tests {
         }
     }
 
-    /// A result of the variants plain and trodden with these rows: program, variant, user times, instructions.
+    /// A result with the variants plain and trodden. A row has a program, a variant, user times and the number of instructions.
     pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
         let about = |name: &str, base: Option<&str>| VariantInfo {
             name: name.into(),

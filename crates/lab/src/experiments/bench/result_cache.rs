@@ -1,6 +1,6 @@
-//! A cache of results that depend only on the built program, not on the state of the machine.
+//! A cache of results that depend on the built program but not on the state of the machine.
 //!
-//! A result's key consists of its name and the checksums of the files that it depends on, so the results remain valid after a rebuild that
+//! A result's key consists of its name and the checksums of the files that it depends on. So results remain valid after a rebuild that
 //! produces the same program.
 
 use anyhow::{Context, Result};
@@ -11,18 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Results cached in a file.
 pub struct ResultCache {
     file: PathBuf,
 }
 
 impl ResultCache {
-    /// Creates a cache that is stored in a file. The file need not exist yet.
+    /// Creates a cache that is stored in `file`, which need not exist.
     pub fn in_file(file: &Path) -> ResultCache {
         ResultCache { file: file.to_owned() }
     }
 
-    /// Returns the cached result for these files. If there is none, computes the result, and caches it if `is_final` returns true for it.
+    /// Returns the cached result for these files. If there is none, computes the result, and caches it if `is_final` accepts it.
     pub fn get_or_compute<T: Serialize + DeserializeOwned>(
         &self,
         what: &str,
@@ -37,7 +36,7 @@ impl ResultCache {
         }
         let found = compute()?;
         if is_final(&found) {
-            // Read again: computing takes minutes, during which another process may have written the file.
+            // The file is read again: computing takes minutes, and another process may have written the file meanwhile.
             let mut all = self.read()?;
             all.insert(key, serde_json::to_value(&found)?);
             self.write(&all)?;

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Median and range of a set of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     pub median: f64,
@@ -11,7 +10,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Summarises measurements; all zero if there are none.
+    /// Summarises measurements. All fields are 0 if there are none.
     pub fn from_values(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -29,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Returns the geometric mean, or `None` if there are no ratios.
+/// Returns the geometric mean; `None` if there are no ratios.
 pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     if ratios.is_empty() {
         return None;
@@ -38,9 +37,9 @@ pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     Some((logarithms / ratios.len() as f64).exp())
 }
 
-/// Returns the p-value of the exact two-sided rank-sum test of Wilcoxon (1945), Mann and Whitney (1947), with mid-ranks for ties.
-/// The p-value is 1 if a sample is empty.
-pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
+/// Returns the p-value of the exact two-sided rank-sum test (Wilcoxon 1945; Mann and Whitney 1947), with mid-ranks for ties. The p-value is
+/// 1 if a sample is empty.
+pub fn rank_sum_p_value(a: &[f64], b: &[f64]) -> f64 {
     let ranks = doubled_ranks(&[a, b].concat());
     let total: usize = ranks.iter().sum();
     // ways[k][s] is the number of ways to choose k ranks with the sum s.
@@ -53,7 +52,7 @@ pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
             }
         }
     }
-    // Scaled by the number of values, so that the mean is an integer.
+    // Sums are multiplied by the number of values, so that the mean is an integer.
     let distance = |sum: usize| (sum * ranks.len()).abs_diff(total * a.len());
     let own = distance(ranks[..a.len()].iter().sum());
     let (all, far) = ways[a.len()]
@@ -63,7 +62,7 @@ pub fn rank_test(a: &[f64], b: &[f64]) -> f64 {
     far / all
 }
 
-/// Returns twice the rank of each value, which is an integer even for ties.
+/// Returns twice the rank of each value. Doubling makes the ranks of ties integers.
 fn doubled_ranks(values: &[f64]) -> Vec<usize> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|v| *v < value).count();
@@ -78,28 +77,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p_value_of_separated_samples() {
-        // 2 of the 252 ways to choose 5 of 10; 2 of 20.
+    fn separated_samples_have_the_smallest_p_value() {
+        // The samples are extreme in 2 of the 252 ways to choose 5 of 10 values, and in 2 of the 20 ways to choose 3 of 6.
         let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0]);
-        assert!((rank_test(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
-        assert!((rank_test(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
-        assert!((rank_test(&low[..3], &high[..3]) - 0.1).abs() < 1e-12);
-        assert_eq!(rank_test(&low, &low), 1.0);
-        assert_eq!(rank_test(&[], &low), 1.0);
+        assert!((rank_sum_p_value(&low, &high) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((rank_sum_p_value(&high, &low) - 2.0 / 252.0).abs() < 1e-12);
+        assert!((rank_sum_p_value(&low[..3], &high[..3]) - 0.1).abs() < 1e-12);
+        assert_eq!(rank_sum_p_value(&low, &low), 1.0);
+        assert_eq!(rank_sum_p_value(&[], &low), 1.0);
     }
 
     #[test]
-    fn rank_test_equals_enumeration() {
+    fn p_value_equals_enumeration() {
         let values = [3.0, 1.0, 2.0, 2.0, 5.0, 2.0, 7.0];
         let sum = |chosen: u32| -> i64 { (0..7).filter(|i| chosen >> i & 1 == 1).map(|i| doubled_ranks(&values)[i] as i64).sum() };
         let far = |chosen: u32| (7 * sum(chosen) - 3 * sum(127)).abs();
         let all: Vec<u32> = (0..128).filter(|c: &u32| c.count_ones() == 3).collect();
         let expected = all.iter().filter(|c| far(**c) >= far(0b111)).count() as f64 / all.len() as f64;
-        assert!((rank_test(&values[..3], &values[3..]) - expected).abs() < 1e-12);
+        assert!((rank_sum_p_value(&values[..3], &values[3..]) - expected).abs() < 1e-12);
     }
 
     #[test]
-    fn median_and_range() {
+    fn spread_is_the_median_with_the_range() {
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
         assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);

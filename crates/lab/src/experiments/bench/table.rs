@@ -4,43 +4,44 @@ use super::result::{BenchOutcome, BenchResult, BenchRow, ExactnessCheck, Figures
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
-/// Rows of cells. The first `words` columns are left-aligned text, the others right-aligned numbers.
+/// A table. The first `words` columns are left-aligned text, the others right-aligned numbers.
 struct TextTable {
     head: Vec<String>,
     words: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// Renders two tables with a line per variant of a program: times and instructions; code, memory, build time and exactness.
+/// Renders two tables with a line per variant of a program. The first has times and instructions; the second has code, memory, build time
+/// and exactness.
 pub fn render_table(suite: &BenchResult) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}\n{}", times(suite).to_markdown(), sizes(suite).to_markdown());
-    let _ = writeln!(out, "{}", reasons(suite).join("\n"));
-    let _ = write!(out, "{}", legend(suite).join("\n"));
+    let _ = writeln!(out, "{}\n{}", time_table(suite).to_markdown(), size_table(suite).to_markdown());
+    let _ = writeln!(out, "{}", list_reasons(suite).join("\n"));
+    let _ = write!(out, "{}", explain_figures(suite).join("\n"));
     out.trim_start().to_owned() + "\n"
 }
 
-/// Renders ratios by program and variant, then all figures.
+/// Renders ratios by program and variant, and then all figures.
 pub fn markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
-    let _ = writeln!(out, "{}\n", legend(suite).join("\n"));
+    let _ = writeln!(out, "{}\n", explain_figures(suite).join("\n"));
     let _ = writeln!(out, "| variant | what it is |\n|---|---|");
     for variant in &suite.variants {
         let _ = writeln!(out, "| `{}` | {} |", variant.name, variant.about);
     }
     let parts: [(&str, TextTable); 6] = [
-        ("User time, ratio to the base", matrix(suite, |r| r.user)),
-        ("Minimum user time, ratio to the base's minimum", matrix(suite, |r| r.least)),
-        ("Instructions, ratio to the base", matrix(suite, |r| r.instructions)),
-        ("Size of code, ratio to the base", matrix(suite, |r| r.code)),
-        ("Times and instructions", times(suite)),
-        ("Code, memory, build, counts", sizes(suite)),
+        ("User time, ratio to the base", ratio_table(suite, |r| r.user)),
+        ("Minimum user time, ratio to the base's minimum", ratio_table(suite, |r| r.least)),
+        ("Instructions, ratio to the base", ratio_table(suite, |r| r.instructions)),
+        ("Size of code, ratio to the base", ratio_table(suite, |r| r.code)),
+        ("Times and instructions", time_table(suite)),
+        ("Code, memory, build, counts", size_table(suite)),
     ];
-    // Skip tables that contain only the column of program names.
+    // A table that has only the column of program names is omitted.
     for (title, table) in parts.into_iter().filter(|(_, table)| table.head.len() > 1) {
         let _ = write!(out, "\n## {title}\n\n{}", table.markdown());
     }
-    let reasons = reasons(suite);
+    let reasons = list_reasons(suite);
     if !reasons.is_empty() {
         let _ = write!(out, "\n## What was not measured\n\n");
         reasons.iter().for_each(|r| {
@@ -50,7 +51,7 @@ pub fn markdown(suite: &BenchResult) -> String {
     out
 }
 
-fn times(suite: &BenchResult) -> TextTable {
+fn time_table(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio"];
     let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
@@ -58,41 +59,47 @@ fn times(suite: &BenchResult) -> TextTable {
             row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
             format!("{:.3}", figures.user.median),
             format!("{:.1}%", figures.user.width() * 50.0),
-            ratio(ratios.user),
+            format_ratio(ratios.user),
             figures.instructions.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1e6)),
-            ratio(ratios.instructions),
+            format_ratio(ratios.instructions),
         ]
     };
     let mean = |variant: &str| {
-        vec![String::new(), String::new(), mean(suite, variant, |r| r.user), String::new(), mean(suite, variant, |r| r.instructions)]
+        vec![
+            String::new(),
+            String::new(),
+            format_mean(suite, variant, |r| r.user),
+            String::new(),
+            format_mean(suite, variant, |r| r.instructions),
+        ]
     };
-    table(suite, &head, line, mean)
+    figure_table(suite, &head, line, mean)
 }
 
-fn sizes(suite: &BenchResult) -> TextTable {
+fn size_table(suite: &BenchResult) -> TextTable {
     let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "counts"];
     let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
             row.program.clone(),
             row.variant.clone(),
             figures.code_bytes.map_or_else(String::new, |n| format!("{:.0}", n as f64 / 1024.0)),
-            ratio(ratios.code),
+            format_ratio(ratios.code),
             format!("{:.1}", figures.memory_kb as f64 / 1024.0),
-            ratio(ratios.memory),
+            format_ratio(ratios.memory),
             figures.build_s.map_or_else(String::new, |s| format!("{s:.1}")),
-            ratio(ratios.build),
-            figures.exact.as_ref().map(exact).or(figures.overlap.map(overlap)).unwrap_or_default(),
+            format_ratio(ratios.build),
+            figures.exact.as_ref().map(format_exactness).or(figures.overlap.map(format_overlap)).unwrap_or_default(),
         ]
     };
     let mean = |variant: &str| {
-        let of = |what: fn(&Ratios) -> Option<f64>| mean(suite, variant, what);
+        let of = |what: fn(&Ratios) -> Option<f64>| format_mean(suite, variant, what);
         vec![String::new(), of(|r| r.code), String::new(), of(|r| r.memory), String::new(), of(|r| r.build), String::new()]
     };
-    table(suite, &head, line, mean)
+    figure_table(suite, &head, line, mean)
 }
 
 /// Builds a table with a line per measured or failed row, followed by the means.
-fn table(
+fn figure_table(
     suite: &BenchResult,
     head: &[&str],
     line: impl Fn(&BenchRow, &Figures, Ratios) -> Vec<String>,
@@ -120,30 +127,30 @@ fn table(
     TextTable { head: head.iter().map(|h| (*h).to_owned()).collect(), words: 2, rows }
 }
 
-/// Builds a table of ratios with a column per variant that has a base.
-fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
+/// Builds a table of ratios. It has a column for each variant with a base.
+fn ratio_table(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> TextTable {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
     let cells = |program: &&str| {
-        let own = columns.iter().map(|variant| ratio(of(&suite.ratios(program, variant))));
+        let own = columns.iter().map(|variant| format_ratio(of(&suite.ratios(program, variant))));
         std::iter::once((*program).to_owned()).chain(own).collect()
     };
     let mut rows: Vec<Vec<String>> = suite.programs().iter().map(cells).collect();
-    rows.push(std::iter::once("geometric mean".to_owned()).chain(columns.iter().map(|v| mean(suite, v, of))).collect());
+    rows.push(std::iter::once("geometric mean".to_owned()).chain(columns.iter().map(|v| format_mean(suite, v, of))).collect());
     TextTable { head: std::iter::once("program").chain(columns).map(str::to_owned).collect(), words: 1, rows }
 }
 
-/// Returns the geometric mean over all programs where variant and base were measured.
-fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
+/// Formats the geometric mean over all programs for which both variant and base were measured.
+fn format_mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
 }
 
-fn overlap(overlap: Spread) -> String {
+fn format_overlap(overlap: Spread) -> String {
     format!("overlap {:.1}% (minimum {:.1}%)", overlap.median * 100.0, overlap.min * 100.0)
 }
 
-fn exact(exact: &ExactnessCheck) -> String {
+fn format_exactness(exact: &ExactnessCheck) -> String {
     match exact {
         ExactnessCheck::Failed(_) => "not checked".into(),
         ExactnessCheck::Checked(oracles) => {
@@ -156,8 +163,8 @@ fn exact(exact: &ExactnessCheck) -> String {
     }
 }
 
-/// Lists the reasons for missing figures, with the programs that each concerns.
-fn reasons(suite: &BenchResult) -> Vec<String> {
+/// Lists the reasons for missing figures, each with the programs that it concerns.
+fn list_reasons(suite: &BenchResult) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     let programs = suite.programs();
     for row in &suite.rows {
@@ -179,8 +186,7 @@ fn reasons(suite: &BenchResult) -> Vec<String> {
         .collect()
 }
 
-/// Explains the figures.
-fn legend(suite: &BenchResult) -> Vec<String> {
+fn explain_figures(suite: &BenchResult) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, unless another is named).",
         suite.date, suite.rounds, suite.input
@@ -208,7 +214,7 @@ fn legend(suite: &BenchResult) -> Vec<String> {
     lines
 }
 
-fn ratio(value: Option<f64>) -> String {
+fn format_ratio(value: Option<f64>) -> String {
     value.map_or_else(String::new, |v| format!("{v:.2}"))
 }
 
@@ -281,6 +287,6 @@ mod tests {
     #[test]
     fn different_counts_are_marked() {
         let oracle = OracleVerdict { oracle: "j".into(), functions: 3, equal: 2, different: 1 };
-        assert_eq!(exact(&ExactnessCheck::Checked(vec![oracle])), "2/3 (1 DIFFER)");
+        assert_eq!(format_exactness(&ExactnessCheck::Checked(vec![oracle])), "2/3 (1 DIFFER)");
     }
 }

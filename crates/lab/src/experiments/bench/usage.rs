@@ -19,7 +19,6 @@ pub struct Usage {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Peak memory, in kilobytes.
     pub memory_kb: u64,
 }
 
@@ -62,7 +61,7 @@ pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)
     Ok((total, sum))
 }
 
-/// `trodden-lab measure FILE COMMAND`: runs a command, appends its usage to a file, and returns the command's exit status.
+/// Implements `trodden-lab measure FILE COMMAND`: runs a command, appends its usage to a file, and returns the command's exit status.
 pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     let started = Instant::now();
     let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;

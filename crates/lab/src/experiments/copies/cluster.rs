@@ -1,4 +1,4 @@
-//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`), one of which can be killed.
+//! A Slurm cluster of three nodes on this machine (`xtask/slurm.sh`). One of its nodes can be killed.
 
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 use trodden_corpus::steps;
 
-/// A temporary cluster, stopped when dropped.
+/// A temporary cluster. Dropping it stops the cluster.
 pub struct Cluster {
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Starts a cluster that keeps its files in a folder.
+    /// Starts a cluster that keeps its files in `folder`.
     pub fn start(folder: &Path) -> Result<Cluster> {
         let cluster = Cluster { folder: folder.to_owned() };
         steps::run(&mut cluster.script("start"))?;
@@ -31,7 +31,8 @@ impl Cluster {
         command
     }
 
-    /// Waits until a job runs on the first node, and kills the node. Returns the script's output, or `None` if `is_done` was set first.
+    /// Waits until a job runs on the first node, and then kills the node. Returns the script's output, or `None` if `is_done` was set
+    /// before.
     pub fn lose_node(&self, is_done: &AtomicBool) -> Result<Option<String>> {
         while !is_done.load(Ordering::Relaxed) {
             let mut queue = Command::new("squeue");

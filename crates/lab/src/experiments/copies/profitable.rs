@@ -12,7 +12,6 @@ use trodden_partition::{PartitionOptions, PartitionStrategy};
 use trodden_profile::procedures::{add_call_sites, procedures};
 use trodden_recording::copies::make::CopiedProgram;
 
-/// Counts the profitable procedures of a program, for each number of copies.
 pub fn count(corpus: &Corpus, name: &str, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     corpus.fetch(name)?;
     corpus.build_once(name, &Variant::trodden())?;
@@ -36,7 +35,7 @@ fn is_of_system(file: &str) -> bool {
     file.starts_with("/usr/") || file.is_empty()
 }
 
-/// Returns the number of lines of a file that are not blank.
+/// Counts the lines that are not blank.
 fn count_lines(file: &Path) -> Result<u64> {
     let text = std::fs::read(file).with_context(|| format!("cannot read {}, a source file of the program", file.display()))?;
     Ok(text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count() as u64)

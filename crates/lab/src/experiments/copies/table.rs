@@ -1,6 +1,6 @@
 //! The table of `trodden-lab experiment copies`, kept in one file per day, with averages.
 
-use crate::experiments::bench::machine;
+use crate::experiments::bench::describe_machine;
 use crate::experiments::bench::result::BenchMachine;
 use crate::experiments::bench::statistics::geometric_mean;
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,6 @@ const SCHEMA_VERSION: u32 = 3;
 const HEADS: [&str; 10] =
     ["program", "strategy", "k", "hits", "labels", "at least", "slowest", "sequential", "slowest, cpu", "sequential, cpu"];
 
-/// Explanation of these columns.
 const ABOUT: &str = "hits: probe executions of the slowest copy, in percent of one program that counts everything, both counted by the \
     running programs; labels: those of edges with a non-zero label (which the paper counts); at least: lower bound for any plan; \
     slowest, sequential: overhead in wall time of the slowest copy, and of one program that counts everything, over the plain program, \
@@ -38,50 +37,44 @@ const SUMMARY_HEADS: [&str; 12] = [
     "sequential",
 ];
 
-/// Explanation of these columns.
 const SUMMARY_ABOUT: &str = "Change of the slowest copy's hits and labels relative to one program that counts everything, in percent: \
     arithmetic and geometric means over the programs. The paper reports labels of p3 on other programs. Above the bound: mean excess of \
     the hits over the lower bound for any plan. Slowest, sequential: geometric mean overhead in processor time over the plain program, \
     for programs whose times were measured.";
 
-/// Change of labels, in percent, that the paper reports for p3 with 2, 4 and 8 copies.
-const PAPER: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
+/// Change in the number of label hits that the paper reports for p3 with 2, 4 and 8 copies, in percent.
+const PUBLISHED_CHANGES: [(u32, f64); 3] = [(2, -23.0), (4, -43.0), (8, -56.0)];
 
-/// The setting that a row was measured with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub program: String,
-    /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
     pub input: String,
-    /// Engine that ran the copies.
     pub engine: String,
-    /// Whether a node was killed.
     pub killed_node: bool,
 }
 
-/// Results of a program with one partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesRow {
     #[serde(flatten)]
     pub setting: Setting,
-    /// Maximum hits of any copy, for labels and counts, as counted by the copies.
+    /// Maximum number of hits that a copy counted: increments of the path register and of path counters.
     pub hits: f64,
-    /// Maximum hits of any copy, for labels only.
+    /// Maximum number of label hits that a copy counted: increments of the path register only.
     pub label_hits: f64,
     /// Hits of the program that counts everything.
     pub sequential_hits: f64,
-    /// Hits of the program that counts everything, for labels only.
+    /// Label hits of the program that counts everything.
     pub sequential_label_hits: f64,
-    /// Proven lower bound of the hits of any plan.
+    /// Proven lower bound for the hits of any plan.
     pub proven_hits: f64,
     /// Number of copies that ran more than once.
     pub run_again: usize,
     pub times: Option<CopiesTimes>,
 }
 
-/// Times, in nanoseconds: the minimum of several rounds, because other load on the machine can only add to them.
+/// Minimum times over several rounds. The minimum is used because other load on the machine can only add to the times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopiesTimes {
     pub wall: ComparedTimes,
@@ -89,7 +82,6 @@ pub struct CopiesTimes {
     pub rounds: u32,
 }
 
-/// The times that are compared, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTimes {
     pub slowest_ns: f64,
@@ -100,7 +92,7 @@ pub struct ComparedTimes {
 }
 
 impl ComparedTimes {
-    /// Returns the ratios to the plain program: of the slowest copy, and of the program that counts everything.
+    /// Returns the ratios of the slowest copy and of the program that counts everything to the plain program.
     fn ratios(&self) -> [f64; 2] {
         [self.slowest_ns, self.sequential_ns].map(|ns| ns / self.plain_ns)
     }
@@ -116,14 +108,12 @@ impl CopiesTimes {
 
 const ANALYSIS_HEADS: [&str; 7] = ["program", "strategy", "k", "functions", "weights", "user s", "wall s"];
 
-/// Time that the static analysis took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AnalysisTime {
     pub program: String,
-    /// Strategy that divided the counting.
     pub strategy: String,
     pub copies: u32,
-    /// Whether frequencies came from a profile, rather than being estimated.
+    /// True if frequencies came from a profile, false if they were estimated.
     pub profile: bool,
     pub procedures: u64,
     /// Processor time in seconds, including LLVM's tools.
@@ -148,18 +138,17 @@ impl AnalysisTime {
     }
 }
 
-/// Explanation of the columns of profitable procedures.
 const PROFITABLE_ABOUT: &str = "Procedures that p3 divides among k copies, like table 1 of the paper: those with at most one call site and \
     several tasks. lines: lines of the program's source files that are not blank; share: profitable procedures, in percent.";
 
 const PROFITABLE_HEADS: [&str; 6] = ["program", "k", "lines", "procedures", "profitable", "share"];
 
-/// The procedures of a program that P3 considers profitable: a row of table 1 of the paper.
+/// A row of table 1 of the paper: the procedures of a program that P3 considers profitable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfitableRow {
     pub program: String,
     pub copies: u32,
-    /// Lines of the program's source files that are not blank.
+    /// Number of lines in the program's source files that are not blank.
     pub lines: u64,
     pub procedures: u64,
     pub profitable: u64,
@@ -193,10 +182,7 @@ struct Content {
 }
 
 impl CopiesResults {
-    /// Reads today's results from a folder, or starts new ones.
-    ///
-    /// # Errors
-    /// The file is corrupt, or has a different schema version.
+    /// Reads today's results from a folder, or starts new ones. Fails if the file is corrupt or has a different schema version.
     pub fn from_today(folder: &Path) -> Result<CopiesResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let stem = folder.join(&date);
@@ -214,7 +200,7 @@ impl CopiesResults {
                 schema_version: SCHEMA_VERSION,
                 date,
                 commit: commit(),
-                machine: machine(),
+                machine: describe_machine(),
                 rows: Vec::new(),
                 analyses: Vec::new(),
                 profitable: Vec::new(),
@@ -228,26 +214,26 @@ impl CopiesResults {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
-    /// Adds a row, replacing any of the same setting, prints it, and writes the files.
+    /// Prints a row, adds it in place of any row with the same setting, and writes the files.
     pub fn add(&mut self, row: CopiesRow) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
         self.write()
     }
 
-    /// Adds the time of an analysis, replacing any of the same setting, prints it, and writes the files.
+    /// Prints the time of an analysis, adds it in place of any with the same setting, and writes the files.
     pub fn add_analysis(&mut self, row: AnalysisTime) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         let key = |a: &AnalysisTime| (a.program.clone(), a.strategy.clone(), a.copies, a.profile);
         self.content.analyses.retain(|known| key(known) != key(&row));
         self.content.analyses.push(row);
         self.write()
     }
 
-    /// Adds the number of profitable procedures, replacing any of the same program and number of copies, prints it, and writes the files.
+    /// Prints a row, adds it in place of any for the same program and number of copies, and writes the files.
     pub fn add_profitable(&mut self, row: ProfitableRow) -> Result<()> {
-        println!("{}", columns(&row.cells()));
+        println!("{}", format_columns(&row.cells()));
         self.content.profitable.retain(|known| (&known.program, known.copies) != (&row.program, row.copies));
         self.content.profitable.push(row);
         self.write()
@@ -257,7 +243,7 @@ impl CopiesResults {
         self.stem.with_extension("md")
     }
 
-    /// Averages the rows of each input, strategy and number of copies, except those run on a cluster.
+    /// Averages the rows of each input, strategy and number of copies. Rows that were run on a cluster are not included.
     fn averages(&self) -> Vec<Average> {
         let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
         let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
@@ -268,8 +254,8 @@ impl CopiesResults {
     }
 
     pub fn print_summary(&self) {
-        println!("\n{}", columns(&SUMMARY_HEADS));
-        self.averages().iter().for_each(|average| println!("{}", columns(&average.cells())));
+        println!("\n{}", format_columns(&SUMMARY_HEADS));
+        self.averages().iter().for_each(|average| println!("{}", format_columns(&average.cells())));
     }
 
     fn write(&self) -> Result<()> {
@@ -279,7 +265,7 @@ impl CopiesResults {
         self.store("md", self.to_markdown()?)
     }
 
-    /// Writes a file by renaming, so that an interruption does not destroy the previous version.
+    /// Writes a file by renaming. An interruption then cannot destroy the previous version.
     fn store(&self, ending: &str, text: String) -> Result<()> {
         let (path, new) = (self.stem.with_extension(ending), self.stem.with_extension(format!("{ending}.new")));
         std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).with_context(|| format!("cannot write {}", path.display()))
@@ -292,7 +278,7 @@ impl CopiesResults {
         let averages = self.averages();
         if !averages.is_empty() {
             writeln!(page, "## Averages\n\n{SUMMARY_ABOUT}\n")?;
-            markdown(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
+            write_table(&mut page, &SUMMARY_HEADS, averages.iter().map(Average::cells))?;
         }
         let mut kinds: Vec<(&str, &str, bool)> = rows.iter().map(|r| r.setting.section()).collect();
         kinds.sort_unstable();
@@ -301,15 +287,15 @@ impl CopiesResults {
             let (engine, input, lost) = kind;
             let lost = if lost { ", with a node killed while copies ran on it" } else { "" };
             writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{ABOUT}\n")?;
-            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
+            write_table(&mut page, &HEADS, rows.iter().filter(|r| r.setting.section() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nTime of `trodden-lab plan`, minimum of several rounds.\n")?;
-            markdown(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
+            write_table(&mut page, &ANALYSIS_HEADS, analyses.iter().map(AnalysisTime::cells))?;
         }
         if !profitable.is_empty() {
             writeln!(page, "\n## Profitable procedures\n\n{PROFITABLE_ABOUT}\n")?;
-            markdown(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
+            write_table(&mut page, &PROFITABLE_HEADS, profitable.iter().map(ProfitableRow::cells))?;
         }
         Ok(page)
     }
@@ -319,9 +305,9 @@ pub fn print_heads(options: &super::CopiesOptions) {
     println!(
         "{}",
         match (options.analysis, options.profitable) {
-            (true, _) => columns(&ANALYSIS_HEADS),
-            (_, true) => columns(&PROFITABLE_HEADS),
-            _ => columns(&HEADS),
+            (true, _) => format_columns(&ANALYSIS_HEADS),
+            (_, true) => format_columns(&PROFITABLE_HEADS),
+            _ => format_columns(&HEADS),
         }
     );
 }
@@ -336,14 +322,14 @@ impl CopiesRow {
     fn cells(&self) -> [String; 10] {
         let Setting { program, strategy, copies, .. } = &self.setting;
         let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
-        let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| decimal(100.0 * (ratio - 1.0)));
+        let [slowest, sequential, slowest_cpu, sequential_cpu] = ratios.map(|ratio| format_decimal(100.0 * (ratio - 1.0)));
         [
             program.clone(),
             strategy.clone(),
             copies.to_string(),
-            decimal(100.0 * self.hits / self.sequential_hits),
-            decimal(100.0 * self.label_hits / self.sequential_label_hits),
-            decimal(100.0 * self.proven_hits / self.sequential_hits),
+            format_decimal(100.0 * self.hits / self.sequential_hits),
+            format_decimal(100.0 * self.label_hits / self.sequential_label_hits),
+            format_decimal(100.0 * self.proven_hits / self.sequential_hits),
             slowest,
             sequential,
             slowest_cpu,
@@ -352,7 +338,7 @@ impl CopiesRow {
     }
 }
 
-/// Means over the programs of one input, strategy and number of copies.
+/// Means over the programs measured with the same input, strategy and number of copies.
 #[derive(Debug, PartialEq)]
 struct Average {
     input: String,
@@ -363,8 +349,7 @@ struct Average {
     hits: [f64; 2],
     labels: [f64; 2],
     above_bound: f64,
-    /// Overhead in processor time over the plain program, in percent, of the slowest copy and of the program that counts everything.
-    /// NaN if no time was measured.
+    /// Overhead of the slowest copy in processor time over the plain program, in percent; NaN if no time was measured.
     slowest: f64,
     sequential: f64,
 }
@@ -396,8 +381,11 @@ impl Average {
     }
 
     fn cells(&self) -> [String; 12] {
-        let paper = PAPER.iter().find(|(copies, _)| *copies == self.copies).map_or(String::new(), |(_, change)| decimal(*change));
-        let [[hits, hits_geometric], [labels, labels_geometric]] = [self.hits, self.labels].map(|both| both.map(decimal));
+        let paper = PUBLISHED_CHANGES
+            .iter()
+            .find(|(copies, _)| *copies == self.copies)
+            .map_or(String::new(), |(_, change)| format_decimal(*change));
+        let [[hits, hits_geometric], [labels, labels_geometric]] = [self.hits, self.labels].map(|both| both.map(format_decimal));
         [
             self.input.clone(),
             self.strategy.clone(),
@@ -408,23 +396,23 @@ impl Average {
             labels,
             labels_geometric,
             paper,
-            decimal(self.above_bound),
-            decimal(self.slowest),
-            decimal(self.sequential),
+            format_decimal(self.above_bound),
+            format_decimal(self.slowest),
+            format_decimal(self.sequential),
         ]
     }
 }
 
-fn decimal(value: f64) -> String {
+fn format_decimal(value: f64) -> String {
     if value.is_finite() { format!("{value:.1}") } else { String::new() }
 }
 
-fn columns(cells: &[impl AsRef<str>]) -> String {
+fn format_columns(cells: &[impl AsRef<str>]) -> String {
     let all = cells.iter().enumerate();
     all.map(|(at, cell)| if at == 0 { format!("{:<12}", cell.as_ref()) } else { format!(" {:>10}", cell.as_ref()) }).collect()
 }
 
-fn markdown<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Result<()> {
+fn write_table<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Result<()> {
     let rows: Vec<[String; N]> = rows.collect();
     let is_text = |at: usize| rows.iter().any(|r| r[at].starts_with(char::is_alphabetic));
     let rule: Vec<&str> = (0..N).map(|at| if is_text(at) { "---" } else { "--:" }).collect();

@@ -1,8 +1,8 @@
 //! Counts the branches of a run with callgrind: taken jumps, and conditional branches that a simple predictor mispredicts.
 //!
-//! Instruction counts do not reflect code layout, but taken jumps do, because processors fetch sequentially. Calls, returns and indirect
-//! jumps are not included. The predictor is valgrind's, with 16,384 two-bit counters indexed by address and recent outcomes; it is weaker
-//! than those of current processors.
+//! Instruction counts do not reflect code layout. Taken jumps do, because processors fetch sequentially. Calls, returns and indirect jumps
+//! are not included. The predictor is valgrind's: 16,384 two-bit counters, indexed by address and recent outcomes. It is weaker than the
+//! predictors of current processors.
 
 use crate::experiments::progress;
 use anyhow::{Context, Result};
@@ -10,18 +10,16 @@ use std::fs;
 use std::path::Path;
 use trodden_corpus::{Corpus, Input};
 
-/// Branch counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchCounts {
-    /// Taken jumps within functions, conditional or not.
+    /// Number of taken jumps within functions, conditional or not.
     pub taken: u64,
-    /// Executed conditional branches.
+    /// Number of executed conditional branches.
     pub conditional: u64,
-    /// Mispredicted conditional branches.
+    /// Number of mispredicted conditional branches.
     pub mispredicted: u64,
 }
 
-/// Counts the branches of a build's short run.
 pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<BranchCounts> {
     progress(&format!("branches, by callgrind: {program}, {build}"));
     let folder = corpus.folder().join("pgo").join(program).join("callgrind");
@@ -41,13 +39,13 @@ pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Bra
     Ok(all)
 }
 
-/// Returns the command prefix. Without `--dump-instr`, jumps within a source line would be missing.
+/// Returns the command prefix. Without `--dump-instr`, callgrind would omit jumps within a source line.
 fn runner(folder: &Path) -> String {
     let words = "valgrind --quiet --tool=callgrind --branch-sim=yes --collect-jumps=yes --dump-instr=yes --callgrind-out-file";
     format!("{words}={}/%p", folder.display())
 }
 
-/// Sums up the counts in an output file. Returns `None` if the format is unknown.
+/// Adds up the counts in an output file. Returns `None` if the format is unknown.
 fn parse(text: &str) -> Option<BranchCounts> {
     let value = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)).map(str::trim);
     let (names, totals) = (value("events:")?, value("totals:")?);

@@ -1,8 +1,8 @@
-//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build by clang's edge profile, using
-//! counts that are stable on a busy machine.
+//! `trodden-lab experiment pgo --short`: compares the program built by `trodden pgo` with the build that uses clang's edge profile. The
+//! compared counts are stable even on a busy machine.
 //!
-//! The counts are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both
-//! builds were trained. This needs half as many builds as the full comparison, and no timing.
+//! They are instructions, taken jumps, conditional branches and mispredictions of a simple predictor in the short run, on which both builds
+//! were trained. This comparison needs half as many builds as the full one, and no timing.
 
 use super::{BUILDS, branches, build_by_trodden_pgo, build_with_profile, count_instructions, profile_by_clang};
 use crate::experiments::bench::instructions::InstructionCounter;

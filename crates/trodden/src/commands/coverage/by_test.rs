@@ -29,7 +29,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();
     }
-    inexact.iter().for_each(|mapping| mapping.note_caveats(false));
+    inexact.iter().for_each(|mapping| mapping.log_inexact_functions(false));
     let tests = tests.finish();
     print(&match (job.json, job.names) {
         (true, _) => json_text(&tests.json(&job.suite))?,

@@ -31,6 +31,6 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         true => print(&json_text(&difference.json())?)?,
         false => print(difference.text().as_bytes())?,
     }
-    mappings.iter().for_each(|mapping| mapping.note_caveats(false));
+    mappings.iter().for_each(|mapping| mapping.log_inexact_functions(false));
     Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
 }

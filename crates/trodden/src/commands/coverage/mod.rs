@@ -64,7 +64,7 @@ fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     let mut profile = view.profile.clone();
     select_builds(&mut profile);
     let mapping = mapping_of(&profile, &all)?;
-    mapping.note_caveats(false);
+    mapping.log_inexact_functions(false);
     mapped_lines(view, &mapping)
 }
 
@@ -124,7 +124,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
                 bail!("no function matches `{function}`: --function takes a regular expression for linkage names");
             }
             print_text(&mapping.mark_output(&String::from_utf8_lossy(&shown))?)?;
-            mapping.note_caveats(true);
+            mapping.log_inexact_functions(true);
         }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
@@ -156,7 +156,7 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
 pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec<u8>> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
-    mapping.note_caveats(true);
+    mapping.log_inexact_functions(true);
     Ok(bytes)
 }
 
@@ -164,6 +164,6 @@ pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec
 pub fn mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
     let mapping = mapping_of(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
-    mapping.note_caveats(false);
+    mapping.log_inexact_functions(false);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -30,7 +30,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     };
     print_result(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     note_inexact(&profile);
-    mapping.note_caveats(true);
+    mapping.log_inexact_functions(true);
     let failed = missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD) })

@@ -38,7 +38,7 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
 }
 
 fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
-    let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).is(name);
+    let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).matches(name);
     let Some((kind, rest)) = set.split_once(':') else { return executed_paths(set) };
     match kind {
         "executed" => executed_paths(rest),

@@ -17,7 +17,7 @@ use trodden_driver::cargo;
 use trodden_profile::store::check_suite_name;
 use trodden_recording::suite::libtest::{self, TestBinary};
 use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
-use trodden_report::words::{plural, shell_word};
+use trodden_report::words::{plural, quote_for_shell};
 
 /// Exit status if a test failed.
 const TEST_FAILED: u8 = 1;
@@ -39,7 +39,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         "{}, {} failed; `trodden suite list {}` shows them",
         plural(tests.len() as u128, "test", "tests"),
         failed.len(),
-        shell_word(&job.suite)
+        quote_for_shell(&job.suite)
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     check_no_lost_counts(lost)?;
